@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
+INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -82,6 +83,8 @@ campaign: setup  ## random scenarios in the simulation, each held against what m
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
 campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker
 	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER)
+campaign-hostile: setup  ## hostile input for everything that reads some: lines, runs, data, requests; INPUTS=n for each from seed FIRST=n
+	$(BIN)/python -m tests.campaign.hostile --first $(FIRST) --inputs $(INPUTS)
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -14,17 +14,22 @@ from collections.abc import Collection, Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.text import visible
+
 Cell = str | Text
 """The content of a table cell. A plain string is printed as it is, without markup."""
 
 UNLIMITED = 10_000  # columns
 GAP = 2  # columns between two cells
+LONGEST_LINE = 5000  # characters of an error; a path has at most 4096
 LEAST = 20  # columns; text is not wrapped to less
 
 
 def print_error(text: str) -> None:
-    """Tell a person on standard error what is wrong."""
-    print(f"error: {text}", file=sys.stderr)
+    """Print an error on standard error. A line may quote what somebody else has written, so the end of a long one is
+    left out."""
+    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in visible(text).split("\n")]
+    print("error: " + "\n".join(lines), file=sys.stderr)
 
 
 def open_console() -> Console:
@@ -128,6 +133,7 @@ def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequ
 
 def write_line(console: Console, line: Text) -> None:
     """Write a line without wrapping it, whatever its width, such as a command to be copied."""
+    line.plain = visible(line.plain)
     line.rstrip()
     console.print(line, no_wrap=True, overflow="ignore", crop=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +13,13 @@ from typing import Any, TypeVar
 import click
 
 from netem.profile import KEYS
+from node.catalogue.json_text import strict_json
 from orchestrator import progress
 from orchestrator.exports.kinds import Destination
 from orchestrator.host import streams
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.engines import ENGINES
+from orchestrator.text import visible
 
 RUNS = Path("runs")
 RESULT, QUIET, VERBOSE, RUN = (f"orchestrator.options.{name}" for name in ("result", "quiet", "verbose", "run"))
@@ -145,7 +146,7 @@ def is_verbose() -> bool:
 
 def printer(*, err: bool = True) -> Callable[[str], None]:
     """A function that prints a line about what the command does, by default on standard error; nothing with -q."""
-    return (lambda _: None) if is_quiet() else functools.partial(click.echo, err=err)
+    return (lambda _: None) if is_quiet() else (lambda line: click.echo(visible(line), err=err))
 
 
 def waiting(task: str) -> AbstractContextManager[None]:
@@ -157,7 +158,7 @@ def waiting(task: str) -> AbstractContextManager[None]:
 
 def print_json(value: Any) -> None:
     """Print the result of a command with --json."""
-    print(json.dumps(value), file=click.get_current_context().meta[RESULT], flush=True)
+    print(strict_json(value), file=click.get_current_context().meta[RESULT], flush=True)
 
 
 def fault_options(command: F) -> F:

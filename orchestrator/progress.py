@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
+
+from orchestrator.text import visible
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -26,7 +29,7 @@ def waiting(task: str, patience: float = PATIENCE) -> Iterator[None]:
     from rich.status import Status
 
     console = Console(stderr=True, highlight=False)
-    steps = _Steps(task, Status(task, console=console) if console.is_terminal else None)
+    steps = _Steps(task, Status(Text(task), console=console) if console.is_terminal else None)
     timer = threading.Timer(patience, steps.show)
     timer.daemon = True
     with _handled(steps):
@@ -87,11 +90,11 @@ class _Steps(logging.Handler):
             if self._status is None:
                 print(f"{self._latest} …", file=sys.stderr, flush=True)
             else:
-                self._status.update(f"{self._latest} …")
+                self._status.update(Text(f"{self._latest} …"))
                 self._status.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._latest = record.getMessage()
+        self._latest = visible(record.getMessage())
         if self._shown or record.levelno >= logging.WARNING:
             self.show()
 

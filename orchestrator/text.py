@@ -9,6 +9,18 @@ import math
 import signal
 from collections.abc import Iterable
 
+_SIGNS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+}
+
+
+def visible(text: str) -> str:
+    """A text with signs (␛ for escape) in place of the characters that a terminal obeys: control characters (ISO 6429)
+    and changes of the direction of writing. Its length stays."""
+    return text.translate(_SIGNS)
+
 
 def duration(seconds: float | None) -> str:
     """Seconds as "0.31 ms", "55 ms", "12.3 s", "4 min 12 s" or "1 h 03 min"; "–" for None."""

@@ -1,8 +1,10 @@
-"""Strict reading of the JSON files that people and their scripts write."""
+"""JSON as RFC 8259 has it, which has no NaN and no infinity: strict reading of the files that people and their scripts
+write, and writing of values that others may have made."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from typing import Any
 
@@ -13,6 +15,22 @@ def parse_json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def strict_json(value: Any, indent: int | None = None) -> str:
+    """JSON of a value, with null in place of NaN and the infinities."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items() if not isinstance(key, float) or math.isfinite(key)}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

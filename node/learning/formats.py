@@ -197,7 +197,7 @@ def read_npz(path: Path) -> Arrays:
                 if {f"x_{part}", f"y_{part}"} <= counts.keys():
                     refuse_unequal(str(path), part, counts[f"x_{part}"], counts[f"y_{part}"])
             return arrays_of({name: _npy(archive, info) for name, info in wanted.items()}, str(path))
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, RuntimeError, ValueError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
 
 

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from node.files import open_untrusted
 from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.errors import DriverError
 from orchestrator.host.directory import RunDirectory
@@ -56,12 +57,12 @@ def files_below(folder: Path) -> list[str]:
 def piece_of(folder: Path, path: str, start: int) -> bytes:
     """A piece of a file in a folder or below it. It is shorter than `PIECE` bytes at the end of the file. DriverError
     if there is no such file."""
-    file = (folder / path).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise DriverError(f"no file of the run: {path}")
     try:
-        with file.open("rb") as stream:
+        file = (folder / path).resolve()
+        if not file.is_relative_to(folder.resolve()):
+            raise DriverError(f"no file of the run: {path}")
+        with open_untrusted(file) as stream:
             stream.seek(start)
             return stream.read(PIECE)
-    except OSError as error:
-        raise DriverError(f"{path} cannot be read ({error.strerror})") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: of links that lead to themselves
+        raise DriverError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None

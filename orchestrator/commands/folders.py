@@ -55,6 +55,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
 def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Wait until RUN has ended, by default the latest; print its summary, and return its exit code."""
     from orchestrator.host.directory import find_run
+    from orchestrator.results.damage import using_record
     from orchestrator.results.summary import print_summary
     from orchestrator.verbs.folders import conclusion, follow_to_end
 
@@ -62,12 +63,13 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     shown = not as_json and not is_quiet()
     for piece in follow_to_end(directory):
         if shown:
-            click.echo(piece, nl=False, err=True)
+            click.echo(text.visible(piece), nl=False, err=True)
     summary, code = conclusion(directory)
     if as_json:
         print_json(summary)
     else:
-        print_summary(summary, directory.report, open_console())
+        with using_record(directory.path):
+            print_summary(summary, directory.report, open_console())
     if summary["error"]:
         print_error(summary["error"])
     sys.exit(code)

@@ -143,7 +143,7 @@ def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_
             return
         with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
             for piece in pieces:
-                click.echo(piece, nl=False)
+                click.echo(text.visible(piece.replace("\r\n", "\n").replace("\r", "\n")), nl=False)
 
 
 @click.command("down")

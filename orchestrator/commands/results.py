@@ -63,6 +63,7 @@ def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bo
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
     from orchestrator.host.directory import find_run
+    from orchestrator.results.damage import using_record
     from orchestrator.results.summary import print_summary
     from orchestrator.run.judging import judge
 
@@ -71,7 +72,8 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
         result = judge(directory)
     if as_json:
         print_json(result)
-    else:
+        return
+    with using_record(directory.path):
         print_summary(result, directory.report, open_console())
 
 

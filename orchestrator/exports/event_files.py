@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from node.files import read_untrusted
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
 from orchestrator.exports.extras import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.results.summary import summary
 
 EXTRA = "tensorboard"
@@ -114,7 +115,7 @@ def _folder(name: str) -> str:
 def _scenario(history: History) -> str:
     """The scenario as given, as a code block of Markdown."""
     try:
-        text = RunDirectory(history.directory).scenario.read_text(encoding="utf-8")
+        text = read_untrusted(RunDirectory(history.directory).scenario, LONGEST_DOCUMENT).decode()
     except (OSError, UnicodeDecodeError):
         return "The file scenario.yaml of the run cannot be read."
     return "".join(f"    {line}\n" for line in text.splitlines())

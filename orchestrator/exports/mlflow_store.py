@@ -157,7 +157,7 @@ class MlflowRun:
                 if value is not None:
                     client.set_tag(self._run, tag, value[:LONGEST_TAG])
             for file in (directory.scenario, directory.report, directory.summary):
-                if file.exists():
+                if file.is_file() and not file.is_symlink():  # no link leads a file from elsewhere to the store
                     client.log_artifact(self._run, str(file))
             if history.status != "running":
                 client.set_terminated(self._run, STATUS.get(ended, "FINISHED"), end)

@@ -185,7 +185,7 @@ class RunDirectory:
     def held(self) -> Iterator[None]:
         """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked."""
         try:
-            descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RunError(f"{self.lock} cannot be written ({error.strerror})") from None
         try:
@@ -204,8 +204,8 @@ class RunDirectory:
     def holder(self) -> int | None:
         """The process id of the living orchestrator; None if there is none."""
         try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:  # also for a link, which may lead to the lock of another run
             return None
         deadline = time.monotonic() + _PATIENCE
         try:

@@ -3,19 +3,23 @@
 Outside a run, each signal raises KeyboardInterrupt. During a run, the first signal ends the run in order. A second
 signal, or SIGQUIT, ends it at once; so does the first if nothing has reacted to it for some seconds, because code of a
 plug-in blocks the event loop. A third signal ends the process without any cleanup.
+
+A command imports this module before anything else, so it imports little: a signal that comes before its handlers are
+installed ends the process with a traceback.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 REACTION = 2.0  # s for a run to react to the first signal
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells give it
@@ -168,6 +172,8 @@ def interruptible() -> Iterator[Interruption]:
 def in_thread(work: Callable[[], T]) -> T:
     """The result of ``work``, which carries out a run in a thread of its own. Signals end that run, if this is the main
     thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with interruptible() as interruption, ThreadPoolExecutor(1, "run") as pool:
         return pool.submit(ended_by, interruption, work).result()
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from node.files import open_untrusted
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 
 LOOK_EVERY = 0.1  # s
 LAST_LINE = 4096  # bytes at the end of a log in which the last line is looked for
+
+
+def open_log(path: Path) -> io.BufferedReader:
+    """Open a log of a run. OSError for anything but a regular file of the run: a node or somebody else may have put a
+    link or a pipe there."""
+    if path.parent.is_symlink():
+        raise OSError(errno.EINVAL, "its folder is a symbolic link", str(path))
+    return open_untrusted(path)
 
 
 def log_of(directory: RunDirectory, node: str) -> Path:
@@ -27,7 +38,7 @@ def log_of(directory: RunDirectory, node: str) -> Path:
 def last_line(path: Path, start: int = 0) -> str:
     """The last line of a log that is not blank, from byte ``start`` on; empty if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_log(path) as file:
             file.seek(max(start, path.stat().st_size - LAST_LINE))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
@@ -52,7 +63,7 @@ def size(path: Path) -> int:
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield the file's text, then added text, until ``go_on`` returns False and all is read. RunError if unreadable."""
     try:
-        opened = path.open(encoding="utf-8", errors="replace")
+        opened = io.TextIOWrapper(open_log(path), encoding="utf-8", errors="replace")
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     with opened as file:

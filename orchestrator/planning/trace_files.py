@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from node.files import read_untrusted
 from orchestrator.errors import RunError
+from orchestrator.scenario.files import LARGEST_FILE
 
+MOST_BYTES = 4 * LARGEST_FILE  # of a file of LARGEST_FILE characters
 FOLDER = "files"
 PARTITION = "file"  # the partition that a file gives
 
@@ -34,7 +37,7 @@ def keep_files(plan: Mapping[str, Any], base: Path, directory: Path) -> None:
 def find_file(directory: Path, name: str, sha256: str) -> str | None:
     """The text of a kept file; None if it is missing or its hash differs."""
     try:
-        text = _place(directory, name, sha256).read_text(encoding="utf-8")
+        text = read_untrusted(_place(directory, name, sha256), MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
     return text if _hash(text) == sha256 else None

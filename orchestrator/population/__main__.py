@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from orchestrator.layout import print_error
 from orchestrator.population.availability import DAY, DayAndNight
 from orchestrator.population.importing import Devices, from_fedscale, from_flash, to_csv
 
@@ -45,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
         found, origin = _found(options)
         print(to_csv(found, origin), end="")
     except (OSError, ValueError) as error:
-        print(f"error: {getattr(options, 'file', options.kind)}: {error}", file=sys.stderr)
+        print_error(f"{getattr(options, 'file', options.kind)}: {error}")
         return 2
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -63,6 +64,8 @@ def _found(options: argparse.Namespace) -> tuple[Devices, str]:
         return found, f"made by: python -m orchestrator.population day-and-night {command}"
     if options.file.stat().st_size > LARGEST_FILE:
         raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
+    if not options.file.is_file():
+        raise ValueError("is not a regular file")
     name = options.file.name
     if options.kind == "fedscale":
         return from_fedscale(options.file.read_bytes()), f"from {name} of FedScale"

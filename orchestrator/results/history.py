@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-import traceback
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any, Literal, Self
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
 from orchestrator.results.rows import (
@@ -41,8 +41,8 @@ from orchestrator.results.schema import (
     GROWTH,
     KINDS,
     READABLE,
-    SCHEMA_VERSION,
     SENSORS,
+    no_table,
     read_as_growth,
     version,
 )
@@ -50,7 +50,6 @@ from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
 class History:
@@ -78,13 +77,16 @@ class History:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
             schema = None if empty else version(connection)
-            if schema in READABLE:
+            if application == APPLICATION_ID and schema in READABLE:
+                if (odd := no_table(connection)) is not None:
+                    connection.close()
+                    raise changed(database, odd)
                 read_as_growth(connection)
-        except sqlite3.Error as error:
-            raise _unreadable(database, error) from error
+        except BROKEN as error:
+            raise unreadable(database, error) from error
         if application != APPLICATION_ID or schema not in READABLE:
             connection.close()
-            raise _foreign(database, application, schema)
+            raise foreign(database, application, schema)
         history = cls(directory, connection)
         if plan is not None:
             history.plan = plan
@@ -98,7 +100,7 @@ class History:
         try:
             self._connection.execute("BEGIN")
         except sqlite3.Error as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+            raise unreadable(self.directory / DATABASE, error) from error
         # A transaction begins with its first query (sqlite.org/lang_transaction).
         self.rows("SELECT COUNT(*) FROM meta")
 
@@ -109,12 +111,7 @@ class History:
         """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
         if isinstance(error, DAMAGE):
-            *_, place = traceback.extract_tb(trace)
-            found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
-            raise RecordError(
-                f"{self.directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a"
-                " copy, or start its scenario again with `up`"
-            ) from error
+            raise damaged(self.directory, error) from error
 
     # The plan
 
@@ -367,8 +364,8 @@ class History:
         """The rows of a query. Its tables of growth are there for records of older versions, too (`read_as_growth`)."""
         try:
             return self._connection.execute(query, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+        except BROKEN as error:
+            raise unreadable(self.directory / DATABASE, error) from error
 
     @property
     def _schema(self) -> int:
@@ -378,8 +375,8 @@ class History:
         """The rows of a query, without holding them all."""
         try:
             yield from self._connection.execute(query)
-        except sqlite3.Error as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+        except BROKEN as error:
+            raise unreadable(self.directory / DATABASE, error) from error
 
     def _document(self, name: str) -> dict[str, Any]:
         path = self.directory / name
@@ -390,21 +387,3 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
-
-
-def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:
-    return RecordError(
-        f"{database} cannot be read ({error}): it is not a database, is damaged, "
-        "or lies where its -shm file cannot be made; copy the whole run directory somewhere writable and try there"
-    )
-
-
-def _foreign(database: Path, application: int, schema: int | None) -> RecordError:
-    if schema is None:
-        return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
-    if application != APPLICATION_ID:
-        return RecordError(f"{database} is not a record of a run: another program wrote it")
-    return RecordError(
-        f"{database} has schema {schema}, this version reads schema {' and '.join(map(str, READABLE))}: "
-        + ("upgrade edgebed" if schema > SCHEMA_VERSION else "read it with the version that wrote it")
-    )

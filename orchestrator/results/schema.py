@@ -167,6 +167,16 @@ def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def no_table(connection: sqlite3.Connection) -> str | None:
+    """The first thing of a database that stands in the place of a record's table, or acts when a table is written: a
+    view, a virtual table, a trigger. Reading it may never end. None if there is none."""
+    names = ", ".join(f"'{name}'" for name in (*TABLES, *(c.view for c in COUNTED if version(connection) < GROWTH)))
+    plain = "type = 'table' AND sql LIKE 'CREATE TABLE %'"
+    query = f"SELECT type, name FROM sqlite_master WHERE type = 'trigger' OR name IN ({names}) AND NOT ({plain})"
+    found = connection.execute(query).fetchone()
+    return None if found is None else "{} {}".format(*found)
+
+
 def _totals(counted: Counted) -> str:
     """A selection of the totals, with the columns that the table of totals had until version 4."""
     kind = [name for name in counted.facts if name == "kind"]  # the last column, as version 4 added it

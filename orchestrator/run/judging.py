@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from node.catalogue.json_text import strict_json
 from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory, write_whole
 from orchestrator.host.signals import INTERRUPTED
@@ -70,7 +70,7 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
 def _write_down(directory: RunDirectory, history: History, result: dict[str, Any]) -> None:
     """Write summary.json and report.html. RecordError if there is no room for them."""
     try:
-        write_whole(directory.summary, json.dumps(result, indent=2) + "\n")
+        write_whole(directory.summary, strict_json(result, indent=2) + "\n")
     except OSError as error:
         raise RecordError(
             f"{directory.summary} cannot be written ({error.strerror}): free space, then `report {directory.run}`"

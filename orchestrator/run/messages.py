@@ -6,7 +6,6 @@ behind it does not check types again.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Container, Mapping
 from numbers import Real
@@ -49,7 +48,7 @@ def _count(value: Any) -> bool:
 
 
 def _seconds(value: Any) -> bool:
-    return _real(value) and bool(0 <= value < math.inf)
+    return _real(value) and bool(0 <= value <= sys.float_info.max)
 
 
 def _round(value: Any) -> bool:
@@ -218,6 +217,8 @@ def _shown(value: Any) -> str:
     """A value as text for an error message. A large value is described by its type and length."""
     if isinstance(value, str | bytes):
         return repr(value[:40]) + ("…" if len(value) > 40 else "")
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length():,} bits"
     if value is None or isinstance(value, int | float):
         return repr(value)
     size = f" of {len(value)}" if isinstance(value, dict | list | tuple) else ""

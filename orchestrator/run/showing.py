@@ -10,6 +10,7 @@ from typing import Protocol
 
 from orchestrator.results.verdicts import Verdict
 from orchestrator.scenario.drivers import LinkKind
+from orchestrator.text import visible
 
 Clock = Callable[[], float]
 
@@ -67,7 +68,8 @@ def safely(what: str, act: Callable[[], object]) -> bool:
         act()
     except Exception as error:
         with contextlib.suppress(Exception):
-            print(f"warning: {what} has failed ({type(error).__name__}: {error}); the run continues", file=sys.stderr)
+            why = visible(f"{type(error).__name__}: {error}")
+            print(f"warning: {what} has failed ({why}); the run continues", file=sys.stderr)
         return False
     return True
 

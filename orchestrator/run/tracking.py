@@ -14,6 +14,7 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.processes import TRACKER, labels
 from orchestrator.host.python import module
+from orchestrator.text import visible
 
 
 @contextlib.contextmanager
@@ -70,4 +71,4 @@ def _log(directory: RunDirectory, destination: Destination) -> Path:
 
 def _warn(directory: RunDirectory, destination: Destination, why: str) -> None:
     remedy = f"`export DIR --run {directory.run}` writes all of it to another place"
-    print(f"warning: {directory.run} is not complete in {destination}: {why}; {remedy}", file=sys.stderr)
+    print(f"warning: {directory.run} is not complete in {destination}: {visible(why)}; {remedy}", file=sys.stderr)

@@ -20,6 +20,7 @@ from orchestrator import text
 from orchestrator.results.rows import COMPLETE
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.showing import Clock, Snapshot, View
+from orchestrator.text import visible
 
 LINES = 6  # latest messages under the live picture
 CURVE = 40  # rounds in the small curve of the accuracy
@@ -117,7 +118,7 @@ class PlainView:
         self._stream.flush()
 
     def _write(self, text: str) -> None:
-        print(f"[{self._stamp}] {text}", file=self._stream, flush=True)
+        print(f"[{self._stamp}] {visible(text)}", file=self._stream, flush=True)
 
 
 def _round_line(snapshot: Snapshot) -> str:
@@ -154,7 +155,7 @@ class LiveView:
         self._refresh()
 
     def line(self, text: str) -> None:
-        self._lines.append((str(self._stamp), text))
+        self._lines.append((str(self._stamp), visible(text)))
         self._refresh()
 
     def close(self) -> None:
@@ -212,7 +213,7 @@ def _rows(
     if snapshot.verdict is not None:
         saying, style = VERDICTS[snapshot.verdict]
         rows.append(("checks", Text(saying + " so far" * (snapshot.ended is None), style=style)))
-        rows += [("", Text(f"{name}: {said}", style=style)) for name, said in snapshot.failed.items()]
+        rows += [("", Text(visible(f"{name}: {said}"), style=style)) for name, said in snapshot.failed.items()]
     return rows
 
 

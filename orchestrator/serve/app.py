@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from node.catalogue.json_text import strict_json
 from node.files import read_untrusted
 from orchestrator.errors import MistakeError, OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
@@ -190,11 +191,18 @@ def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]
 
     async def answer(request: Request) -> Response:
         try:
-            return JSONResponse(await run_in_threadpool(make, request))
+            return StrictResponse(await run_in_threadpool(make, request))
         except OrchestratorError as error:
             return _error(str(error), 404)
 
     return answer
+
+
+class StrictResponse(JSONResponse):
+    """JSON of what was read of runs, which may have been changed."""
+
+    def render(self, content: Any) -> bytes:
+        return strict_json(content).encode()
 
 
 def _error(said: str, code: int) -> Response:
@@ -223,4 +231,4 @@ async def _events(following: Following, directory: RunDirectory, since: Cursor) 
             yield ": nothing new\n\n"
         else:
             cursor, said = update
-            yield f"id: {cursor}\ndata: {await asyncio.to_thread(json.dumps, said)}\n\n"
+            yield f"id: {cursor}\ndata: {await asyncio.to_thread(strict_json, said)}\n\n"

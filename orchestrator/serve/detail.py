@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.errors import RecordError
 from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.tail import open_log
 from orchestrator.report.calibration import probe_figures
 from orchestrator.report.fidelity import look_rows, probe_rows
 from orchestrator.results import carried
@@ -82,7 +83,7 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
 def _tail(path: Path) -> str:
     """The end of a file, from the beginning of a line on; empty if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_log(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LOG_TAIL))
             found = file.read()

@@ -16,12 +16,15 @@ from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import DAMAGE, LONGEST_DOCUMENT, History
+from orchestrator.results.damage import DAMAGE
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.results.record import DATABASE
 from orchestrator.results.targets import accuracy_series
+from orchestrator.results.verdicts import WORST_FIRST
 
 Row = dict[str, Any]
 Signature = tuple[tuple[int, int] | None, ...]
+TEXTS = {"run", "name", "sweep", "algorithm", "driver", "status", "verdict", "ended", "error"}
 FILES = (DATABASE, f"{DATABASE}-wal", "summary.json")
 
 
@@ -101,8 +104,11 @@ def run_row(name: str, directory: RunDirectory) -> Row:
 
 def _plain(row: Row) -> Row:
     """The row. ValueError or TypeError if it has a value that the page cannot show."""
-    if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
-        raise TypeError("a list or a mapping in place of a number or a text")
+    for name, value in row.items():
+        if value is not None and not isinstance(value, str if name in TEXTS else int | float):
+            raise TypeError(f"{name} is a {type(value).__name__}")
+    if row["verdict"] not in (None, *WORST_FIRST):
+        raise ValueError(f"the verdict is {row['verdict'][:40]!r}")
     json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
     return row
 

@@ -27,7 +27,7 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
         return
     yield from follow_lines(history, node, go_on)
     if log.exists():
-        yield log.read_text(encoding="utf-8", errors="replace")
+        yield from follow_file(log, lambda: False)
 
 
 def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:

@@ -230,6 +230,14 @@ def test_what_a_node_printed_can_be_read_without_a_record(runs: Path) -> None:
     assert json.loads(verb("logs", "cloud", "--runs", runs, "--json").output)["lines"] == ["ready"]
 
 
+def test_what_a_node_printed_moves_no_cursor(runs: Path) -> None:
+    log = runs / "good-20260101-120000-0000" / "logs" / "edge-0.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_bytes(b"10%\r20%\r\n\x1b[2Jdone\n")
+    result = verb("logs", "edge-0", "--run", "good-20260101-120000-0000", "--runs", runs)
+    assert result.output == "10%\n20%\n␛[2Jdone\n"
+
+
 def test_logs_of_a_simulated_node_are_in_the_record(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
     result = verb("logs", "edge-0", "--run", "good-20260101-120000-0000", "--runs", runs)

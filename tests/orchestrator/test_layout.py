@@ -7,6 +7,7 @@ from orchestrator.layout import (
     UNLIMITED,
     Cell,
     open_console,
+    print_error,
     write,
     write_entries,
     write_table,
@@ -111,3 +112,17 @@ def test_a_wide_table_that_fits_is_one_table() -> None:
 def test_a_wide_table_with_a_column_that_does_not_fit_is_a_block_for_each_row() -> None:
     blocks = printed(28, lambda console: write_wide_table(console, WIDE, CASES, right={1, 2, 3})).splitlines()
     assert blocks[:2] == ["a short one", "  accuracy           84.2 ± 1.1%"]
+
+
+def test_what_a_terminal_obeys_is_shown_as_a_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error("no node '\x1b[2J\x9b1m\u202e'\nsee ps")
+    assert capsys.readouterr().err == "error: no node '␛[2J\ufffd1m\ufffd'\nsee ps\n"
+    rows = [(Text("a\x1b]0;x", style="bold"), "\x9b2J", "")]
+    shown = printed(60, lambda console: write_table(console, HEADINGS, rows))
+    assert shown.splitlines()[-1] == "a␛]0;x  \ufffd2J"
+
+
+def test_the_end_of_a_long_line_of_an_error_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error("x" * 70_000 + "\nsee ps")
+    first, second = capsys.readouterr().err.splitlines()
+    assert (len(first), first[-1], second) == (5008, "…", "see ps")

@@ -29,3 +29,8 @@ def test_a_command_ends(tmp_path: Path, code: str, exit_code: int) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == exit_code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_handlers_of_signals_come_with_few_imports() -> None:
+    code = "import sys; from orchestrator.host import signals, streams; sys.exit('asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

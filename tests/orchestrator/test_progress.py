@@ -55,6 +55,13 @@ def test_on_a_terminal_the_step_is_shown_in_place(
     assert "\x1b[2K" in capsys.readouterr().err  # the line is erased
 
 
+def test_a_step_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with waiting("reading [/bold]", patience=60.0):
+        log.warning("preparing data [/x]\x1b[2J")
+    assert "preparing data [/x]␛[2J …" in capsys.readouterr().err
+
+
 def test_what_is_logged() -> None:
     told: list[str] = []
     with logging_to(told.append):

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -235,3 +237,12 @@ def test_a_mistake_in_a_plug_ins_data_names_the_plug_in(cache: Path, monkeypatch
     monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
     with pytest.raises(DataError, match=r"^data set mine \(mine.py\): train\[1\] is float32 \(4,\), the first is"):
         prepare("mine", cache)
+
+
+@pytest.mark.parametrize("length", [2**62, 10**30])
+def test_an_empty_array_with_an_axis_beyond_any_memory(cache: Path, tmp_path: Path, length: int) -> None:
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': (8, 0, {length})}}\n".encode()
+    with zipfile.ZipFile(npz(tmp_path / "a.npz", x_test=None), "a") as archive:
+        archive.writestr("x_test.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    with pytest.raises(DataError, match="not an npz file of plain arrays"):
+        prepare(f"npz:{tmp_path / 'a.npz'}", cache)

@@ -30,6 +30,10 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (own / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
     os.mkfifo(own / "pipe")
     assert files_below(own) == []
+    (own / "circle").symlink_to("circle")
+    for path in ("pipe", "circle"):
+        with pytest.raises(DriverError, match=f"{path} cannot be read"):
+            piece_of(own, path, 0)
     for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
         with pytest.raises(DriverError, match="no file of the run"):
             piece_of(own, path, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,12 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with History.open(Example(rounds=1).build(tmp_path / "run")) as history, pytest.raises(PlaceError, match="file"):
         EventFileStore(str(tmp_path / "file")).write(history)
+
+
+def test_a_scenario_that_is_no_file_is_not_read(tmp_path: Path) -> None:
+    path = Example(rounds=2).build(tmp_path / "dropout-1")
+    (path / "scenario.yaml").unlink()
+    os.mkfifo(path / "scenario.yaml")
+    with History.open(path) as history:
+        place = EventFileStore(str(tmp_path / "out")).write(history)
+    assert text(read(Path(place)), "scenario") == "The file scenario.yaml of the run cannot be read."

@@ -179,3 +179,13 @@ def test_an_export_opens_no_connection_and_leaves_nothing_elsewhere(tmp_path: Pa
     assert not (tmp_path / "connections").exists()
     assert list((tmp_path / "temporary").iterdir()) == []
     assert len(runs_in(tmp_path / "out", "dropout")) == 1
+
+
+def test_a_link_brings_no_file_from_elsewhere_to_the_store(tmp_path: Path, new_store: NewStore) -> None:
+    folder = new_store(tmp_path / "out")
+    path = Example(rounds=2).build(tmp_path / "dropout-1")
+    (tmp_path / "secret").write_text("of somebody else")
+    (path / "report.html").symlink_to(tmp_path / "secret")
+    written(path, folder)
+    (run,) = runs_in(folder, "dropout")
+    assert [each.path for each in client(folder).list_artifacts(run.info.run_id)] == ["scenario.yaml"]

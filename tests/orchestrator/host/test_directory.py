@@ -147,3 +147,12 @@ def test_a_lock_that_a_full_disk_refuses_is_an_error_with_a_remedy(
     assert directory.holder() is None
     with directory.held():
         assert directory.holder() == os.getpid()
+
+
+def test_a_lock_that_is_a_link_to_that_of_another_run_is_not_followed(tmp_path: Path) -> None:
+    other, mine = make(tmp_path, "other"), make(tmp_path, "mine")
+    with other.held():
+        mine.lock.symlink_to(other.lock)
+        assert mine.holder() is None
+        with pytest.raises(RunError, match="lock cannot be written"), mine.held():
+            pass

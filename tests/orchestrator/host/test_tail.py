@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.tail import log_of
+from orchestrator.host.tail import follow_file, last_line, log_of
 
 
 def test_the_log_of_a_node_and_the_logs_there_are(tmp_path: Path) -> None:
@@ -18,3 +19,16 @@ def test_the_log_of_a_node_and_the_logs_there_are(tmp_path: Path) -> None:
     assert log_of(directory, "cloud") == directory.logs / "cloud.log"
     with pytest.raises(RunError, match=r"has no log of 'edge-0'; it has: cloud, edge-1$"):
         log_of(directory, "edge-0")
+
+
+def test_only_a_regular_file_of_the_run_is_read(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "cloud.log").write_text("secret\n")
+    logs = RunDirectory.create(tmp_path, "mine").logs
+    os.mkfifo(logs / "pipe.log")
+    (logs / "link.log").symlink_to(tmp_path / "elsewhere" / "cloud.log")
+    (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
+    for path in (logs / "pipe.log", logs / "link.log", tmp_path / "folder" / "cloud.log"):
+        assert last_line(path) == ""
+        with pytest.raises(RunError, match=r"\.log cannot be read: it"):
+            list(follow_file(path, lambda: False))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -40,3 +41,10 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, capsys: 
     missing, hostile = capsys.readouterr().err.splitlines()
     assert "No such file" in missing
     assert hostile == (f"error: {trace}: asks for GLOBAL at byte 0: only plain data is read, no objects and no calls")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        assert main(["fedscale", str(path)]) == 2
+        assert capsys.readouterr().err == f"error: {path}: is not a regular file\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.damage import using_record
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.schema import SCHEMA_VERSION
@@ -55,6 +57,42 @@ def test_a_record_of_a_later_version(tmp_path: Path) -> None:
     record.close()
     with pytest.raises(RecordError, match=f"has schema {SCHEMA_VERSION + 1}.*upgrade"):
         History.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        (
+            "DROP TABLE metric; CREATE VIEW metric AS WITH RECURSIVE r(t) AS (SELECT 1 UNION ALL SELECT t + 1 FROM r)"
+            " SELECT t, 'cloud' AS node, 1 AS round, 'global' AS scope, 'accuracy' AS name, 0.5 AS value FROM r",
+            "view metric",
+        ),
+        (
+            "DROP TABLE event; CREATE VIRTUAL TABLE event USING fts5(t, node, name, round, edge_round, data)",
+            "table event",
+        ),
+        ("CREATE TRIGGER later BEFORE DELETE ON outcome BEGIN SELECT 1; END", "trigger later"),
+    ],
+)
+def test_what_stands_in_the_place_of_a_table_is_not_read(tmp_path: Path, changes: str, found: str) -> None:
+    begin(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "run.db")) as database:
+        database.executescript(changes)
+    with pytest.raises(RecordError, match=f"has the {found}, which no run makes"):
+        History.open(tmp_path)
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    begin(tmp_path).close()
+    path = tmp_path / "run.db"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE event", b"CREATE TABLE \xf2vent"))
+    with pytest.raises(RecordError, match="cannot be read"):
+        History.open(tmp_path)
+
+
+def test_what_was_read_of_a_damaged_record_is_used_with_care(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"cannot be read \(KeyError: 'verdict'"), using_record(tmp_path):
+        _ = dict[str, str]()["verdict"]
 
 
 def test_a_damaged_plan(tmp_path: Path) -> None:

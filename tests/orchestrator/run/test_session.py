@@ -457,6 +457,7 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("metric", {"round": 1, "values": {"accuracy": math.inf}}),
     ("metric", {"round": 1, "values": {f"loss {number}": 1.0 for number in range(100_000)}}),
     ("metric", {"round": 1, "values": {3: 1.0}}),
+    ("beat", {"cpu": 10**400, "rss": 1}),
     ("traffic", {}),
     ("traffic", {"peers": {"edge-0": 1}}),
     ("traffic", {"peers": [{"peer": "edge-0"}]}),

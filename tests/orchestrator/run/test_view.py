@@ -281,3 +281,14 @@ def test_a_view_that_cannot_be_opened_is_one_warning(capsys: pytest.CaptureFixtu
     view.update(LATER)
     view.close()
     assert capsys.readouterr().err.count("warning") == 1
+
+
+def test_what_a_terminal_obeys_is_shown_as_a_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    PlainView(stream).line("cloud: \x1b[2J")
+    assert "cloud: ␛[2J" in stream.getvalue()
+    view, _ = live()
+    view.line("cloud: \x1b[2J")
+    view.update(replace(LATER, verdict="fail", failed={"finished": "\x1b[2J"}))
+    assert "cloud: ␛[2J" in shown(view)
+    assert "finished: ␛[2J" in shown(view)

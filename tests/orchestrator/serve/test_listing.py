@@ -144,3 +144,13 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "runs").mkdir()
     with pytest.raises(RecordError, match="there is no run"):
         find(tmp_path / "runs", name)
+
+
+@pytest.mark.parametrize("change", [{"verdict": 1}, {"verdict": "fine"}, {"rounds": "2"}, {"name": 5}, {"ended": [1]}])
+def test_a_summary_with_values_of_other_types_is_one_unreadable_row(tmp_path: Path, change: dict[str, object]) -> None:
+    path = ended(tmp_path / FIRST, Example(rounds=2))
+    found = json.loads((path / "summary.json").read_text()) | change
+    (path / "summary.json").write_text(json.dumps(found))
+    row = run_row(FIRST, RunDirectory(path))
+    assert (row["status"], row["verdict"]) == ("unreadable", None)
+    assert "is damaged" in row["error"]

@@ -95,7 +95,7 @@ def test_a_population_is_told_by_what_its_clients_draw() -> None:
     )
     place = lines.index("Population (2,000 clients)")
     assert lines[place - 2].endswith("iid; each client draws its own of 1,000 training samples")
-    assert lines[place + 1].startswith("selected  20 of 25 that are asked, in each round: oort (exploration 0.9,")
+    assert lines[place + 1].startswith("selected  20 of 25 that are selected, in each round: oort (exploration 0.9,")
     rest = [line.split(maxsplit=1) for line in lines[place + 2 : place + 10] if line and not line.startswith(" ")]
     assert ["there", "always"] in rest
     assert ["hardware", "phone 100%"] in rest

@@ -153,11 +153,12 @@ class Responder:
             self.datagrams.sendto(head(ANSWER, number) + self._report(session, number), sender)
         elif kind == REQUEST and not session["requested"]:
             session["requested"] = True
-            flood(
-                lambda packet: self.datagrams.sendto(packet, sender),
-                lambda number: head(FLOOD, number, at=time.time()),
-                json.loads(data[HEADER.size :]),
-            )
+            with contextlib.suppress(OSError):  # the run ends, and its links with it
+                flood(
+                    lambda packet: self.datagrams.sendto(packet, sender),
+                    lambda number: head(FLOOD, number, at=time.time()),
+                    json.loads(data[HEADER.size :]),
+                )
 
     def _report(self, session: dict[str, Any], sent: int) -> bytes:
         numbers = session["numbers"]

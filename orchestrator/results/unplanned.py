@@ -45,7 +45,7 @@ def no_unplanned_failures(history: History) -> Assessment | None:
     if ends:
         said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
     if own:
-        said.append(f"the orchestrator stalled: {_list(own, began)}")
+        said.append(f"stalled: {_list(own, began)}")
     if nodes:
         said.append(f"nodes stalled: {_list(nodes, began)}")
     if gaps:
@@ -80,7 +80,7 @@ def node_standstills(history: History) -> Iterator[StoodStill]:
 def orchestrator_standstills(history: History) -> Iterator[StoodStill]:
     for event in history.events(GAP):
         if event.data["stood_still"] >= LEAST:
-            yield StoodStill("it", event.t, event.data["stood_still"])
+            yield StoodStill("the orchestrator", event.t, event.data["stood_still"])
 
 
 def _most(standstills: list[StoodStill]) -> float:

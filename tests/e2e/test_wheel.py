@@ -26,7 +26,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source, wheels, home = folder / "source", folder / "wheels", folder / "bare"
     without = shutil.ignore_patterns("__pycache__")
-    for package in (*PACKAGES, "images", "scenarios"):
+    for package in (*PACKAGES, "docs", "images", "scenarios"):
         shutil.copytree(ROOT / package, source / package, ignore=without, symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, source / name)

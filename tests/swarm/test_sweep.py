@@ -90,7 +90,7 @@ def test_twelve_runs_give_the_table_of_one_host_though_a_host_is_killed(tmp_path
         assert spread.stdout is not None
         for line in spread.stderr:
             lines.append(line)
-            if "begins on c" in line and not lost.daemon.was_killed:
+            if "starts on c" in line and not lost.daemon.was_killed:
                 lost.daemon.kill()  # at once: a run takes half a second
         said = spread.stdout.read()
     lost.daemon.start()
@@ -123,7 +123,7 @@ def test_a_sweep_that_is_killed_or_interrupted_leaves_nothing(tmp_path: Path, en
         phases.extend(_phases(tmp_path))
 
     on_swarm = [*engines.manager.enter(), *words(tmp_path, "spread", "--on", "swarm", "--workers", "1")]
-    lines = _until(on_swarm, ": begins on ", kill, -signal.SIGKILL)
+    lines = _until(on_swarm, ": starts on ", kill, -signal.SIGKILL)
     assert phases == ["running", "orphaned"]
     assert any(each.endswith("-runs") for each in everything(engines)), lines
     wait_for(lambda: everything(engines) == [] or None, "the end of everything")

@@ -74,7 +74,7 @@ def test_an_orchestrator_that_was_stopped(run: Run) -> None:
     run.record.event(15.0, None, GAP, 1, {"since": 4.0, "seconds": 10.0, "stood_still": 9.9})
     verdict, detail = run.verdict(NAME)
     assert verdict == "fail"
-    assert detail == "the orchestrator stalled: it for 9.9 s until 14.0 s"
+    assert detail == "stalled: the orchestrator for 9.9 s until 14.0 s"
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(3.0, "unknown"), (1.0, "pass")])

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 
 import pytest
 
 from orchestrator.progress import logging_to, waiting
 
 log = logging.getLogger("node.learning.datasets")
+
+
+def patience_is_over() -> None:
+    """Wait until the timer of `waiting` has printed."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
 
 
 def test_a_quick_command_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,10 +27,9 @@ def test_a_quick_command_prints_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_slow_command_prints_its_task_and_then_each_step(capsys: pytest.CaptureFixture[str]) -> None:
-    said = ""
     with waiting("planning", patience=0.0):
-        while not said:
-            said = capsys.readouterr().err
+        patience_is_over()
+        said = capsys.readouterr().err
         log.info("downloading %s", "mnist")
     assert said == "planning …\n"
     assert capsys.readouterr().err == "downloading mnist …\n"
@@ -30,12 +38,10 @@ def test_a_slow_command_prints_its_task_and_then_each_step(capsys: pytest.Captur
 
 
 def test_if_it_becomes_slow_the_latest_step_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    said = ""
     with waiting("planning", patience=0.2):
         log.info("downloading")
-        while not said:
-            said = capsys.readouterr().err
-    assert said == "downloading …\n"
+        patience_is_over()
+    assert capsys.readouterr().err == "downloading …\n"
 
 
 def test_a_warning_is_printed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +56,8 @@ def test_on_a_terminal_the_step_is_shown_in_place(
     monkeypatch.setenv("FORCE_COLOR", "1")
     said = ""
     with waiting("planning", patience=0.0):
-        while "planning …" not in said:
+        while "planning …" not in said:  # it is shown again and again
+            time.sleep(0.05)
             said += capsys.readouterr().err
     assert "\x1b[2K" in capsys.readouterr().err  # the line is erased
 

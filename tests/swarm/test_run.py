@@ -289,7 +289,8 @@ def test_a_link_that_is_faster_than_the_hosts_network_is_refused(
     engines.underlay.shape("a", "b", {})
     assert result.code == 1
     assert (
-        "links.edge-cloud: cloud -> edge-0 is configured with 1ms one way, and the network from a to b takes 2." in result.errors
+        "links.edge-cloud: cloud -> edge-0 is configured with 1ms one way, and the network from a to b takes 2."
+        in result.errors
     )
     assert list((tmp_path / "runs").iterdir()) == []
 

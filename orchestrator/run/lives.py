@@ -96,7 +96,8 @@ class Lives:
                 await self._go(state)
 
     async def stop(self, grace: float) -> None:
-        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
+        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others, and at
+        once those that have not registered: nothing can be asked of them."""
         for state in self.nodes.values():
             state.expected_end = True
             if state.state == "paused" and isinstance(self._driver, CanPause):
@@ -107,7 +108,10 @@ class Lives:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 # The last message of a node that ended in order may arrive after its exit.
-                while any(state.handle is not None or state.up for state in self.nodes.values()):
+                while any(
+                    state.up or (state.handle is not None and state.state != "starting")
+                    for state in self.nodes.values()
+                ):
                     self._changed.clear()
                     await self._changed.wait()
 

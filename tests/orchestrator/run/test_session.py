@@ -69,7 +69,7 @@ class PlayedControl:
 
 class PlayedDriver:
     """Nodes register as soon as they are started, but those of which ``early`` holds a code: these end with it before.
-    ``dies`` makes one end."""
+    Those in ``silent`` do neither. ``dies`` makes one end."""
 
     name = "played"
     breakdown = "the player"
@@ -81,6 +81,7 @@ class PlayedDriver:
         self.pids: dict[str, int] = {}
         self.started: list[str] = []
         self.early: dict[str, list[int]] = {}
+        self.silent: set[str] = set()
         self.last_words = "Traceback\nValueError: of no use"
         self.handed: list[bool] = []  # whether there was an assignment, by start
 
@@ -93,7 +94,7 @@ class PlayedDriver:
             if codes := self.early.get(node.name):
                 file.write(f"{self.last_words}\n")
                 self.dies(node.name, codes.pop(0))
-            else:
+            elif node.name not in self.silent:
                 self.control.say(node.name, "register")
         return Handle(self.pids[node.name])
 
@@ -343,6 +344,23 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
         assert stage.driver.started.count("device-0-0") == starts
 
     play(act, SCENARIO + f"restart: {restart}\n")
+
+
+def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        stage.driver.silent.add("device-0-0")
+        stage.session.listen()
+        coming = asyncio.create_task(stage.session.lives.bring_up_all())
+        await asyncio.sleep(0.1)
+        for node in ("cloud", "edge-0", "device-0-1"):
+            stage.driver.dies(node, 0)
+        start = asyncio.get_running_loop().time()
+        await stage.session.stop_nodes(5.0)
+        assert asyncio.get_running_loop().time() - start < 1.0
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+    play(act, SCENARIO)
 
 
 def test_a_node_that_joins_late_and_always_ends_early_stays_away(play: Play) -> None:

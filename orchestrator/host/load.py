@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.host.usage import of_process
+
 PROC = Path("/proc")
 LEAST = 0.25  # s; counters move in steps of 10 ms
 MUCH = 0.5  # of the processors, by other programs: nodes may be late
@@ -79,7 +81,7 @@ class Others:
         seconds = time.monotonic() - self._start
         if seconds < LEAST:
             return None
-        own = _own_seconds() - self._own + sum(map(seconds_of, processes))
+        own = _own_seconds() - self._own + sum(of_process(PROC / str(pid)).cpu for pid in processes)
         now = read_load()
         return busy_host((now.busy - self._load.busy - own) / seconds, os.cpu_count() or 1)
 
@@ -89,12 +91,6 @@ def busy_host(others: float, processors: int) -> str | None:
     if others < MUCH * processors:
         return None
     return f"this host is busy: other programs use {min(others, processors):.1f} of {processors} processors"
-
-
-def seconds_of(pid: int, proc: Path = PROC) -> float:
-    """The processor time of a process and of those that it has waited for; 0 if it has ended."""
-    fields = _text(proc / str(pid) / "stat").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_seconds() -> float:

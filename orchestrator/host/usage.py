@@ -30,7 +30,7 @@ def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, U
     if names:
         for folder in proc.iterdir():
             if folder.name.isdigit() and (name := names.get(_space(folder) or "")) is not None:
-                found[name] += _of(folder)
+                found[name] += of_process(folder)
     return found
 
 
@@ -41,7 +41,8 @@ def _space(process: Path) -> str | None:
         return None
 
 
-def _of(process: Path) -> Usage:
+def of_process(process: Path) -> Usage:
+    """What the process uses that has this folder of /proc; nothing if it has ended."""
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -96,7 +96,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
         for each in command.params
         if isinstance(each, click.Option) and not ON_ALL & set(each.opts)
     ]
-    yield from _table(("option", ""), [(f"`{record[0]}`", " ".join(record[1].split())) for record in records if record])
+    yield from table(("option", ""), [(f"`{record[0]}`", " ".join(record[1].split())) for record in records if record])
     if isinstance(command, click.Group):
         for name, each in command.commands.items():
             yield from _command(each, click.Context(each, info_name=name, parent=context))
@@ -109,7 +109,7 @@ def catalogue_page() -> str:
         found = entries(kind)
         lines.append(f"## {kind.capitalize()}\n")
         rows = [[f"`{each['name']}`", *[shown(value) for value in list(each.values())[1:]]] for each in found]
-        lines += _table(found[0], rows)
+        lines += table(found[0], rows)
     return "\n".join(lines)
 
 
@@ -131,11 +131,11 @@ def examples_page() -> str:
             for each in examples()
             if each.sweep is sweep
         ]
-        lines += [f"## {title}\n", *_table(("name", "question", "time, driver", "also requires"), rows)]
+        lines += [f"## {title}\n", *table(("name", "question", "time, driver", "also requires"), rows)]
     return "\n".join(lines)
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     body = [f"| {' | '.join(cell.replace('|', BAR).replace('<', LESS) for cell in row)} |" for row in rows]
     if body:
         columns = list(head)

@@ -12,6 +12,7 @@ from typing import Any
 
 import edgebed
 import edgebed.plugin
+from docs.commands import table
 
 HEAD = """\
 # Python API
@@ -38,7 +39,7 @@ def members(module: ModuleType, names: list[str]) -> Iterator[str]:
         yield from code(name, each)
         yield from prose(each.__doc__ or "")
         if inspect.isclass(each) and not issubclass(each, dict):
-            yield from table(each)
+            yield from members_of(each)
 
 
 def code(name: str, each: Any) -> Iterator[str]:
@@ -67,7 +68,7 @@ def parts(signature: inspect.Signature) -> Iterator[str]:
         yield str(each)
 
 
-def table(each: type) -> Iterator[str]:
+def members_of(each: type) -> Iterator[str]:
     """The public methods, properties and documented attributes of a class, each with the first sentence on it."""
     rows = []
     for name, value in vars(each).items():
@@ -77,9 +78,8 @@ def table(each: type) -> Iterator[str]:
         if name.startswith("_") or not known or not text or isinstance(member, enum.Enum):
             continue
         call = name if isinstance(member, property) else f"{name}()"
-        rows.append(f"| `{call}` | {' '.join(plain(text.partition(chr(10) * 2)[0]).split())} |".replace("\\|", "or"))
-    if rows:
-        yield from ("| member | |\n|---|---|", *rows, "")
+        rows.append((f"`{call}`", " ".join(plain(text.partition("\n\n")[0]).split())))
+    yield from table(("member", ""), rows)
 
 
 def prose(text: str) -> Iterator[str]:

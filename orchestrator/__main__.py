@@ -40,7 +40,7 @@ def main() -> NoReturn:
 
 
 def _command() -> int:
-    from orchestrator.cli import carry_out
+    from orchestrator.cli.main import carry_out
     from orchestrator.host.commands import extend_path
 
     extend_path()

@@ -18,7 +18,7 @@ import yaml
 import edgebed
 import edgebed.plugin
 from docs.generate import EXAMPLES, PAGES
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.making import make_plan

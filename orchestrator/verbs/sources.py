@@ -24,7 +24,7 @@ from orchestrator.scenario import reading
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.verbs.examples import chosen
-from orchestrator.verbs.show import plan_json
+from orchestrator.verbs.plans.plan import plan_json
 
 Given = str | os.PathLike[str] | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]

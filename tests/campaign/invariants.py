@@ -16,7 +16,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
 from orchestrator.results.schema import COUNTERS
-from orchestrator.verbs.compare import compare, side
+from orchestrator.verbs.results.compare import compare, side
 from tests.campaign.trial import Trial
 
 Findings = Iterator[str]

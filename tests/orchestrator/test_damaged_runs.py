@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from node.runtime.checkpoint import packed, write
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.drivers.docker import leftovers
 from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes

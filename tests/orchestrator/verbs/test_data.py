@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from node.catalogue.datasets import DATASETS
 from node.learning.data import downloads
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, MistakeError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError, ScenarioError
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load

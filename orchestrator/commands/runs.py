@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 
 from orchestrator.exports.kinds import Destination, check
-from orchestrator.host.signals import INTERRUPTED
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.options import (
     RESULT,
@@ -30,8 +30,8 @@ from orchestrator.options import (
     waiting,
 )
 from orchestrator.progress import logging_to
-from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
-from orchestrator.scenario.files import piped_text
+from orchestrator.scenario.language.files import piped_text
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory, is_run, known_runs
+from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
 from orchestrator.results.history import History
 from orchestrator.results.record import DATABASE

@@ -12,9 +12,9 @@ from rich.console import Console
 from orchestrator import text
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.standing import NAME, standing
-from orchestrator.host.signals import Interruption
+from orchestrator.host.process.signals import Interruption
 from orchestrator.layout import write_table
-from orchestrator.scenario.hosts import HARDWARE_LABEL
+from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
 T = TypeVar("T")
 

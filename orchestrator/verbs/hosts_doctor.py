@@ -25,9 +25,9 @@ from orchestrator.drivers.swarm.findings import Finding, Wanted
 from orchestrator.drivers.swarm.images import Source
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.errors import HostError
-from orchestrator.host.signals import interruptible
+from orchestrator.host.process.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table
-from orchestrator.planning.inventory import UNUSABLE, Underlay
+from orchestrator.planning.hosts.inventory import UNUSABLE, Underlay
 from orchestrator.verbs.hosts import described, unless_interrupted
 
 HEADINGS = (

@@ -21,7 +21,7 @@ from orchestrator.drivers.swarm.standing import NAME, PORT, Access, Standing
 from orchestrator.drivers.swarm.starting import dismiss, leave_agents, wait_for_each
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.signals import interruptible
+from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.keys import keypair
 from orchestrator.text import count
 from orchestrator.verbs.hosts import unless_interrupted

@@ -8,9 +8,9 @@ from typing import Any
 
 from netem.units import format_duration
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host import user_socket
 from orchestrator.host.directory import RunDirectory, find_run
-from orchestrator.scenario.document import read_value
+from orchestrator.host.process import user_socket
+from orchestrator.scenario.language.document import read_value
 
 ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
 GROUPS = ("devices", "edges")

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import HostError, RunError
-from orchestrator.host import namespaces, processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE, RUN, address
+from orchestrator.host.kernel import namespaces
+from orchestrator.host.process import processes
 from orchestrator.results.history import History
-from orchestrator.scenario.drivers import kind_of
-from orchestrator.scenario.topology import unknown_node
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.sections.topology import unknown_node
 
 ALL = ("--mount", "--uts", "--ipc", "--net", "--pid")
 """Every namespace of a node, except its user namespace. A command there ends with the node, as in a container."""

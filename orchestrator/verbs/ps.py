@@ -8,8 +8,8 @@ from typing import Any
 from node.resources import proportional_bytes
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RecordError
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.process import processes
 from orchestrator.results.history import History
 from orchestrator.run.down import traces
 

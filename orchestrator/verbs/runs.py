@@ -17,7 +17,7 @@ from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.places import check_folder
-from orchestrator.host.signals import INTERRUPTED, answered, in_thread
+from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
 from orchestrator.results.history import History

@@ -13,23 +13,23 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.text import Text
 
+from netem.kernel.tc import Capabilities
 from netem.profile import KEYS, LinkProfile
-from netem.tc import Capabilities
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
-from orchestrator.fabric.kernel_links import KernelLinks
+from orchestrator.fabric.namespaces.wiring import hub_interface
+from orchestrator.fabric.tc.kernel_links import KernelLinks
 from orchestrator.fabric.userspace import link_request
-from orchestrator.fabric.wiring import hub_interface
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
-from orchestrator.planning.crossings import Crossing
-from orchestrator.planning.placement import Placement
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.hosts.crossings import Crossing
+from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
-from orchestrator.planning.timeline import Fault
-from orchestrator.scenario.compute import PROCESSOR
-from orchestrator.scenario.drivers import link_kind
-from orchestrator.scenario.engines import ENGINES
-from orchestrator.scenario.quantities import Quorum
+from orchestrator.scenario.language.quantities import Quorum
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import link_kind
+from orchestrator.scenario.sections.engines import ENGINES
 from orchestrator.verbs.show_population import population_entries
 
 T = TypeVar("T")

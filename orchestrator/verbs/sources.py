@@ -13,16 +13,16 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import MistakeError, Problem, RunError, ScenarioError
-from orchestrator.planning.data import looked_up
-from orchestrator.planning.inventory_file import read_inventory
+from orchestrator.planning.hosts.inventory_file import read_inventory
+from orchestrator.planning.learning.dataset import looked_up
+from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.shards import PreparedLabels
 from orchestrator.run.pacing import speed_of
 from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
-from orchestrator.scenario.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.show import plan_json
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from netem.path import SEGMENT
+from netem.tcp.path import SEGMENT
 from orchestrator.results.carried import link_counters, traffic
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED

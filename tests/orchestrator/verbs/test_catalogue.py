@@ -15,7 +15,7 @@ from node.catalogue.models import MODEL_GROUPS, MODELS
 from orchestrator.cli import cli
 from orchestrator.commands.catalogue import KINDS
 from orchestrator.results.checks import CHECKS
-from orchestrator.scenario import hardware
+from orchestrator.scenario.sections import hardware
 from orchestrator.verbs import catalogue
 from orchestrator.verbs.catalogue import entries
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from node.catalogue.datasets import DATASETS
-from node.learning import downloads
+from node.learning.data import downloads
 from orchestrator.cli import cli
 from orchestrator.errors import HostError, MistakeError
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import cli
 from orchestrator.errors import PlaceError, ScenarioError
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load
 from orchestrator.sweep import reading
 from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, is_sweep, names

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import cli
 from orchestrator.errors import RunError
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import RunProcess
+from orchestrator.host.process import processes
+from orchestrator.host.process.processes import RunProcess
 from orchestrator.verbs.background import OUTPUT
 from tests.orchestrator.example_run import Example
 

@@ -16,9 +16,9 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.examination import Examination
 from orchestrator.drivers.swarm.facts import Facts, KeptData
-from orchestrator.host import signals
-from orchestrator.host.clock import Clock
-from orchestrator.planning.inventory import Inventory, Underlay
+from orchestrator.host.kernel.clock import Clock
+from orchestrator.host.process import signals
+from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.verbs import hosts_doctor
 from orchestrator.verbs.hosts_doctor import look
 from tests.orchestrator.drivers.swarm.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from orchestrator.cli import cli
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.verbs import inject
 from orchestrator.verbs.inject import ACTIONS, chosen, fault_of, in_words
 from tests.orchestrator.example_run import Example

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from orchestrator.cli import cli
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RunError
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NodeContainer
-from orchestrator.host.processes import RunProcess
+from orchestrator.host.process import processes
+from orchestrator.host.process.processes import RunProcess
 from orchestrator.verbs.inside import ALL
 from tests.orchestrator.example_run import Example
 

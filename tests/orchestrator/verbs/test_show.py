@@ -14,11 +14,11 @@ from rich.console import Console
 from orchestrator.cli import carry_out, cli
 from orchestrator.errors import MistakeError
 from orchestrator.fabric.userspace import link_request
-from orchestrator.planning.inventory import HostFacts, Inventory, Underlay
+from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.verbs.show import kernel_commands, plan_json, print_plan
 from tests.orchestrator.labels import prepared
 

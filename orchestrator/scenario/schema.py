@@ -12,6 +12,7 @@ A scenario has ``programs`` instead if its nodes run programs of their own.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
@@ -19,6 +20,8 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJso
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
 from node.assignment import Tier
+from node.learning.local_training import LocalTraining
+from node.parameters import read_parameters
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,
@@ -42,9 +45,9 @@ from orchestrator.scenario.sections.expectations import ExpectSpec
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
-from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec
+from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
 from orchestrator.scenario.sections.programs import ProgramSpec
-from orchestrator.scenario.sections.topology import LINK_CLASSES, Topology
+from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`
@@ -103,6 +106,12 @@ class DataSpec(Strict):
     def lists(self) -> ClientLists | None:
         """The samples of each client, if the partition is a file's."""
         return self._lists
+
+    @property
+    def partition_params(self) -> dict[str, Any]:
+        """The given parameters of the partition, with ``samples_per_client``."""
+        own = {} if self.samples_per_client is None else {"samples_per_client": self.samples_per_client}
+        return dict(self.partition.params) | own
 
 
 def _check_image(name: str) -> str:
@@ -326,6 +335,36 @@ class Scenario(Strict):
         meshed = self.scheme.meshed and self.topology.edges > 1
         return meshed or "edge-edge" in self.links
 
+    @cached_property
+    def members(self) -> list[Member]:
+        """All nodes, in their order."""
+        return self.topology.members()
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The pairs of nodes that have a link."""
+        return self.topology.pairs(self.mesh)
+
+    @cached_property
+    def resolved_links(self) -> Resolved:
+        """The links by direction, and the mistakes in their settings."""
+        return resolve(self.links, self.pairs)
+
+    @cached_property
+    def parameters(self) -> LocalTraining:
+        """The algorithm's parameters, including those given in ``data``."""
+        own = self.data.evaluate_samples
+        given = {} if self.algorithm is None else self.algorithm.params
+        return read_parameters(self.scheme.params, given | ({} if own is None else {"evaluate_samples": own}))
+
+    @property
+    def leaders(self) -> list[str]:
+        """The nodes whose rounds count as the rounds of the run: all nodes of the algorithm's leading tier."""
+        leader = self.scheme.leader
+        if self.algorithm is None and not self.topology.cloud:
+            leader = "edge"
+        return [member.name for member in self.members if member.tier == leader]
+
     def hardware_of(self, node: str, tier: Tier) -> HardwareSpec:
         """The hardware of a node: its own, its tier's or the host's."""
         return self.hardware.get(node) or self.hardware.get(tier) or HardwareSpec()
@@ -352,7 +391,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
-    used = set() if drawn else {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
+    used = set() if drawn else {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
     return data

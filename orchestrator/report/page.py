@@ -31,9 +31,9 @@ from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
-from orchestrator.results.presence import in_words, notes
+from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
 from orchestrator.results.privacy import METRICS, measured, statement
-from orchestrator.results.record import HOST, INJECTED, MOVED
+from orchestrator.results.record import CONTINUED, HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import MARKS, Verdict
@@ -82,6 +82,7 @@ def context(history: History) -> dict[str, Any]:
         "status": history.status,
         "verdict": verdict,
         "saying": _saying(results, verdict),
+        "lost": lost_hosts(history.events(HOST, MOVED, CONTINUED), history.training_began or 0.0),
         "marks": MARKS,
         "checks": results,
         "keys": _keys(history),
@@ -125,7 +126,7 @@ def context(history: History) -> dict[str, Any]:
         "courses": list(over_time),
         "calibration": list(calibration),
         "placement": placement_rows(history),
-        "hosts": host_rows(told),
+        "hosts": host_rows(told, nodes_by_host(history) if told else ()),
         "host_figures": list(host),
         "faults": (faults := _faults(history))[:FAULT_LIMIT],
         "faults_in_all": len(faults),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED, HOST, MOVED
+from orchestrator.results.rows import Event
 
 THERE = "there"
+NAMED = 24  # parts of a sentence about a lost host, of which most are nodes that moved
 _SAID = {
     "lost": "the host {host} is lost: {reason}",
     "back": "the host {host} is there again",
@@ -79,6 +81,32 @@ def moves(history: History) -> list[Move]:
         found += [Move(event.t, node, homes[node], host, words) for node, host in changed.items()]
         homes |= changed
     return found
+
+
+def lost_hosts(events: Iterable[Event], began: float) -> list[str]:
+    """A sentence for each loss of a host, with the nodes that moved away from it. ``events``: `HOST`, `MOVED` and
+    `CONTINUED` in the order of the record, of the orchestrator. Times in the sentences are seconds since ``began``."""
+    losses: list[list[str]] = []
+    away: dict[str, list[str]] = {}  # by host, the loss that is not over
+    for event in events:
+        if event.node is not None:
+            continue
+        host, state, node, target = (str(event.data.get(key)) for key in ("host", "state", "node", "to"))
+        at = f"at {event.t - began:.1f} s"
+        reason = f" ({event.data['reason']})" if event.data.get("reason") else ""
+        if event.name == CONTINUED:
+            away.clear()
+        elif event.name == MOVED:
+            moved = f"moved to {target}" if event.data.get("to") is not None else "cannot move"
+            away.get(str(event.data.get("from")), []).append(f"{node} {moved}")
+        elif state == "lost":
+            away[host] = [f"host {host} was lost {at}{reason}"]
+            losses.append(away[host])
+        elif host in away:
+            away[host].append(f"it was {state} {at}{reason}")
+            if state == "back":
+                del away[host]
+    return [text.some(parts, NAMED) for parts in losses]
 
 
 def host_of(history: History) -> Callable[[str, float], str]:

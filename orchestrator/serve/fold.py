@@ -20,7 +20,8 @@ from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.results import growth
 from orchestrator.results.growth import ClassGrowth, LinkGrowth, SentGrowth
 from orchestrator.results.history import History
-from orchestrator.results.record import INJECTED
+from orchestrator.results.record import CONTINUED, HOST, INJECTED, MOVED
+from orchestrator.results.rows import Event
 from orchestrator.results.schema import FLOWS, LINKS
 
 PIECE = 20_000  # rows of a table that are read in one go
@@ -110,6 +111,7 @@ class Fold:
         self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
         self.in_force: dict[int, float] = {}  # by fault, since when
         self.seen_faults: set[int] = set()  # started or skipped
+        self.hosts: list[Event] = []  # what became of hosts and of their nodes
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.probes = self.looks = 0  # measurements of links before the training; reports of losses during it
         self.behind = True
@@ -214,6 +216,8 @@ class Fold:
             self.training = t
         elif name == LOOKED:
             self.looks += 1
+        elif name in (HOST, MOVED, CONTINUED) and node is None:
+            self.hosts.append(Event(t, node, name, round, _object(json.loads(data))))
         elif name == INJECTED and node is None:
             facts = json.loads(data)
             planned = self.by_hand[facts["fault"]] = facts["planned"]

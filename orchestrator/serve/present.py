@@ -14,6 +14,7 @@ from netem.units import parse_duration
 from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
+from orchestrator.results.presence import lost_hosts
 from orchestrator.scenario.topology import Ends
 from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
 
@@ -94,6 +95,7 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
+        "lost": lost_hosts(fold.hosts, fold.training or 0.0),
         "round": fold.round if running or fold.behind else history.rounds_done(),
         "left": time_left(history, fold) if running else None,
         "next": next_fault(history.plan, fold) if running else None,

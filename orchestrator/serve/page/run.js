@@ -48,8 +48,9 @@ function head(story, run) {
     const next = now.next && story.planned.get(now.next.id), failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
     status.replaceChildren(now.status === "finished" ? badge(now.verdict ?? "", now.verdict ?? "finished") : now.status === "crashed" ? badge("fail", "cut short") : badge("", now.status));
     const trust = failed.length ? `${running ? "checks that fail so far" : "checks that failed"}: ${failed.join(", ")}` : running && now.checks.length ? "no check fails so far" : "";
-    if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
-    verdict.className = failed.length || now.error ? "failing" : "quiet";
+    const said = [...now.lost, now.error ?? trust].filter(Boolean).join("\n");
+    if (verdict.textContent !== said) verdict.textContent = said;
+    verdict.className = `answer ${failed.length || now.error || now.lost.length ? "failing" : "quiet"}`;
     const rows = [
       ["time", duration(now.now), now.training === null ? "the training has not started" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],

@@ -36,6 +36,7 @@ from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import CONTINUED, HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.schema import COUNTERS
+from orchestrator.results.story import Story
 from orchestrator.results.verdicts import MARKS, Verdict
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
@@ -81,7 +82,7 @@ def context(history: History) -> dict[str, Any]:
         "question": history.question,
         "status": history.status,
         "verdict": verdict,
-        "saying": _saying(results, verdict),
+        "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
         "lost": lost_hosts(history.events(HOST, MOVED, CONTINUED), history.training_began or 0.0),
         "marks": MARKS,
         "checks": results,
@@ -138,6 +139,15 @@ def context(history: History) -> dict[str, Any]:
         "environment": _environment(history),
         "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
     }
+
+
+def _so_far(history: History, results: list[Check]) -> str:
+    """Sentences about a run that goes on: how long it still takes, its next fault, and the checks that fail so far."""
+    story = Story.of(history)
+    left, coming = story.time_left(), story.next_fault()
+    known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)
+    told = f": {'; '.join(known)}" if known else ""
+    return f"The run is still running{told}. Checks that fail so far: {_named(results, 'fail') or 'none'}."
 
 
 def _saying(results: list[Check], verdict: Verdict) -> str:

@@ -14,8 +14,8 @@ _DROPPED = "lost + overflowed + cut_dropped"
 
 
 class LinkGrowth(NamedTuple):
-    """What was added to one direction of a link: bytes that it delivered, and packets that did not arrive. ``id``: of
-    the row, or the latest of the rows that are summed up; ``t``: its time."""
+    """What was added to one direction of a link: bytes that it delivered, packets that did not arrive, and packets that
+    it delivered. ``id``: of the row, or the latest of the rows that are summed up; ``t``: its time."""
 
     id: int
     t: float
@@ -24,6 +24,7 @@ class LinkGrowth(NamedTuple):
     link_class: str
     delivered_bytes: int
     dropped: int
+    delivered: int
 
 
 class ClassGrowth(NamedTuple):
@@ -53,16 +54,17 @@ def latest(history: History, counted: Counted) -> int:
 
 def of_links(history: History, after: int, until: int) -> list[LinkGrowth]:
     """The growth of links, row by row, with ids in (after, until]."""
-    columns = f"link_growth.id, t, source, target, link_class, delivered_bytes, {_DROPPED}"
+    columns = f"link_growth.id, t, source, target, link_class, delivered_bytes, {_DROPPED}, delivered"
     where = "WHERE link_growth.id > ? AND link_growth.id <= ? ORDER BY link_growth.id"
     return [LinkGrowth(*row) for row in history.rows(f"SELECT {columns} FROM {LINKS.named} {where}", after, until)]
 
 
 def of_links_together(history: History, after: int, until: int) -> list[LinkGrowth]:
     """The growth of each link altogether, in rows with ids in (after, until]."""
-    sums = f"MAX(id) AS last, t, link AS of, SUM(delivered_bytes) AS bytes, SUM({_DROPPED}) AS dropped"
+    counts = f"SUM(delivered_bytes) AS bytes, SUM({_DROPPED}) AS dropped, SUM(delivered) AS delivered"
+    sums = f"MAX(id) AS last, t, link AS of, {counts}"
     summed = f"SELECT {sums} FROM link_growth WHERE id > ? AND id <= ? GROUP BY link"  # t is that of the last row
-    columns = "last, t, source, target, link_class, bytes, dropped"
+    columns = "last, t, source, target, link_class, bytes, dropped, delivered"
     rows = history.rows(f"SELECT {columns} FROM ({summed}) JOIN link ON link.id = of", after, until)
     return [LinkGrowth(*row) for row in rows]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from node.process.standstill import LEAST
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
 from orchestrator.results.record import CONTINUED, GAP, HOST, MOVED
 from orchestrator.results.rows import State
@@ -35,7 +35,7 @@ class StoodStill:
     seconds: float
 
 
-def no_unplanned_failures(history: History) -> Assessment | None:
+def no_unplanned_failures(history: Facts) -> Assessment | None:
     """Check that nothing unplanned happened; None for a run without training."""
     began = history.training_began
     if began is None:
@@ -70,7 +70,7 @@ def no_unplanned_failures(history: History) -> Assessment | None:
     return "fail" if fails else "unknown", "; ".join(said)
 
 
-def _ended_with_host(history: History, ends: list[State]) -> list[State]:
+def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
     """Those of the ``ends`` of nodes that happened while the node's host was lost."""
     away, home = [stay for stay in stays(history) if stay.state != THERE], host_of(history)
     return [
@@ -80,7 +80,7 @@ def _ended_with_host(history: History, ends: list[State]) -> list[State]:
     ]
 
 
-def node_standstills(history: History) -> Iterator[StoodStill]:
+def node_standstills(history: Facts) -> Iterator[StoodStill]:
     """The standstills of nodes that no planned pause explains."""
     pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for span in history.faults():
@@ -95,7 +95,7 @@ def node_standstills(history: History) -> Iterator[StoodStill]:
             yield StoodStill(node, end, seconds)
 
 
-def orchestrator_standstills(history: History) -> Iterator[StoodStill]:
+def orchestrator_standstills(history: Facts) -> Iterator[StoodStill]:
     for event in history.events(GAP):
         if event.data["stood_still"] >= LEAST:
             yield StoodStill("the orchestrator", event.t, event.data["stood_still"])

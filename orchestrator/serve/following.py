@@ -18,14 +18,13 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
-from orchestrator.serve.fold import Cursor, Fold
+from orchestrator.results.story import Cursor, Story
 from orchestrator.serve.listing import Signature, current_summary, signature
 from orchestrator.serve.present import Given, present
 
 EVERY = 0.25  # s between two looks at a run that goes on
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
 SHARE = 0.05  # of a processor that may be spent on checks
-CHECK_EVERY = 2.0  # s at least between two checks
 GLANCE = 0.5  # s between two looks whether the server is closing, or checks are due
 ALIVE = 15.0  # s after which a watcher is told that nothing is new
 KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
@@ -35,46 +34,53 @@ Update = tuple[Cursor, dict[str, Any]]
 
 class Reader:
     """Reads one run. ``read`` and ``check`` are called in threads, ``update`` by whoever watches: each sees whole looks
-    only. Checks of a long record take seconds, so looks do not wait for them."""
+    only. The checks of a long record take seconds, so looks do not wait for them."""
 
     def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
-        self.fold = Fold()
+        self.story: Story | None = None  # from the first look on
         self._told: tuple[Cursor, dict[str, Any], str | None] | None = None  # the latest look, or an error
         self._reading = threading.Lock()
         self._checking = threading.Lock()
         self._given: Given | None = None
-        self.plan: dict[str, Any] | None = None  # known from the first look on
         self._running = False
         self._seen: Signature | None = None
         self._again = False
         self._results: list[Check] = []
         self._told_results = self._results
-        self._checked: tuple[Signature, bool] | None = None  # what the latest checks were made of
+        self._checked: Signature | None = None  # the record of which all checks were made
         self._rest = 0.0  # until when no checks are due
         self._clock = clock
 
     @property
+    def plan(self) -> dict[str, Any] | None:
+        """Known from the first look on."""
+        return None if self.story is None else self.story.plan
+
+    @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        return 0.0 if self.fold.behind and self._told and not self._told[2] else EVERY if self._running else SELDOM
+        return 0.0 if self._behind and self._told and not self._told[2] else EVERY if self._running else SELDOM
+
+    @property
+    def _behind(self) -> bool:
+        return self.story is None or self.story.behind
 
     def read(self) -> bool:
         """Look at the run. Returns whether anything is new."""
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and self._told_results is self._results and not self.fold.behind
+            same = not changed and self._told_results is self._results and not self._behind
             if same and not self._again and not self._has_ended():
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
-                    standing = self._look(history)
-                self._told = self.fold.cursor, standing, None
+                    self._told = self._look(history)
             except OrchestratorError as error:
-                self._told = self.fold.cursor, {}, str(error)
+                self._told = Cursor() if self.story is None else self.story.cursor, {}, str(error)
             return True
 
     def update(self, since: Cursor) -> Update | None:
@@ -82,45 +88,41 @@ class Reader:
         if self._told is None:
             return None
         until, standing, error = self._told
-        if error is not None:
+        if error is not None or self.story is None:
             return since, {"error": error}
-        return until, {"added": self.fold.added(since, until), "present": standing}
+        return until, {"added": self.story.added(since, until), "present": standing}
 
     def check(self) -> None:
-        """Make the checks again, if the run has changed since, and if the last ones are long enough ago."""
-        found = signature(self.directory), self._running
-        if self.fold.behind or found == self._checked or self._clock() < self._rest:
-            return
-        if not self._checking.acquire(blocking=False):
+        """Make all checks of a run that is over, if it has changed since."""
+        now = signature(self.directory)
+        if self._behind or self._running or now == self._checked or not self._checking.acquire(blocking=False):
             return
         try:
-            began = time.thread_time()
             judged = _judged(self.directory)
             if judged is None:
                 with History.open(self.directory.path, self.plan) as history:
-                    if self._running:  # else a fault that ends meanwhile would seem to be in force still
-                        history.stand_still()
                     judged = checks(history)
-                if self._running and self.directory.holder() is None:
-                    return  # the run has ended meanwhile, which was not seen
             if judged != self._results:  # the same again is no news
                 self._results = judged
-            self._checked = found
-            self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
+            self._checked = now
         except OrchestratorError:
-            self._checked = found  # the look tells of it
+            self._checked = now  # the look tells of it
         finally:
             self._checking.release()
 
-    def _look(self, history: History) -> dict[str, Any]:
-        self.fold.read(history)
-        self.plan = history.plan
+    def _look(self, history: History) -> tuple[Cursor, dict[str, Any], None]:
+        story = self.story = self.story or Story(history.plan)
+        story.read(history)
         self._given = self._given or Given.of(history)
-        self._running = history.status == "running"
-        if not self._results and not self._running:
+        self._running = story.status == "running"
+        if self._running and not story.behind and self._clock() >= self._rest:
+            began = time.thread_time()
+            self._results = story.checks()
+            self._rest = self._clock() + (time.thread_time() - began) / SHARE
+        elif not self._results and not self._running:
             self._results = _judged(self.directory) or self._results  # the first look has the verdict
         self._told_results = self._results
-        return present(history, self.fold, self._told_results, self._given)
+        return story.cursor, present(story, self._told_results, self._given), None
 
     def _has_ended(self) -> bool:
         """Whether the orchestrator of a run that went on is gone, which no file tells."""

@@ -10,13 +10,15 @@ from typing import Any
 from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from netem.units import parse_duration
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
+from orchestrator.results.record import CONTINUED, HOST, MOVED
+from orchestrator.results.rows import State
+from orchestrator.results.story import Flow, NextFault, Story, told_fault
 from orchestrator.scenario.topology import Ends
-from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -24,7 +26,6 @@ SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
 CUTS = ("disconnect", "partition")
-PACE = 5  # rounds by which the time left is estimated
 
 
 @dataclass(frozen=True)
@@ -65,97 +66,61 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "leaders": list(history.leaders),
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "bands": bool(many_devices(history)),
+        "bands": bool(history.many_devices),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "faults": [told_fault(fault) for fault in plan.get("faults", [])],
     }
 
 
-def present(history: History, fold: Fold, results: Collection[Check], given: Given) -> dict[str, Any]:
+def present(story: Story, results: Collection[Check], given: Given) -> dict[str, Any]:
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
 
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order.
     """
-    outcome, status = history.outcome, history.status
-    running, simulated = status == "running", history.simulated  # one query each
-    known = ChainMap({id: {**fault, "id": id} for id, fault in fold.by_hand.items()}, given.faults)
-    in_force = [known[id] for id in fold.in_force if running and id in known]
+    outcome, status = story.outcome, story.status
+    running, simulated = status == "running", story.simulated
+    known = ChainMap({id: {**fault, "id": id} for id, fault in story.by_hand.items()}, given.faults)
+    in_force = [known[id] for id in story.in_force if running and id in known]
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
     return {
         "status": status,
-        "behind": fold.behind,
-        "now": round(fold.now, 3),
-        "training": fold.training,
-        "engine": history.engine,
+        "behind": story.behind,
+        "now": round(story.now, 3),
+        "training": story.training_began,
+        "engine": story.engine,
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
-        "lost": lost_hosts(fold.hosts, fold.training or 0.0),
-        "round": fold.round if running or fold.behind else history.rounds_done(),
-        "left": time_left(history, fold) if running else None,
-        "next": next_fault(history.plan, fold) if running else None,
+        "lost": lost_hosts(story.events(HOST, MOVED, CONTINUED), story.training_began or 0.0),
+        "round": story.round if running or story.behind else story.rounds_done(),
+        "left": left._asdict() if (left := story.time_left() if running else None) else None,
+        "next": _next(story.next_fault()) if running else None,
         "in_force": [fault["id"] for fault in in_force],
         "nodes": [
-            _activity(fold, name, node, given.links_of[name], cut, simulated=simulated, running=running)
-            for name, node in history.nodes.items()
+            _activity(story, name, node, given.links_of[name], cut, simulated=simulated, running=running)
+            for name, node in story.nodes.items()
         ],
-        "links": [_flow(fold, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
-        "kinds": {kind: [round(count) for count in counts] for kind, counts in fold.kinds.items()},
-        "probes": fold.probes,
-        "looks": fold.looks,
+        "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
+        "kinds": {kind: [round(count) for count in counts] for kind, counts in story.kinds.items()},
+        "probes": len(story.probes()),
+        "looks": len(story.events(LOOKED)),
     }
 
 
-def time_left(history: History, fold: Fold) -> dict[str, Any] | None:
-    """The seconds until the run ends at the latest by its plan, and those that its missing rounds take at their latest
-    pace: {"seconds", "of": "rounds" or "time"}. None if neither is known."""
-    if fold.training is None:
+def _next(fault: NextFault | None) -> dict[str, Any] | None:
+    if fault is None:
         return None
-    left = []
-    if (after := _seconds((history.plan.get("stop") or {}).get("after"))) is not None:
-        left.append((max(0.0, fold.training + after - fold.now), "time"))
-    ends: dict[int, float] = {}
-    for t, node, number, _, phase, _ in reversed(fold.points("rounds")):
-        if phase == "end" and node in history.leaders:
-            ends.setdefault(number, t)
-            if len(ends) > PACE:
-                break
-    if history.rounds_planned and ends:
-        done = max(ends)
-        first = max(0, done - PACE)
-        began = ends.get(first, fold.training if first == 0 else None)
-        if began is not None and done > first:
-            pace = (ends[done] - began) / (done - first)
-            left.append((max(0.0, ends[done] + pace * (history.rounds_planned - done) - fold.now), "rounds"))
-    if not left:
-        return None
-    seconds, of = min(left)
-    return {"seconds": round(seconds, 1), "of": of}
-
-
-def next_fault(plan: Mapping[str, Any], fold: Fold) -> dict[str, Any] | None:
-    """The next planned fault that has not been seen: {"id", "in": seconds} or {"id", "round"}. Faults with a time come
-    before those with a round."""
-    began = fold.now if fold.training is None else fold.training
-    waiting = [fault for fault in plan.get("faults", []) if fault.get("id") not in fold.seen_faults]
-    timed = [(began + fault["at"] - fold.now, fault) for fault in waiting if fault.get("at") is not None]
-    if coming := [each for each in timed if each[0] > 0]:
-        seconds, fault = min(coming, key=lambda each: each[0])
-        return {"id": fault["id"], "in": round(seconds, 1)}
-    numbered = [fault for fault in waiting if fault.get("round") is not None and fault["round"] >= fold.round]
-    if not numbered:
-        return None
-    fault = min(numbered, key=lambda each: each["round"])
-    return {"id": fault["id"], "round": fault["round"]}
+    when = {"round": fault.round} if fault.seconds is None else {"in": round(fault.seconds, 1)}
+    return {"id": fault.planned["id"], **when}
 
 
 def _activity(
-    fold: Fold,
+    story: Story,
     name: str,
     node: Mapping[str, Any],
     links: Collection[Ends],
@@ -166,9 +131,9 @@ def _activity(
 ) -> list[Any]:
     """What a node does, as far as the record tells. Under `sim` it tells no processor time, so a node that runs is
     "running". When the orchestrator is gone, so are the nodes that it did not end."""
-    _, state, detail = fold.states.get(name, (0.0, "planned", ""))
-    cpu = fold.cpu.get(name)
-    share = cpu.rate if running and cpu is not None and _is_fresh(fold, cpu) else 0.0
+    since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
+    cpu = story.cpu.get(name)
+    share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
     if not running:
         state = state if state in ENDS else "gone"
     elif state == "running":
@@ -179,21 +144,22 @@ def _activity(
             pass
         elif share >= COMPUTES * min(1.0, speed):
             state = "computing"
-        elif fold.now - fold.sending.get(name, -SENDS) < SENDS:
+        elif story.now - story.sending.get(name, -SENDS) < SENDS:
             state = "sending"
         else:
             state = "waiting"
-    if running and name in fold.open_rounds:
-        number, edge_round, _ = fold.open_rounds[name]
+    latest = story.latest_round(name)
+    if running and latest is not None and latest.end is None and latest.start >= since:
+        number, edge_round = latest.number
         detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), fold.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
+    return [state, detail, round(share, 3), story.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(
-    fold: Fold, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
+    story: Story, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
 ) -> list[Any]:
-    flow, dropped = fold.links.get(ends), fold.dropped.get(ends)
-    rate = flow.rate if running and flow is not None and _is_fresh(fold, flow) else 0.0
+    flow, dropped = story.links.get(ends), story.dropped.get(ends)
+    rate = flow.rate if running and flow is not None and _is_fresh(story, flow) else 0.0
     if ends in cut:
         state = "cut"
     elif ends in changed:
@@ -205,8 +171,8 @@ def _flow(
     return [state, round(rate), round(flow.total) if flow else 0, round(dropped.total) if dropped else 0]
 
 
-def _is_fresh(fold: Fold, flow: Flow) -> bool:
-    return fold.now - flow.t <= FRESH
+def _is_fresh(story: Story, flow: Flow) -> bool:
+    return story.now - flow.t <= FRESH
 
 
 def _node(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,8 +200,3 @@ def _rate(profile: Mapping[str, Any]) -> float | None:
         return LinkProfile.from_mapping(profile).rate
     except NetemError:
         return None
-
-
-def _seconds(value: Any) -> float | None:
-    """A duration of plan.json, in seconds."""
-    return parse_duration(value) if isinstance(value, str) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -10,11 +9,9 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.story import Cursor
 from orchestrator.serve import following
-from orchestrator.serve.fold import Cursor
-from orchestrator.serve.following import CHECK_EVERY, EVERY, SELDOM, Reader
+from orchestrator.serve.following import EVERY, SELDOM, Reader
 from tests.orchestrator.example_run import Example
 
 
@@ -50,61 +47,28 @@ def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     assert again[1]["present"]["checks"][0]["verdict"] == "pass"
 
 
-def test_checks_are_made_of_what_is_new_and_not_too_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def checks(history: History) -> list[Check]:
-        made.append(1)
-        return []
-
-    monkeypatch.setattr(following, "checks", checks)
+def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: Path) -> None:
     directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
     reader = Reader(directory, clock)
+
+    def shown() -> list[str]:
+        update = reader.update(Cursor())
+        assert update is not None
+        return [check["name"] for check in update[1]["present"]["checks"]]
+
     with directory.held():
-        reader.check()  # before anything was read
-        assert made == []
         read_all(reader)
         assert reader.pause == EVERY
-        for _ in range(3):
-            reader.check()
-        assert made == [1]
+        assert "faults took effect" in shown()
+        assert "finished" not in shown()
+        reader.check()
+        read_all(reader)
+        assert "finished" not in shown()
     assert reader.read()  # the orchestrator is gone, which no file tells
     assert reader.pause == SELDOM
     reader.check()
-    assert made == [1]
-    clock.now += 2 * CHECK_EVERY
-    reader.check()
-    assert made == [1, 1]
-
-
-def test_checks_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recorded while they are made is for the next ones; they are made again if the run ends meanwhile."""
-    directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
-    reader, seen = Reader(directory, clock), list[float]()
-    running = contextlib.ExitStack()
-
-    def checks(history: History) -> list[Check]:
-        before = history.seconds
-        record.state(before + 100.0, "cloud", "running")
-        seen.append(history.seconds - before)
-        if len(seen) == 2:
-            running.close()
-        return [{"name": "finished", "verdict": "pass", "detail": f"made {len(seen)} times"}]
-
-    monkeypatch.setattr(following, "checks", checks)
-    record = running.enter_context(contextlib.closing(Record.carry_on(directory.path, "here")))
-    running.enter_context(directory.held())
-    told = []
-    for _ in range(3):
-        read_all(reader)
-        reader.check()
-        read_all(reader)
-        update = reader.update(Cursor())
-        assert update is not None
-        told += [check["detail"] for check in update[1]["present"]["checks"]]
-        clock.now += 1000.0
-    assert seen[:2] == [0.0, 0.0]
-    assert told == ["made 1 times", "made 1 times", "made 3 times"]  # the second were made while the run ended
+    read_all(reader)
+    assert "finished" in shown()
 
 
 @pytest.mark.parametrize("damaged", [False, True])

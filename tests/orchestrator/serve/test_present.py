@@ -11,18 +11,16 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.serve.fold import Fold
-from orchestrator.serve.present import Given, next_fault, planned, present, time_left
+from orchestrator.results.story import Story
+from orchestrator.serve.present import Given, planned, present
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 
-def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Fold]:
+def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Story]:
     """The plan, how the run stands, and what was folded."""
-    fold = Fold()
     with History.open(path) as history:
-        while fold.behind:
-            fold.read(history)
-        return planned(history, path.name), present(history, fold, checks(history), Given.of(history)), fold
+        story = Story.of(history)
+        return planned(history, path.name), present(story, checks(history), Given.of(history)), story
 
 
 @pytest.fixture
@@ -53,28 +51,17 @@ def test_a_run_that_goes_on(cut_short: Path) -> None:
 
 def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
-        plan, now, fold = standing(cut_short)
+        plan, now, story = standing(cut_short)
     # Rounds of 4 s, of which 7 are missing; the last one ended 0.1 s before its time, and the record goes on to 0.05 s.
     assert now["left"] == {"seconds": pytest.approx(7 * ROUND, rel=0.05), "of": "rounds"}
     slow = next(fault for fault in plan["faults"] if fault["action"] == "slow")  # at 14 s of training
-    assert now["next"] == {"id": slow["id"], "in": pytest.approx(SETUP + 14.0 - fold.now, abs=0.06)}
-    fold.seen_faults |= {fault["id"] for fault in plan["faults"] if fault["at"] is not None}
-    by_round = next_fault({"faults": plan["faults"]}, fold)
+    assert now["next"] == {"id": slow["id"], "in": pytest.approx(SETUP + 14.0 - story.now, abs=0.06)}
+    story.seen_faults |= {fault["id"] for fault in plan["faults"] if fault["at"] is not None}
+    by_round = story.next_fault()
     assert by_round is not None
-    assert by_round["round"] == 4
-    fold.seen_faults |= {fault["id"] for fault in plan["faults"]}
-    assert next_fault({"faults": plan["faults"]}, fold) is None
-
-
-def test_the_time_that_a_scenario_gives_is_the_most(cut_short: Path) -> None:
-    with History.open(cut_short) as history:
-        fold = Fold()
-        assert time_left(history, fold) is None  # the training has not started
-        fold.read(history)
-        history.plan["stop"] = {"rounds": None, "after": 20.0}
-        assert time_left(history, fold) == {"seconds": pytest.approx(SETUP + 20.0 - fold.now, abs=0.06), "of": "time"}
-        history.plan["stop"] = {}
-        assert time_left(history, fold) is None
+    assert by_round.round == 4
+    story.seen_faults |= {fault["id"] for fault in plan["faults"]}
+    assert story.next_fault() is None
 
 
 def test_a_run_whose_orchestrator_was_killed(cut_short: Path) -> None:
@@ -113,9 +100,9 @@ def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
     record.fault(61.0, 90, "partition", "edge-0 | cloud", "start", 3, "")
     record.flush()
     with RunDirectory(path).held():
-        plan, now, fold = standing(path)
+        plan, now, story = standing(path)
     record.close()
     states = {(link["source"], link["target"]): flow[0] for link, flow in zip(plan["links"], now["links"], strict=True)}
     assert 90 in now["in_force"]
     assert states["edge-0", "cloud"] == states["cloud", "edge-0"] == "cut"
-    assert fold.points("by_hand")[-1][2:] == ["ada", "the page"]
+    assert story.points("by_hand")[-1][2:] == ["ada", "the page"]

@@ -1,4 +1,4 @@
-"""What is folded from the rows of a record: the same, however they come."""
+"""What a story says of a run: the same, however the rows of the record come."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import carried
+from orchestrator.results import carried, facts
+from orchestrator.results import story as module
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.serve import fold
-from orchestrator.serve.fold import Cursor, Flow, Fold
+from orchestrator.results.story import Cursor, Flow, Story, TimeLeft
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 
-def whole(path: Path) -> Fold:
-    found = Fold()
+def whole(path: Path) -> Story:
     with History.open(path) as history:
-        while found.behind:
-            found.read(history)
-    return found
+        return Story.of(history)
 
 
 def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
     found = whole(Example(rounds=4).build(tmp_path / "run"))
     with History.open(tmp_path / "run") as history:
-        assert found.training == history.training_began == SETUP
+        assert found.training_began == history.training_began == SETUP
         assert found.now == history.seconds
         assert found.points("bytes")[-1][1] == carried.bytes_by_class(history)
         assert {kind: count for kind, (count, _) in found.kinds.items()} == carried.messages_by_kind(history)
@@ -38,7 +35,7 @@ def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
         ]
         assert curve == [(round(row.t, 3), row.value) for row in history.global_series("loss")]
         assert found.round == 4
-        assert found.open_rounds == {}
+        assert all((of := found.latest_round(node)) is None or of.end is not None for node in history.nodes)
 
 
 def test_a_fault_by_hand_is_told_with_who_made_it(tmp_path: Path) -> None:
@@ -55,7 +52,7 @@ def test_a_fault_by_hand_is_told_with_who_made_it(tmp_path: Path) -> None:
 def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Example(rounds=3).build(tmp_path / "run")
     at_once = whole(path)
-    monkeypatch.setattr(fold, "PIECE", 17)
+    monkeypatch.setattr(module, "PIECE", 17)
     in_pieces = whole(path)
     everything = Cursor(), in_pieces.cursor
     assert in_pieces.cursor == at_once.cursor
@@ -65,10 +62,10 @@ def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_long_past_is_summed_up_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Example(rounds=6).build(tmp_path / "run")
-    monkeypatch.setattr(fold, "PIECE", 100_000)
+    monkeypatch.setattr(module, "PIECE", 100_000)
     one_by_one = whole(path)
-    monkeypatch.setattr(fold, "PIECE", 150)  # the links' latest five readings, and more
-    monkeypatch.setattr(fold, "SUMMED", 333)
+    monkeypatch.setattr(module, "PIECE", 150)  # the links' latest five readings, and more
+    monkeypatch.setattr(module, "SUMMED", 333)
     summed = whole(path)
     assert summed.cursor == one_by_one.cursor
     assert summed.added(Cursor(), summed.cursor) == one_by_one.added(Cursor(), one_by_one.cursor)
@@ -90,7 +87,7 @@ def test_many_devices_are_told_of_together(tmp_path: Path, monkeypatch: pytest.M
     record.metric(9.0, "cloud", 1, "global", "accuracy", 0.8)
     record.flush()
     assert whole(tmp_path / "run").points("bands") == []
-    monkeypatch.setattr(fold, "DEVICES", 2)
+    monkeypatch.setattr(facts, "DEVICES", 2)
     found = whole(tmp_path / "run")
     first, second = (
         [2.0, 1, "own", "accuracy", 0.1, 0.9, pytest.approx(0.5)],
@@ -171,5 +168,31 @@ def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     found = whole(tmp_path / "run")
     assert found.points("metrics") == [[1.0, "<b>x</b>", 1, "global", "accuracy", 0.5]]
     assert found.points("rounds") == [[1.0, "cloud", 1, None, "end", False]]
-    assert found.looks == 0
+    assert found.events("links looked at") == []
     assert found.by_hand == {}
+
+
+def test_the_coming_rounds_last_as_long_as_the_latest(tmp_path: Path) -> None:
+    """Rounds 1 and 2 take 4 s each, from 1 s on: when round 3 of 5 begins at 9 s, 12 s are left."""
+    story = Story(plan_of(Example(edges=1, devices_per_edge=1, rounds=5, with_faults=False)))
+    assert story.time_left() is None
+    story.hear("event", (1.0, None, "training", None, None, "{}"))
+    assert story.time_left() is None
+    for number in (1, 2):
+        for t, phase in ((4.0 * number - 3, "start"), (4.0 * number + 1, "end")):
+            story.hear("event", (t, "cloud", "round", number, None, json.dumps({"phase": phase})))
+    assert story.time_left() == TimeLeft(12.0, "rounds")
+    story.now = 11.0
+    assert story.time_left() == TimeLeft(10.0, "rounds")
+    story.now = 40.0  # a round that takes very long
+    assert story.time_left() == TimeLeft(0.0, "rounds")
+
+
+def test_the_duration_that_a_scenario_allows_may_come_first() -> None:
+    plan = plan_of(Example(edges=1, devices_per_edge=1, rounds=5, with_faults=False))
+    story = Story(plan | {"stop": {"rounds": 5, "after": "10s"}})
+    story.hear("event", (1.0, None, "training", None, None, "{}"))
+    assert story.time_left() == TimeLeft(10.0, "time")
+    story.hear("event", (5.0, "cloud", "round", 1, None, '{"phase": "end"}'))
+    assert story.time_left() == TimeLeft(6.0, "time")  # 16 s by rounds
+    assert Story(plan | {"stop": {}}).time_left() is None

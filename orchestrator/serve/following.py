@@ -18,18 +18,21 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
-from orchestrator.results.story import Cursor, Story
+from orchestrator.results.story import Story
+from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.listing import Signature, current_summary, signature
 from orchestrator.serve.present import Given, present
 
 EVERY = 0.25  # s between two looks at a run that goes on
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
 SHARE = 0.05  # of a processor that may be spent on checks
+DRAW_EVERY = 1.0  # s
+DRAW_SHARE = 0.1  # of a processor that may be spent on figures
 GLANCE = 0.5  # s between two looks whether the server is closing, or checks are due
 ALIVE = 15.0  # s after which a watcher is told that nothing is new
 KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
 
-Update = tuple[Cursor, dict[str, Any]]
+Update = tuple[int, dict[str, Any]]  # how new its parts are, and what is new
 
 
 class Reader:
@@ -39,7 +42,11 @@ class Reader:
     def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
         self.story: Story | None = None  # from the first look on
-        self._told: tuple[Cursor, dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._told: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._parts: dict[str, tuple[int, Any]] = {}  # figures and faults by name, with how new they are
+        self._version = 0  # of the newest part
+        self._drawn = False  # whether the parts are of the latest look
+        self._draw_at = 0.0  # until when no figures are due
         self._reading = threading.Lock()
         self._checking = threading.Lock()
         self._given: Given | None = None
@@ -60,7 +67,7 @@ class Reader:
     @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        return 0.0 if self._behind and self._told and not self._told[2] else EVERY if self._running else SELDOM
+        return 0.0 if self._behind and self._told and not self._told[1] else EVERY if self._running else SELDOM
 
     @property
     def _behind(self) -> bool:
@@ -71,7 +78,7 @@ class Reader:
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and self._told_results is self._results and not self._behind
+            same = not changed and self._told_results is self._results and not self._behind and not self._draws()
             if same and not self._again and not self._has_ended():
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
@@ -80,17 +87,20 @@ class Reader:
                 with History.open(self.directory.path, self.plan) as history:
                     self._told = self._look(history)
             except OrchestratorError as error:
-                self._told = Cursor() if self.story is None else self.story.cursor, {}, str(error)
+                self._told, self._drawn = ({}, str(error)), True
             return True
 
-    def update(self, since: Cursor) -> Update | None:
-        """What a watcher does not know yet, and the cursor after it; None before the first look."""
+    def update(self, since: int) -> Update | None:
+        """How the run stands, and those figures that are newer than ``since``; None before the first look."""
         if self._told is None:
             return None
-        until, standing, error = self._told
-        if error is not None or self.story is None:
+        standing, error = self._told
+        if error is not None:
             return since, {"error": error}
-        return until, {"added": self.story.added(since, until), "present": standing}
+        version, parts = self._version, self._parts
+        if since > version:  # of another server
+            since = 0
+        return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
 
     def check(self) -> None:
         """Make all checks of a run that is over, if it has changed since."""
@@ -110,7 +120,7 @@ class Reader:
         finally:
             self._checking.release()
 
-    def _look(self, history: History) -> tuple[Cursor, dict[str, Any], None]:
+    def _look(self, history: History) -> tuple[dict[str, Any], None]:
         story = self.story = self.story or Story(history.plan)
         story.read(history)
         self._given = self._given or Given.of(history)
@@ -122,7 +132,24 @@ class Reader:
         elif not self._results and not self._running:
             self._results = _judged(self.directory) or self._results  # the first look has the verdict
         self._told_results = self._results
-        return story.cursor, present(story, self._told_results, self._given), None
+        self._draw(story)
+        return present(story, self._told_results, self._given), None
+
+    def _draws(self) -> bool:
+        """Whether figures are due that are not of the latest look."""
+        return not self._drawn and self._clock() >= self._draw_at
+
+    def _draw(self, story: Story) -> None:
+        """Make the figures: of a run that goes on at most once a second, and less often if they take long."""
+        self._drawn = not self._running or self._clock() >= self._draw_at
+        if not self._drawn:
+            return
+        began = time.thread_time()
+        made = {**figures_of(story), "faults": faults_of(story)}
+        if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
+            self._version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
+            self._parts = self._parts | {id: (self._version, made[id]) for id in changed}
+        self._draw_at = self._clock() + max(DRAW_EVERY, (time.thread_time() - began) / DRAW_SHARE)
 
     def _has_ended(self) -> bool:
         """Whether the orchestrator of a run that went on is gone, which no file tells."""
@@ -145,7 +172,7 @@ class Following:
         reader = self._readers.get(str(directory.path))
         return reader.plan if reader is not None else None
 
-    async def watch(self, directory: RunDirectory, since: Cursor) -> AsyncIterator[Update | None]:
+    async def watch(self, directory: RunDirectory, since: int) -> AsyncIterator[Update | None]:
         """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""
         key = str(directory.path)
         reader = self._enter(key, directory)

@@ -12,15 +12,17 @@ from netem.library import PROFILES
 from netem.profile import LinkProfile
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report.figures import link_colour
+from orchestrator.report.topology import Picture, picture
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record import CONTINUED, HOST, MOVED
 from orchestrator.results.rows import State
-from orchestrator.results.story import Flow, NextFault, Story, told_fault
+from orchestrator.results.story import Story, fault_in_words
+from orchestrator.results.usage import Flow
 from orchestrator.scenario.topology import Ends
+from orchestrator.serve.figures import FRESH
 
-FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
 SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
@@ -63,13 +65,21 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "seed": plan.get("seed"),
         "began": history.meta.get("started"),
         "rounds": history.rounds_planned,
-        "leaders": list(history.leaders),
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "bands": bool(history.many_devices),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
-        "faults": [told_fault(fault) for fault in plan.get("faults", [])],
+        "picture": geometry(picture(history)),
+    }
+
+
+def geometry(drawn: Picture) -> dict[str, Any]:
+    """The report's picture of nodes and links, without what the run has made of them."""
+    return {
+        "width": drawn.width,
+        "height": drawn.height,
+        "nodes": [[dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside] for dot in drawn.dots],
+        "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
     }
 
 
@@ -97,26 +107,20 @@ def present(story: Story, results: Collection[Check], given: Given) -> dict[str,
         "verdict": overall(results) if results else None,
         "checks": list(results),
         "lost": lost_hosts(story.events(HOST, MOVED, CONTINUED), story.training_began or 0.0),
+        "accuracy": story.latest("accuracy"),
         "round": story.round if running or story.behind else story.rounds_done(),
         "left": left._asdict() if (left := story.time_left() if running else None) else None,
-        "next": _next(story.next_fault()) if running else None,
+        "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
         "in_force": [fault["id"] for fault in in_force],
         "nodes": [
             _activity(story, name, node, given.links_of[name], cut, simulated=simulated, running=running)
             for name, node in story.nodes.items()
         ],
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
-        "kinds": {kind: [round(count) for count in counts] for kind, counts in story.kinds.items()},
+        "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
         "looks": len(story.events(LOOKED)),
     }
-
-
-def _next(fault: NextFault | None) -> dict[str, Any] | None:
-    if fault is None:
-        return None
-    when = {"round": fault.round} if fault.seconds is None else {"in": round(fault.seconds, 1)}
-    return {"id": fault.planned["id"], **when}
 
 
 def _activity(
@@ -132,7 +136,7 @@ def _activity(
     """What a node does, as far as the record tells. Under `sim` it tells no processor time, so a node that runs is
     "running". When the orchestrator is gone, so are the nodes that it did not end."""
     since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
-    cpu = story.cpu.get(name)
+    cpu = story.usage.cpu.get(name)
     share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
     if not running:
         state = state if state in ENDS else "gone"
@@ -144,7 +148,7 @@ def _activity(
             pass
         elif share >= COMPUTES * min(1.0, speed):
             state = "computing"
-        elif story.now - story.sending.get(name, -SENDS) < SENDS:
+        elif story.now - story.usage.sending.get(name, -SENDS) < SENDS:
             state = "sending"
         else:
             state = "waiting"
@@ -152,13 +156,13 @@ def _activity(
     if running and latest is not None and latest.end is None and latest.start >= since:
         number, edge_round = latest.number
         detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), story.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
+    return [state, detail, round(share, 3), story.usage.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(
     story: Story, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
 ) -> list[Any]:
-    flow, dropped = story.links.get(ends), story.dropped.get(ends)
+    flow, dropped = story.usage.links.get(ends), story.usage.dropped.get(ends)
     rate = flow.rate if running and flow is not None and _is_fresh(story, flow) else 0.0
     if ends in cut:
         state = "cut"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import carried, facts
+from orchestrator.results import carried, facts, usage
 from orchestrator.results import story as module
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.results.story import Cursor, Flow, Story, TimeLeft
+from orchestrator.results.story import Story, TimeLeft
+from orchestrator.results.usage import Flow
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 
@@ -21,61 +22,53 @@ def whole(path: Path) -> Story:
 
 
 def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
-    found = whole(Example(rounds=4).build(tmp_path / "run"))
+    found = whole(Example(rounds=4, overruns=2, by_hand=True).build(tmp_path / "run"))
+    used = found.usage
     with History.open(tmp_path / "run") as history:
         assert found.training_began == history.training_began == SETUP
         assert found.now == history.seconds
-        assert found.points("bytes")[-1][1] == carried.bytes_by_class(history)
-        assert {kind: count for kind, (count, _) in found.kinds.items()} == carried.messages_by_kind(history)
-        assert {ends: round(flow.total) for ends, flow in found.links.items()} == {
+        assert {name: max(of.values()) for name, of in used.delivered.items()} == carried.bytes_by_class(history)
+        assert {kind: count for kind, (count, _) in used.kinds.items()} == carried.messages_by_kind(history)
+        assert {ends: round(flow.total) for ends, flow in used.links.items()} == {
             (row.source, row.target): row.delivered_bytes for row in carried.link_counters(history)
         }
-        curve = [
-            (t, value) for t, node, _, _, name, value in found.points("metrics") if (node, name) == ("cloud", "loss")
-        ]
-        assert curve == [(round(row.t, 3), row.value) for row in history.global_series("loss")]
         assert found.round == 4
-        assert all((of := found.latest_round(node)) is None or of.end is not None for node in history.nodes)
-
-
-def test_a_fault_by_hand_is_told_with_who_made_it(tmp_path: Path) -> None:
-    found = whole(Example(rounds=4, by_hand=True).build(tmp_path / "run"))
-    with History.open(tmp_path / "run") as history:
-        (span,) = [span for span in history.faults() if span.by]
-        (event,) = history.events("injected")
-    ((t, fault, user, via),) = found.points("by_hand")
-    assert (t, user, via) == (round(event.t, 3), span.by, event.data["via"])
-    assert (fault["id"], fault["action"], fault["target"]) == (span.id, span.action, span.target)
-    assert found.by_hand[span.id] == event.data["planned"]
+        for fact in ("rounds", "faults", "states", "probes", "overruns", "rounds_done", "current_states"):
+            assert getattr(found, fact)() == getattr(history, fact)(), fact
+        for fact in ("training_ended", "packets", "outcome", "driver", "engine"):
+            assert getattr(found, fact) == getattr(history, fact), fact
+        assert found.processor_seconds() == pytest.approx(history.processor_seconds())
+        assert found.global_series("loss") == history.global_series("loss")
+        assert found.edge_series("accuracy") == history.edge_series("accuracy")
+        assert found.latest("loss") == history.global_series("loss")[-1].value
 
 
 def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Example(rounds=3).build(tmp_path / "run")
     at_once = whole(path)
     monkeypatch.setattr(module, "PIECE", 17)
+    monkeypatch.setattr(usage, "PIECE", 17)
     in_pieces = whole(path)
-    everything = Cursor(), in_pieces.cursor
-    assert in_pieces.cursor == at_once.cursor
-    assert in_pieces.added(*everything) == at_once.added(*everything)
-    assert in_pieces.kinds == at_once.kinds
+    assert in_pieces.usage.kinds == at_once.usage.kinds
+    for fact in ("rounds", "faults", "states", "probes"):
+        assert getattr(in_pieces, fact)() == getattr(at_once, fact)()
 
 
 def test_a_long_past_is_summed_up_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Example(rounds=6).build(tmp_path / "run")
-    monkeypatch.setattr(module, "PIECE", 100_000)
-    one_by_one = whole(path)
-    monkeypatch.setattr(module, "PIECE", 150)  # the links' latest five readings, and more
-    monkeypatch.setattr(module, "SUMMED", 333)
-    summed = whole(path)
-    assert summed.cursor == one_by_one.cursor
-    assert summed.added(Cursor(), summed.cursor) == one_by_one.added(Cursor(), one_by_one.cursor)
+    monkeypatch.setattr(usage, "PIECE", 100_000)
+    one_by_one = whole(path).usage
+    monkeypatch.setattr(usage, "PIECE", 150)  # the links' latest five readings, and more
+    monkeypatch.setattr(usage, "SUMMED", 333)
+    summed = whole(path).usage
     for flows in ("links", "dropped"):
         found, expected = (
             {ends: (flow.t, flow.total, flow.rate) for ends, flow in getattr(each, flows).items()}
             for each in (summed, one_by_one)
         )
         assert found == expected
-    assert (summed.kinds, summed.sending, summed.now) == (one_by_one.kinds, one_by_one.sending, one_by_one.now)
+    for fact in ("kinds", "sending", "now", "packets", "delivered"):
+        assert getattr(summed, fact) == getattr(one_by_one, fact), fact
 
 
 def test_many_devices_are_told_of_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,55 +78,37 @@ def test_many_devices_are_told_of_together(tmp_path: Path, monkeypatch: pytest.M
     for index, (round, value) in enumerate(reports):
         record.metric(float(index), f"device-0-{index % 3}", round, "own", "accuracy", value)
     record.metric(9.0, "cloud", 1, "global", "accuracy", 0.8)
-    record.flush()
-    assert whole(tmp_path / "run").points("bands") == []
-    monkeypatch.setattr(facts, "DEVICES", 2)
-    found = whole(tmp_path / "run")
-    first, second = (
-        [2.0, 1, "own", "accuracy", 0.1, 0.9, pytest.approx(0.5)],
-        [3.0, 2, "own", "accuracy", 0.4, 0.4, 0.4],
-    )
-    assert found.points("bands") == [first, second]
-    assert found.points("metrics") == [[9.0, "cloud", 1, "global", "accuracy", 0.8]]
-    before = found.cursor
     record.metric(10.0, "device-0-0", 1, "own", "accuracy", 0.1)  # one that is late
     record.close()
+    assert whole(tmp_path / "run").bands("accuracy") == {}
+    monkeypatch.setattr(facts, "DEVICES", 2)
+    found = whole(tmp_path / "run")
+    first, second = found.bands("accuracy").values()
+    assert (*first[:3], second) == (10.0, 0.1, 0.9, (3.0, 0.4, 0.4, 0.4))
+    assert first.mean == pytest.approx(0.4)
     with History.open(tmp_path / "run") as history:
-        found.read(history)
-    assert found.added(before, found.cursor)["bands"] == [[10.0, 1, "own", "accuracy", 0.1, 0.9, pytest.approx(0.4)]]
+        assert history.bands("accuracy") == {1: pytest.approx(first), 2: second}
 
 
-def test_who_comes_again_gets_the_rest_and_nothing_twice(tmp_path: Path) -> None:
-    found = whole(Example(rounds=4, by_hand=True).build(tmp_path / "run"))
-    end = found.cursor
-    middle = Cursor(metrics=4, faults=2, rounds=9, bytes=100, by_hand=end.by_hand)
-    first, rest = found.added(Cursor(), middle), found.added(middle, end)
-    assert [name for name, points in first.items() if not points] == ["bands"]  # there are few devices
-    assert [name for name, points in rest.items() if not points] == ["bands", "by_hand"]
-    assert {name: first[name] + rest[name] for name in first} == found.added(Cursor(), end)
-    assert not any(found.added(end, end).values())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "1-2-3",
-        "1-2-3-4-5",
-        "1-2-3-4-5-6-7",
-        "a-b-c-d-e-f",
-        "1--2-3-4-5",
-        "-1-2-3-4-5-6",
-        "9" * 30 + "-0-0-0-0-0",
-        "²-1-1-1-1-1",
-    ],
-)
-def test_a_cursor_that_nobody_gave_is_the_beginning(text: str) -> None:
-    assert Cursor.parse(text) == Cursor(0, 0, 0, 0, 0, 0)
-
-
-def test_a_cursor_comes_back_as_it_was_given() -> None:
-    assert Cursor.parse(str(Cursor(4, 0, 0, 12, 7, 1))) == Cursor(4, 0, 0, 12, 7, 1)
+def test_the_latest_of_several_leaders_is_their_mean_in_the_round_that_began_last(tmp_path: Path) -> None:
+    plan = plan_of(Example(edges=2, devices_per_edge=1, with_faults=False))
+    plan["nodes"] = [node | {"leads": node["tier"] == "edge"} for node in plan["nodes"]]
+    record = Record.create(tmp_path / "run", json.dumps(plan), {})
+    told = []
+    for t, node, round, value in (
+        (1.0, 0, 1, 0.2),
+        (2.0, 1, 1, 0.4),
+        (3.0, 1, 2, 0.6),
+        (4.0, 0, 1, 0.9),
+        (5.0, 0, 2, 0.8),
+    ):
+        record.metric(t, f"edge-{node}", round, "global", "accuracy", value)
+        record.flush()
+        found = whole(tmp_path / "run")
+        told.append(found.latest("accuracy"))
+        assert told[-1] == found.global_series("accuracy")[-1].value
+    record.close()
+    assert told == [0.2, pytest.approx(0.3), 0.6, 0.6, pytest.approx(0.7)]
 
 
 def test_a_count_that_falls_has_begun_again() -> None:
@@ -166,8 +141,8 @@ def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     record.event(1.0, "cloud", "injected", None, {"fault": 1})  # only the orchestrator tells of faults by hand
     record.close()
     found = whole(tmp_path / "run")
-    assert found.points("metrics") == [[1.0, "<b>x</b>", 1, "global", "accuracy", 0.5]]
-    assert found.points("rounds") == [[1.0, "cloud", 1, None, "end", False]]
+    assert [row.value for row in found.series("accuracy", "global")["<b>x</b>"]] == [0.5]
+    assert found.rounds() == []
     assert found.events("links looked at") == []
     assert found.by_hand == {}
 

@@ -14,6 +14,7 @@ from orchestrator.run import monitor
 from orchestrator.run.monitor import Monitor
 from orchestrator.run.showing import Snapshot
 from orchestrator.run.view import PlainView
+from orchestrator.serve.figures import figures_of
 from orchestrator.serve.following import Reader
 from tests.orchestrator.drivers.sim.harness import simulate
 
@@ -59,13 +60,14 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
             return
         each._record.flush()
         readers.append(readers[0] if readers else Reader(RunDirectory(each._record.directory)))
-        while readers[0].read():
-            pass
+        while readers[0].story is None or (readers[0].read() and readers[0].story.behind):
+            readers[0].read()
         assert readers[0].story is not None
-        update = readers[0].update(readers[0].story.cursor)
+        update = readers[0].update(0)
         assert update is not None
         with History.open(each._record.directory) as history:
-            moments.append((snapshot, update[1]["present"], context(history)))
+            page = {**update[1]["present"], "figures": figures_of(readers[0].story)}
+            moments.append((snapshot, page, context(history)))
             assert str(readers[0].story.next_fault()) == snapshot.next_fault
 
     monkeypatch.setattr(monitor, "SHOW_EVERY", 0.0)
@@ -79,9 +81,11 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
         assert terminal.verdict == page["verdict"] == report["verdict"]
         assert f"next fault: {terminal.next_fault}." in report["saying"]
         assert page["left"] is None or page["left"]["seconds"] == terminal.left
+        for id in ("accuracy-time", "accuracy-rounds", "loss-time", "loss-rounds"):
+            assert last_points(page["figures"][id]) == last_points(report["figures"][id])
         curve = last_points(report["figures"]["accuracy-rounds"])
         assert ("global" in curve) == (terminal.accuracy is not None)
-        assert curve.get("global", (None, terminal.accuracy))[1] == terminal.accuracy
+        assert curve.get("global", (None, terminal.accuracy))[1] == terminal.accuracy == page["accuracy"]
     assert {terminal.next_fault for terminal, _, _ in moments if terminal.left is None} <= {moments[0][0].next_fault}
     with run.history() as history:
         assert {span.action for span in history.faults() if span.start is not None} == {

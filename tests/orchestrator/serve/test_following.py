@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check
-from orchestrator.results.story import Cursor
+from orchestrator.results.record import Record
 from orchestrator.serve import following
 from orchestrator.serve.following import EVERY, SELDOM, Reader
 from tests.orchestrator.example_run import Example
@@ -30,11 +30,11 @@ def read_all(reader: Reader) -> None:
 def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     directory = RunDirectory(Example(rounds=2).build(tmp_path / "run"))
     reader = Reader(directory)
-    assert reader.update(Cursor()) is None
+    assert reader.update(0) is None
     read_all(reader)
     assert not reader.read()
     assert reader.pause == SELDOM
-    update = reader.update(Cursor())
+    update = reader.update(0)
     assert update is not None
     cursor, said = update
     assert said["present"]["checks"] == []
@@ -43,7 +43,10 @@ def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     assert not reader.read()
     again = reader.update(cursor)
     assert again is not None
-    assert not any(again[1]["added"].values())
+    assert again[1]["parts"] == {}
+    later = reader.update(cursor + 1000)  # a number of another server
+    assert later is not None
+    assert set(said["parts"]) == set(later[1]["parts"]) >= {"accuracy-time", "bytes", "faults"}
     assert again[1]["present"]["checks"][0]["verdict"] == "pass"
 
 
@@ -52,7 +55,7 @@ def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: P
     reader = Reader(directory, clock)
 
     def shown() -> list[str]:
-        update = reader.update(Cursor())
+        update = reader.update(0)
         assert update is not None
         return [check["name"] for check in update[1]["present"]["checks"]]
 
@@ -84,7 +87,7 @@ def test_a_run_that_was_judged_is_not_judged_again(
 
     def shown() -> list[Check]:
         read_all(reader)
-        update = reader.update(Cursor())
+        update = reader.update(0)
         assert update is not None
         checks: list[Check] = update[1]["present"]["checks"]
         return checks
@@ -99,9 +102,34 @@ def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
     reader = Reader(RunDirectory(tmp_path))
     assert reader.read()
     reader.check()
-    update = reader.update(Cursor(1, 2, 3, 4))
+    update = reader.update(1234)
     assert update is not None
     cursor, said = update
-    assert cursor == Cursor(1, 2, 3, 4)
+    assert cursor == 1234
     assert "cannot be read" in said["error"]
     assert reader.pause == SELDOM
+
+
+def test_figures_are_sent_once_a_second_and_only_those_that_changed(tmp_path: Path) -> None:
+    path, clock = Example(rounds_made=3, ending=None, with_faults=False).build(tmp_path / "run"), Clock()
+    directory, record = RunDirectory(path), Record.carry_on(path, "here")
+    reader = Reader(directory, clock)
+
+    def new(since: int) -> tuple[int, set[str]]:
+        reader.read()
+        update = reader.update(since)
+        assert update is not None
+        return update[0], set(update[1]["parts"])
+
+    with directory.held():
+        while reader.story is None or reader.story.behind:
+            reader.read()
+        clock.now += 100
+        version, _ = new(0)
+        record.metric(19.0, "cloud", 4, "global", "accuracy", 0.8)
+        record.flush()
+        assert new(version) == (version, set())  # too soon
+        clock.now += 100
+        version, parts = new(version)
+        assert parts == {"accuracy-time", "accuracy-rounds", "coordinators"}  # its lines go on to the present
+    record.close()

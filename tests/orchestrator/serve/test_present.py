@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator import text
 from orchestrator.host.directory import RunDirectory
+from orchestrator.report import figures
+from orchestrator.report.marks import axis, figure, line, thinned
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.story import Story
+from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import Given, planned, present
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
@@ -31,36 +35,40 @@ def cut_short(tmp_path: Path) -> Path:
 
 def test_a_run_that_goes_on(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
-        plan, now, _ = standing(cut_short)
+        plan, now, story = standing(cut_short)
     nodes = dict(zip([node["name"] for node in plan["nodes"]], now["nodes"], strict=True))
     assert (now["status"], now["round"], plan["rounds"], now["ended"]) == ("running", 3, 10, None)
-    crash = next(fault for fault in plan["faults"] if fault["action"] == "crash")  # at 9 s for 7 s; 12 s have passed
-    assert nodes[crash["target"]][0] == "crashed"
+    crash = next(
+        fault for fault in story.plan["faults"] if fault["action"] == "crash"
+    )  # at 9 s for 7 s; 12 s have passed
+    assert nodes[crash["node"]][0] == "crashed"
     assert {state for state, *_ in nodes.values()} <= {"crashed", "waiting", "computing", "sending", "cut off"}
-    away = [fault for fault in plan["faults"] if fault["id"] in now["in_force"] and fault["action"] == "disconnect"]
+    away = [
+        fault for fault in story.plan["faults"] if fault["id"] in now["in_force"] and fault["action"] == "disconnect"
+    ]
     assert away
     for fault in away:
         states = {
             flow[0]
             for link, flow in zip(plan["links"], now["links"], strict=True)
-            if fault["target"] in (link["source"], link["target"])
+            if fault["node"] in (link["source"], link["target"])
         }
         assert states == {"cut"}
-        assert nodes[fault["target"]][0] in ("cut off", "crashed")
+        assert nodes[fault["node"]][0] in ("cut off", "crashed")
 
 
 def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
-        plan, now, story = standing(cut_short)
+        _, now, story = standing(cut_short)
     # Rounds of 4 s, of which 7 are missing; the last one ended 0.1 s before its time, and the record goes on to 0.05 s.
     assert now["left"] == {"seconds": pytest.approx(7 * ROUND, rel=0.05), "of": "rounds"}
-    slow = next(fault for fault in plan["faults"] if fault["action"] == "slow")  # at 14 s of training
-    assert now["next"] == {"id": slow["id"], "in": pytest.approx(SETUP + 14.0 - story.now, abs=0.06)}
-    story.seen_faults |= {fault["id"] for fault in plan["faults"] if fault["at"] is not None}
+    slow = next(fault for fault in story.plan["faults"] if fault["action"] == "slow")  # at 14 s of training
+    assert now["next"] == [f"slow {slow['node']}", f"in {text.duration(SETUP + 14.0 - story.now)}"]
+    story.seen_faults |= {fault["id"] for fault in story.plan["faults"] if fault["at"] is not None}
     by_round = story.next_fault()
     assert by_round is not None
     assert by_round.round == 4
-    story.seen_faults |= {fault["id"] for fault in plan["faults"]}
+    story.seen_faults |= {fault["id"] for fault in story.plan["faults"]}
     assert story.next_fault() is None
 
 
@@ -105,4 +113,26 @@ def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
     states = {(link["source"], link["target"]): flow[0] for link, flow in zip(plan["links"], now["links"], strict=True)}
     assert 90 in now["in_force"]
     assert states["edge-0", "cloud"] == states["cloud", "edge-0"] == "cut"
-    assert story.points("by_hand")[-1][2:] == ["ada", "the page"]
+    assert faults_of(story)["rows"][-1][:2] == ["partition edge-0 | cloud", "manual: ada, the page"]
+
+
+def test_figures_are_those_of_the_report(tmp_path: Path) -> None:
+    path = Example(rounds=5, devices_report=True).build(tmp_path / "run")
+    _, _, story = standing(path)
+    drawn = figures_of(story)
+    with History.open(path) as history:
+        for id in ("accuracy-time", "loss-time", "accuracy-rounds", "loss-rounds"):
+            metric, _, against = id.partition("-")
+            assert drawn[id] == figures.curves(history, metric, against=against)
+    assert [mark["name"] for mark in drawn["bytes"]["marks"]] == list(dict.fromkeys(story.link_classes.values()))
+    assert [mark["name"] for mark in drawn["coordinators"]["marks"]] == ["cloud", "edge-0", "edge-1", "edge-2"]
+    assert [len(mark["x0"]) for mark in drawn["memory"]["marks"]] == [1, 3, 12]
+    assert drawn["processor"]["title"] == "Processor time of each node"
+
+
+def test_a_long_curve_keeps_its_ends_and_extremes() -> None:
+    heights = [float(place % 7) for place in range(5000)]
+    heights[1234], heights[4321] = 99.0, -99.0
+    (mark,) = thinned(figure("", axis(), axis(), [line("a", list(range(5000)), heights, "red")], 100), 600)["marks"]
+    assert len(mark["x"]) <= 600
+    assert (mark["x"][0], mark["x"][-1], max(mark["y"]), min(mark["y"])) == (0, 4999, 99.0, -99.0)

@@ -66,12 +66,16 @@ class NextFault(NamedTuple):
 
 
 class Story(Facts):
-    """A run so far. ``now``: its time, in seconds since it began. ``behind``: there are more rows in the record, so
+    """A run so far. ``behind``: there are more rows in the record, so
     `read` is to be called again at once."""
+
+    driver = engine = ""
+    status: Literal["running", "finished", "crashed"] = "running"
+    outcome: Outcome | None = None
+    seconds = 0.0
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
-        self.now = 0.0
         self.round = 0  # the latest that a coordinator began
         self.latest_states: dict[str, State] = {}  # by node
         self.usage = Usage()
@@ -81,9 +85,7 @@ class Story(Facts):
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.behind = True
         self._timed, self._by_round = (_planned(plan, key) for key in ("at", "round"))
-        self._status: Literal["running", "finished", "crashed"] = "running"
-        self._driver, self._engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
-        self._outcome: Outcome | None = None
+        self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
         self._training: float | None = None
         self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
         self._number = 0  # of events so far
@@ -109,11 +111,11 @@ class Story(Facts):
         """Take a row that has just been recorded, with all columns of its table."""
         match table, row:
             case "meta", ("engine", value):
-                self._engine = json.loads(value)
+                self.engine = json.loads(value)
             case "probe", _:
                 self._probes.append(ProbeResult(*row))
             case "outcome", (t, facts):
-                self._status, self._outcome = "finished", outcome_of(t, facts)
+                self.status, self.outcome = "finished", outcome_of(t, facts)
             case _ if table in _TABLES:
                 self._add(table, row)
             case _:
@@ -133,8 +135,8 @@ class Story(Facts):
         """
         first, self._looked = not self._looked, True
         self.behind = first
-        self._driver, self._engine = history.driver, history.engine
-        self._status, self._outcome = history.status, history.outcome
+        self.driver, self.engine = history.driver, history.engine
+        self.status, self.outcome = history.status, history.outcome
         for table, (columns, _) in _TABLES.items():
             rows = history.after(table, columns, self._read[table], PIECE)
             for _, *row in rows:
@@ -146,42 +148,22 @@ class Story(Facts):
             self.behind |= len(rows) == PIECE
         if not first:  # else states and faults are soon there
             self.behind |= self.usage.read(history)
-            self.now = max(self.now, self.usage.now)
+            self.seconds = max(self.seconds, self.usage.now)
 
     @classmethod
     def to_continue(cls, history: History) -> Self:
         """As of `of`, in the process that carries out the run. `hear` takes the rows from then on."""
         story = cls.of(history)
         story.usage.know_things(history)
-        story._status = "running"
+        story.status = "running"
         return story
 
     def _add(self, table: str, row: Sequence[Any]) -> None:
         columns, add = _TABLES[table]
-        self.now = max(self.now, row[0])
+        self.seconds = max(self.seconds, row[0])
         add(self, *row[: len(columns)])
 
     # Facts
-
-    @property
-    def driver(self) -> str:
-        return self._driver
-
-    @property
-    def engine(self) -> str:
-        return self._engine
-
-    @property
-    def status(self) -> Literal["running", "finished", "crashed"]:
-        return self._status
-
-    @property
-    def outcome(self) -> Outcome | None:
-        return self._outcome
-
-    @property
-    def seconds(self) -> float:
-        return self.now
 
     @property
     def packets(self) -> int | None:
@@ -252,7 +234,7 @@ class Story(Facts):
             return None
         left: list[TimeLeft] = []
         if (after := _seconds((self.plan.get("stop") or {}).get("after"))) is not None:
-            left.append(TimeLeft(max(0.0, began + after - self.now), "time"))
+            left.append(TimeLeft(max(0.0, began + after - self.seconds), "time"))
         if self.rounds_planned and self._ends:
             done = max(self._ends)
             first = max(0, done - PACE)
@@ -260,13 +242,13 @@ class Story(Facts):
             if since is not None and done > first:
                 pace = (self._ends[done] - since) / (done - first)
                 ends = self._ends[done] + pace * (self.rounds_planned - done)
-                left.append(TimeLeft(max(0.0, ends - self.now), "rounds"))
+                left.append(TimeLeft(max(0.0, ends - self.seconds), "rounds"))
         return min(left, default=None)
 
     def next_fault(self) -> NextFault | None:
         """The next planned fault that was neither made nor skipped. Faults with a time come before those with a
         round."""
-        trained = self.now - (self.now if self.training_began is None else self.training_began)
+        trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
         for fault in self._timed[bisect_right(self._timed, trained, key=itemgetter("at")) :]:
             if fault["id"] not in self.seen_faults:
                 return NextFault(fault, fault["at"] - trained, None)

@@ -179,7 +179,7 @@ class Monitor:
     def show(self) -> None:
         """Give the view a snapshot."""
         session, plan, story = self._session, self._session.plan, self._story
-        story.now = max(story.now, self._clock())
+        story.seconds = max(story.seconds, self._clock())
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         ended = session.ended.result().reason if session.ended.done() else None
         for state in session.nodes.values():

@@ -54,7 +54,7 @@ def _processor(story: Story) -> Figure | None:
     if story.status != "running":
         seconds = {node: round(flow.total, 3) for node, flow in used.items()}
         return figures.bars_of_nodes(story, "Processor time of each node", "CPU seconds", seconds, _said("CPU seconds"))
-    cores = {node: round(flow.rate, 3) for node, flow in used.items() if story.now - flow.t <= FRESH}
+    cores = {node: round(flow.rate, 3) for node, flow in used.items() if story.seconds - flow.t <= FRESH}
     return figures.bars_of_nodes(story, "Processor of each node, now", "cores", cores, _said("cores"))
 
 

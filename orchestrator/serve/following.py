@@ -28,7 +28,7 @@ SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue i
 SHARE = 0.05  # of a processor that may be spent on checks
 DRAW_EVERY = 1.0  # s
 DRAW_SHARE = 0.1  # of a processor that may be spent on figures
-GLANCE = 0.5  # s between two looks whether the server is closing, or checks are due
+GLANCE = 0.5  # s between two looks whether the server is closing
 ALIVE = 15.0  # s after which a watcher is told that nothing is new
 KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
 
@@ -36,8 +36,7 @@ Update = tuple[int, dict[str, Any]]  # how new its parts are, and what is new
 
 
 class Reader:
-    """Reads one run. ``read`` and ``check`` are called in threads, ``update`` by whoever watches: each sees whole looks
-    only. The checks of a long record take seconds, so looks do not wait for them."""
+    """Reads one run. ``read`` is called in threads, ``update`` by whoever watches: each sees whole looks only."""
 
     def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
@@ -48,13 +47,11 @@ class Reader:
         self._drawn = False  # whether the parts are of the latest look
         self._draw_at = 0.0  # until when no figures are due
         self._reading = threading.Lock()
-        self._checking = threading.Lock()
         self._given: Given | None = None
         self._running = False
         self._seen: Signature | None = None
         self._again = False
         self._results: list[Check] = []
-        self._told_results = self._results
         self._checked: Signature | None = None  # the record of which all checks were made
         self._rest = 0.0  # until when no checks are due
         self._clock = clock
@@ -78,7 +75,7 @@ class Reader:
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and self._told_results is self._results and not self._behind and not self._draws()
+            same = not changed and not self._behind and not self._draws()
             if same and not self._again and not self._has_ended():
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
@@ -102,38 +99,26 @@ class Reader:
             since = 0
         return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
 
-    def check(self) -> None:
-        """Make all checks of a run that is over, if it has changed since."""
-        now = signature(self.directory)
-        if self._behind or self._running or now == self._checked or not self._checking.acquire(blocking=False):
-            return
-        try:
-            judged = _judged(self.directory)
-            if judged is None:
-                with History.open(self.directory.path, self.plan) as history:
-                    judged = checks(history)
-            if judged != self._results:  # the same again is no news
-                self._results = judged
-            self._checked = now
-        except OrchestratorError:
-            self._checked = now  # the look tells of it
-        finally:
-            self._checking.release()
-
     def _look(self, history: History) -> tuple[dict[str, Any], None]:
         story = self.story = self.story or Story(history.plan)
         story.read(history)
         self._given = self._given or Given.of(history)
         self._running = story.status == "running"
-        if self._running and not story.behind and self._clock() >= self._rest:
+        if not self._running:
+            self._judge(history)
+        elif not story.behind and self._clock() >= self._rest:
             began = time.thread_time()
             self._results = story.checks()
             self._rest = self._clock() + (time.thread_time() - began) / SHARE
-        elif not self._results and not self._running:
-            self._results = _judged(self.directory) or self._results  # the first look has the verdict
-        self._told_results = self._results
         self._draw(story)
-        return present(story, self._told_results, self._given), None
+        return present(story, self._results, self._given), None
+
+    def _judge(self, history: History) -> None:
+        """Read the checks of a run that is over from its summary. Without one, make them, when all else is known."""
+        if (found := _judged(self.directory)) is not None:
+            self._results = found
+        elif not self._behind and self._checked != self._seen:
+            self._results, self._checked = checks(history), self._seen
 
     def _draws(self) -> bool:
         """Whether figures are due that are not of the latest look."""
@@ -147,8 +132,9 @@ class Reader:
         began = time.thread_time()
         made = {**figures_of(story), "faults": faults_of(story)}
         if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
-            self._version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
-            self._parts = self._parts | {id: (self._version, made[id]) for id in changed}
+            version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
+            self._parts = self._parts | {id: (version, made[id]) for id in changed}
+            self._version = version  # last: who reads it first has these parts, too
         self._draw_at = self._clock() + max(DRAW_EVERY, (time.thread_time() - began) / DRAW_SHARE)
 
     def _has_ended(self) -> bool:
@@ -163,7 +149,7 @@ class Following:
         self._closing = closing
         self._readers: dict[str, Reader] = {}
         self._watchers: Counter[str] = Counter()
-        self._looking: dict[str, list[asyncio.Task[None]]] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Condition] = {}
         self._looks: Counter[str] = Counter()  # that found something new
 
@@ -195,14 +181,13 @@ class Following:
         self._watchers[key] += 1
         if key not in self._looking:
             self._news[key] = asyncio.Condition()
-            self._looking[key] = [asyncio.create_task(each) for each in (self._look(key, reader), self._check(reader))]
+            self._looking[key] = asyncio.create_task(self._look(key, reader))
         return reader
 
     def _leave(self, key: str) -> None:
         self._watchers[key] -= 1
         if not self._watchers[key]:
-            for task in self._looking.pop(key):
-                task.cancel()
+            self._looking.pop(key).cancel()
         idle = [each for each in self._readers if not self._watchers[each]]
         for each in idle[: max(0, len(idle) - KEPT)]:
             del self._readers[each], self._watchers[each], self._news[each], self._looks[each]
@@ -225,11 +210,6 @@ class Following:
                     self._looks[key] += 1
                     self._news[key].notify_all()
             await asyncio.sleep(reader.pause)
-
-    async def _check(self, reader: Reader) -> None:
-        while True:
-            await asyncio.to_thread(reader.check)
-            await asyncio.sleep(GLANCE)
 
 
 def _judged(directory: RunDirectory) -> list[Check] | None:

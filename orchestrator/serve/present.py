@@ -99,7 +99,7 @@ def present(story: Story, results: Collection[Check], given: Given) -> dict[str,
     return {
         "status": status,
         "behind": story.behind,
-        "now": round(story.now, 3),
+        "now": round(story.seconds, 3),
         "training": story.training_began,
         "engine": story.engine,
         "ended": outcome.ended if outcome else None,
@@ -148,7 +148,7 @@ def _activity(
             pass
         elif share >= COMPUTES * min(1.0, speed):
             state = "computing"
-        elif story.now - story.usage.sending.get(name, -SENDS) < SENDS:
+        elif story.seconds - story.usage.sending.get(name, -SENDS) < SENDS:
             state = "sending"
         else:
             state = "waiting"
@@ -176,7 +176,7 @@ def _flow(
 
 
 def _is_fresh(story: Story, flow: Flow) -> bool:
-    return story.now - flow.t <= FRESH
+    return story.seconds - flow.t <= FRESH
 
 
 def _node(node: Mapping[str, Any]) -> dict[str, Any]:

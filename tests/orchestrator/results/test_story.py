@@ -26,7 +26,7 @@ def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
     used = found.usage
     with History.open(tmp_path / "run") as history:
         assert found.training_began == history.training_began == SETUP
-        assert found.now == history.seconds
+        assert found.seconds == history.seconds
         assert {name: max(of.values()) for name, of in used.delivered.items()} == carried.bytes_by_class(history)
         assert {kind: count for kind, (count, _) in used.kinds.items()} == carried.messages_by_kind(history)
         assert {ends: round(flow.total) for ends, flow in used.links.items()} == {
@@ -157,9 +157,9 @@ def test_the_coming_rounds_last_as_long_as_the_latest(tmp_path: Path) -> None:
         for t, phase in ((4.0 * number - 3, "start"), (4.0 * number + 1, "end")):
             story.hear("event", (t, "cloud", "round", number, None, json.dumps({"phase": phase})))
     assert story.time_left() == TimeLeft(12.0, "rounds")
-    story.now = 11.0
+    story.seconds = 11.0
     assert story.time_left() == TimeLeft(10.0, "rounds")
-    story.now = 40.0  # a round that takes very long
+    story.seconds = 40.0  # a round that takes very long
     assert story.time_left() == TimeLeft(0.0, "rounds")
 
 

@@ -37,17 +37,13 @@ def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     update = reader.update(0)
     assert update is not None
     cursor, said = update
-    assert said["present"]["checks"] == []
-    reader.check()
-    assert reader.read()
-    assert not reader.read()
     again = reader.update(cursor)
     assert again is not None
     assert again[1]["parts"] == {}
     later = reader.update(cursor + 1000)  # a number of another server
     assert later is not None
     assert set(said["parts"]) == set(later[1]["parts"]) >= {"accuracy-time", "bytes", "faults"}
-    assert again[1]["present"]["checks"][0]["verdict"] == "pass"
+    assert said["present"]["checks"][0]["verdict"] == "pass"
 
 
 def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: Path) -> None:
@@ -64,13 +60,8 @@ def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: P
         assert reader.pause == EVERY
         assert "faults took effect" in shown()
         assert "finished" not in shown()
-        reader.check()
-        read_all(reader)
-        assert "finished" not in shown()
     assert reader.read()  # the orchestrator is gone, which no file tells
     assert reader.pause == SELDOM
-    reader.check()
-    read_all(reader)
     assert "finished" in shown()
 
 
@@ -92,8 +83,6 @@ def test_a_run_that_was_judged_is_not_judged_again(
         checks: list[Check] = update[1]["present"]["checks"]
         return checks
 
-    assert shown() == ([] if damaged else told)
-    reader.check()
     assert shown() == (made if damaged else told)
 
 
@@ -101,7 +90,6 @@ def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "run.db").write_text("garbage" * 100)
     reader = Reader(RunDirectory(tmp_path))
     assert reader.read()
-    reader.check()
     update = reader.update(1234)
     assert update is not None
     cursor, said = update

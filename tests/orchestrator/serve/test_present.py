@@ -63,7 +63,7 @@ def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     # Rounds of 4 s, of which 7 are missing; the last one ended 0.1 s before its time, and the record goes on to 0.05 s.
     assert now["left"] == {"seconds": pytest.approx(7 * ROUND, rel=0.05), "of": "rounds"}
     slow = next(fault for fault in story.plan["faults"] if fault["action"] == "slow")  # at 14 s of training
-    assert now["next"] == [f"slow {slow['node']}", f"in {text.duration(SETUP + 14.0 - story.now)}"]
+    assert now["next"] == [f"slow {slow['node']}", f"in {text.duration(SETUP + 14.0 - story.seconds)}"]
     story.seen_faults |= {fault["id"] for fault in story.plan["faults"] if fault["at"] is not None}
     by_round = story.next_fault()
     assert by_round is not None

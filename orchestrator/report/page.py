@@ -14,7 +14,7 @@ from orchestrator import text
 from orchestrator.fabric.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
-from orchestrator.report.activity import CUT_OFF, IN_ROUND, course
+from orchestrator.report.activity import course
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
@@ -27,6 +27,7 @@ from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
 from orchestrator.results import carried
 from orchestrator.results.checks import Check, checks, overall
+from orchestrator.results.facts import CUT_OFF, IN_ROUND
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.inversion import EVENT as INVERTED

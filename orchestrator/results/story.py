@@ -21,7 +21,17 @@ from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results.checks import Check, checks
-from orchestrator.results.facts import DEVICE_SCOPES, Band, Facts, Rounds, mean_metric
+from orchestrator.results.facts import (
+    CUT_OFF,
+    DEVICE_SCOPES,
+    IN_ROUND,
+    RUNNING,
+    WAITING,
+    Band,
+    Facts,
+    Rounds,
+    mean_metric,
+)
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.history import History, outcome_of
 from orchestrator.results.record import CONTINUED, GAP, HOST, HOST_LOAD, INJECTED, MOVED
@@ -80,11 +90,12 @@ class Story(Facts):
         self.latest_states: dict[str, State] = {}  # by node
         self.usage = Usage()
         self.in_force: dict[int, float] = {}  # by fault, since when
+        self._planned = {fault["id"]: fault for fault in plan.get("faults", ())}
         self.begun: set[int] = set()  # faults that took effect
         self.seen_faults: set[int] = set()  # started or skipped
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.behind = True
-        self._timed, self._by_round = (_planned(plan, key) for key in ("at", "round"))
+        self._timed, self._by_round = (_sorted(plan, key) for key in ("at", "round"))
         self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
         self._training: float | None = None
         self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
@@ -100,6 +111,7 @@ class Story(Facts):
         self._reported: defaultdict[str, set[int | None]] = defaultdict(set)  # by metric, the rounds that they reported
         self._bands: defaultdict[tuple[str, str], dict[int, Band]] = defaultdict(dict)  # by metric and scope; by round
         self._banded: Counter[tuple[str, str, int]] = Counter()  # how many reports are in a band
+        self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
         self._overruns: dict[str, tuple[int, float]] = {}
         self._curves, self._any_name = set(CURVES), bool(plan.get("programs"))  # the metrics that are kept
         self._looked = False  # whether the record was read
@@ -220,6 +232,28 @@ class Story(Facts):
         """The checks so far, as if the run ended now."""
         return checks(self)
 
+    def faults_in_force(self) -> list[dict[str, Any]]:
+        """The faults that have begun and are not over, each as in plan.json."""
+        return [self._planned[id] | {"id": id} for id in self.in_force if id in self._planned]
+
+    def activities(self) -> dict[str, str]:
+        """What each node does: its state, and of a running node, as in the report (`orchestrator.report.activity`):
+        it is "cut off" while a fault disconnects it, "in a round" while it leads one, or, if it trains, from the start
+        of its parent's round until its last report of training in it, and otherwise "waiting". It is only "running" if
+        neither it nor its parent has rounds."""
+        cut = {fault.get("node") for fault in self.faults_in_force() if fault["action"] == "disconnect"}
+        return {name: self._activity(name, name in cut) for name in self.nodes}
+
+    def _activity(self, node: str, cut: bool) -> str:
+        state = self.latest_states[node].state if node in self.latest_states else "planned"
+        if state != RUNNING:
+            return state
+        own, led = self.latest_round(node), self.latest_round(self.nodes[node].get("parent") or "")
+        if cut or (leads := own or led) is None:
+            return CUT_OFF if cut else RUNNING
+        reported = own is None and self._trained_in.get(node) == leads.round
+        return IN_ROUND if leads.end is None and not reported else WAITING
+
     def latest(self, name: str) -> float | None:
         """The latest value of a metric on the global test set: the last of `global_series`."""
         reports = self._latest.get(name)
@@ -258,6 +292,8 @@ class Story(Facts):
         return None
 
     def _add_metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float | None) -> None:
+        if scope == "train" and round is not None:
+            self._trained_in[node] = round
         if value is None or not math.isfinite(value):
             return
         if name not in self._curves:
@@ -318,7 +354,7 @@ class Story(Facts):
         if name == "training" and self._training is None:
             self._training = t
         elif name == INJECTED and node is None:
-            self.by_hand[event.data["fault"]] = event.data["planned"]
+            self.by_hand[event.data["fault"]] = self._planned[event.data["fault"]] = event.data["planned"]
         elif name == "overrun":
             steps, seconds = self._overruns.get(node or "?", (0, 0.0))
             late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
@@ -357,7 +393,7 @@ def fault_in_words(fault: Mapping[str, Any]) -> str:
     return f"{fault['action']} {fault.get('node') or ' | '.join(text.some(side) for side in fault['between'] or ())}"
 
 
-def _planned(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """The planned faults that have this key, in its order."""
     return sorted((fault for fault in plan.get("faults", ()) if fault.get(key) is not None), key=itemgetter(key))
 

@@ -19,9 +19,10 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
 from orchestrator.results.story import Story
+from orchestrator.scenario.topology import Ends
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.listing import Signature, current_summary, signature
-from orchestrator.serve.present import Given, present
+from orchestrator.serve.present import present, rates_of
 
 EVERY = 0.25  # s between two looks at a run that goes on
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
@@ -47,7 +48,7 @@ class Reader:
         self._drawn = False  # whether the parts are of the latest look
         self._draw_at = 0.0  # until when no figures are due
         self._reading = threading.Lock()
-        self._given: Given | None = None
+        self._rates: dict[Ends, float | None] | None = None  # of links, from the first look on
         self._running = False
         self._seen: Signature | None = None
         self._again = False
@@ -102,7 +103,7 @@ class Reader:
     def _look(self, history: History) -> tuple[dict[str, Any], None]:
         story = self.story = self.story or Story(history.plan)
         story.read(history)
-        self._given = self._given or Given.of(history)
+        self._rates = rates_of(story.plan) if self._rates is None else self._rates
         self._running = story.status == "running"
         if not self._running:
             self._judge(history)
@@ -111,7 +112,7 @@ class Reader:
             self._results = story.checks()
             self._rest = self._clock() + (time.thread_time() - began) / SHARE
         self._draw(story)
-        return present(story, self._results, self._given), None
+        return present(story, self._results, self._rates), None
 
     def _judge(self, history: History) -> None:
         """Read the checks of a run that is over from its summary. Without one, make them, when all else is known."""

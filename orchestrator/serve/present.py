@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from netem.errors import NetemError
@@ -12,8 +10,9 @@ from netem.library import PROFILES
 from netem.profile import LinkProfile
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report.figures import link_colour
-from orchestrator.report.topology import Picture, picture
+from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks import Check, overall
+from orchestrator.results.facts import RUNNING
 from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record import CONTINUED, HOST, MOVED
@@ -28,28 +27,6 @@ SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
 CUTS = ("disconnect", "partition")
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the plan says about links and faults, once for all calls of `present`."""
-
-    links_of: Mapping[str, Collection[Ends]]  # by node
-    rates: Mapping[Ends, float | None]  # bit/s
-    faults: dict[int, dict[str, Any]]  # by id
-
-    @classmethod
-    def of(cls, history: History) -> Given:
-        """Read the plan of a run."""
-        links_of: dict[str, set[Ends]] = {name: set() for name in history.nodes}
-        for ends in history.link_classes:
-            for name in ends:
-                links_of.setdefault(name, set()).add(ends)
-        return cls(
-            links_of,
-            {(link["source"], link["target"]): _rate(link["profile"]) for link in history.plan.get("links", [])},
-            {fault["id"]: fault for fault in history.plan.get("faults", [])},
-        )
 
 
 def planned(history: History, name: str) -> dict[str, Any]:
@@ -83,17 +60,17 @@ def geometry(drawn: Picture) -> dict[str, Any]:
     }
 
 
-def present(story: Story, results: Collection[Check], given: Given) -> dict[str, Any]:
+def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float | None]) -> dict[str, Any]:
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
+    ``rates``: see `rates_of`.
 
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order.
     """
     outcome, status = story.outcome, story.status
-    running, simulated = status == "running", story.simulated
-    known = ChainMap({id: {**fault, "id": id} for id, fault in story.by_hand.items()}, given.faults)
-    in_force = [known[id] for id in story.in_force if running and id in known]
+    running = status == "running"
+    in_force, does = story.faults_in_force() if running else [], story.activities()
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
     return {
@@ -112,51 +89,30 @@ def present(story: Story, results: Collection[Check], given: Given) -> dict[str,
         "left": left._asdict() if (left := story.time_left() if running else None) else None,
         "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
         "in_force": [fault["id"] for fault in in_force],
-        "nodes": [
-            _activity(story, name, node, given.links_of[name], cut, simulated=simulated, running=running)
-            for name, node in story.nodes.items()
-        ],
-        "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
+        "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
+        "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
         "looks": len(story.events(LOOKED)),
     }
 
 
-def _activity(
-    story: Story,
-    name: str,
-    node: Mapping[str, Any],
-    links: Collection[Ends],
-    cut: Collection[Ends],
-    *,
-    simulated: bool,
-    running: bool,
-) -> list[Any]:
-    """What a node does, as far as the record tells. Under `sim` it tells no processor time, so a node that runs is
-    "running". When the orchestrator is gone, so are the nodes that it did not end."""
+def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[Any]:
+    """What a node does and uses, as far as the record tells; of a simulated node it has no processor time. When the
+    orchestrator is gone, so are the nodes that it did not end."""
     since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
-    cpu = story.usage.cpu.get(name)
+    cpu, latest = story.usage.cpu.get(name), story.latest_round(name)
     share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
     if not running:
-        state = state if state in ENDS else "gone"
-    elif state == "running":
-        speed = (node.get("hardware") or {}).get("speed") or 1.0
-        if links and all(ends in cut for ends in links):
-            state = "cut off"
-        elif simulated:
-            pass
-        elif share >= COMPUTES * min(1.0, speed):
-            state = "computing"
-        elif story.seconds - story.usage.sending.get(name, -SENDS) < SENDS:
-            state = "sending"
-        else:
-            state = "waiting"
-    latest = story.latest_round(name)
-    if running and latest is not None and latest.end is None and latest.start >= since:
-        number, edge_round = latest.number
-        detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), story.usage.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
+        activity = state if state in ENDS else "gone"
+    elif latest is not None and latest.end is None and latest.start >= since:
+        detail = f"round {latest}"
+    if running and state == RUNNING and not story.simulated:
+        speed = (story.nodes[name].get("hardware") or {}).get("speed") or 1.0
+        sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
+        does = "computing" if share >= COMPUTES * min(1.0, speed) else "sending" * sends
+        detail = ", ".join(filter(None, (detail, does)))
+    return [activity, detail, round(share, 3), story.usage.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(
@@ -187,16 +143,17 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
     ends = link["source"], link["target"]
-    try:
-        described = LinkProfile.from_mapping(link["profile"]).describe()
-    except NetemError:  # written by another version
-        described = ""
     facts = {"source": ends[0], "target": ends[1], "class": link["link_class"], "kind": history.link_kinds[ends]}
-    return {**facts, "asked": described, "changes": "schedule" in link}
+    return {**facts, "asked": describe(link["profile"]), "changes": "schedule" in link}
 
 
 def _pairs(fault: Mapping[str, Any]) -> list[Ends]:
     return [(link[0], link[1]) for link in fault.get("links") or ()]
+
+
+def rates_of(plan: Mapping[str, Any]) -> dict[Ends, float | None]:
+    """The configured rate of each link, bit/s."""
+    return {(link["source"], link["target"]): _rate(link["profile"]) for link in plan.get("links", [])}
 
 
 def _rate(profile: Mapping[str, Any]) -> float | None:

@@ -10,8 +10,8 @@ import {again, pace} from "./touch.js";
 const DRAW_EVERY = 250; // ms
 const HISTORY = "Click a node or a link for its history";
 const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", after: "time over", programs: "programs done"};
-const UP = ["computing", "sending", "waiting", "running", "done"];
-const MARK = {computing: "▲", sending: "↑", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
+const UP = ["in a round", "waiting", "running", "done"];
+const MARK = {"in a round": "▲", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
 const WORST = ["cut", "degraded", "busy", "in use", "idle"];
 
 export async function show(main, run) {

@@ -14,11 +14,11 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.report import figures, render, write_report
-from orchestrator.report.activity import IN_ROUND, WAITING
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import WIDTH, picture
 from orchestrator.results import carried, facts
+from orchestrator.results.facts import IN_ROUND, WAITING
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of

@@ -53,12 +53,17 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
     show = Monitor.show
 
     def look(each: Monitor) -> None:
-        """Show, and at the first moment of each round look at the page and the report."""
+        """Show, and once in each round look at the page and the report."""
         show(each)
         snapshot = shown[-1]
         if snapshot.ended or snapshot.round in (0, moments[-1][0].round if moments else 0):
             return
         each._record.flush()
+        with History.open(each._record.directory) as history:
+            changes = [t or 0.0 for each in history.rounds() for t in (each.start, each.end)]
+            changes += [row.t for row in history.metrics(None, "train")]
+            if history.seconds != snapshot.t or max(changes) > snapshot.t - 0.001:
+                return  # nothing is recorded of this moment, or a node has only just started or ended its part
         readers.append(readers[0] if readers else Reader(RunDirectory(each._record.directory)))
         while readers[0].story is None or (readers[0].read() and readers[0].story.behind):
             readers[0].read()
@@ -67,6 +72,7 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
         assert update is not None
         with History.open(each._record.directory) as history:
             page = {**update[1]["present"], "figures": figures_of(readers[0].story)}
+            page["plan"] = history.plan["nodes"]
             moments.append((snapshot, page, context(history)))
             assert str(readers[0].story.next_fault()) == snapshot.next_fault
 
@@ -83,6 +89,9 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
         assert page["left"] is None or page["left"]["seconds"] == terminal.left
         for id in ("accuracy-time", "accuracy-rounds", "loss-time", "loss-rounds"):
             assert last_points(page["figures"][id]) == last_points(report["figures"][id])
+        told = {node: changes[-1][1] for node, changes in report["course"]["nodes"].items()}
+        does = dict(zip((node["name"] for node in page["plan"]), (does for does, *_ in page["nodes"]), strict=True))
+        assert told == {node: what for node, what in does.items() if node in told}
         curve = last_points(report["figures"]["accuracy-rounds"])
         assert ("global" in curve) == (terminal.accuracy is not None)
         assert curve.get("global", (None, terminal.accuracy))[1] == terminal.accuracy == page["accuracy"]

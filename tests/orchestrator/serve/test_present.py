@@ -16,7 +16,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.story import Story
 from orchestrator.serve.figures import faults_of, figures_of
-from orchestrator.serve.present import Given, planned, present
+from orchestrator.serve.present import planned, present, rates_of
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 
@@ -24,7 +24,7 @@ def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Story]:
     """The plan, how the run stands, and what was folded."""
     with History.open(path) as history:
         story = Story.of(history)
-        return planned(history, path.name), present(story, checks(history), Given.of(history)), story
+        return planned(history, path.name), present(story, checks(history), rates_of(history.plan)), story
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_run_that_goes_on(cut_short: Path) -> None:
         fault for fault in story.plan["faults"] if fault["action"] == "crash"
     )  # at 9 s for 7 s; 12 s have passed
     assert nodes[crash["node"]][0] == "crashed"
-    assert {state for state, *_ in nodes.values()} <= {"crashed", "waiting", "computing", "sending", "cut off"}
+    assert {state for state, *_ in nodes.values()} <= {"crashed", "in a round", "waiting", "cut off"}
     away = [
         fault for fault in story.plan["faults"] if fault["id"] in now["in_force"] and fault["action"] == "disconnect"
     ]
@@ -95,7 +95,8 @@ def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
     with RunDirectory(path).held():
         plan, now, _ = standing(path)
     assert plan["simulated"]
-    assert {state for state, *_ in now["nodes"]} == {"running"}
+    assert {state for state, *_ in now["nodes"]} <= {"in a round", "waiting"}
+    assert {detail for _, detail, *_ in now["nodes"]} <= {"", "round 3"}
 
 
 def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:

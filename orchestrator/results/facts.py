@@ -92,10 +92,6 @@ class Facts(ABC):
     def overruns(self) -> dict[str, tuple[int, float]]:
         """By node: its steps that took longer than configured, and the seconds that they took longer."""
 
-    @abstractmethod
-    def processor_seconds(self) -> dict[str, float]:
-        """By node: the processor time that it used since the training began."""
-
     # The plan
 
     @cached_property

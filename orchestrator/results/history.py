@@ -269,9 +269,6 @@ class History(Facts):
             found[node] = steps + 1, seconds + late
         return found
 
-    def processor_seconds(self) -> dict[str, float]:
-        return processor_seconds(self.resources(), self.training_began or 0.0)
-
     @property
     def packets(self) -> int | None:
         return self.rows("SELECT SUM(delivered) FROM link_growth")[0][0]  # type: ignore[no-any-return]

@@ -34,16 +34,17 @@ from orchestrator.results.facts import (
 )
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.history import History, outcome_of
-from orchestrator.results.record import CONTINUED, GAP, HOST, HOST_LOAD, INJECTED, MOVED
+from orchestrator.results.record import CONTINUED, GAP, HOST, INJECTED, MOVED
 from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.unplanned import FROZEN
-from orchestrator.results.usage import PIECE, Usage
+from orchestrator.results.usage import Usage
 
+PIECE = 20_000  # rows of a table that are read in one go
 CURVES = ("accuracy", "loss")
 MOST_CURVES = 24  # metrics of programs, which may have any name
 PACE = 5  # rounds by which the time left is estimated
 KEPT = (
-    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK, HOST_LOAD),
+    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK),
     "bad_message",
 )
 """The names of the events that checks of a run that goes on look at. Others may be many."""
@@ -223,9 +224,6 @@ class Story(Facts):
     def overruns(self) -> dict[str, tuple[int, float]]:
         return self._overruns
 
-    def processor_seconds(self) -> dict[str, float]:
-        return self.usage.trained
-
     # The answers
 
     def checks(self) -> list[Check]:
@@ -371,7 +369,7 @@ class Story(Facts):
             self._ends[event.round] = event.t
 
     def _add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
-        self.usage.add_resources(t, node, cpu_seconds, rss, self._training)
+        self.usage.add_resources(t, node, cpu_seconds, rss)
 
     def _pass_time(self, t: float) -> None:
         pass  # a row of which only the time counts

@@ -1,7 +1,4 @@
-"""What a run has used so far, folded from the rows of its record: bytes and packets of links, messages, processor time.
-
-A long past is summed up by SQLite; its latest rows are taken one by one, so that rates are those of now.
-"""
+"""What a run has used so far, folded from the rows of its record: bytes and packets of links, messages, processor time."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ from typing import Any
 
 from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.results import growth
-from orchestrator.results.growth import ClassGrowth, LinkGrowth, SentGrowth
+from orchestrator.results.growth import LinkGrowth, SentGrowth
 from orchestrator.results.history import History
 from orchestrator.results.schema import COUNTED, FLOWS, LINKS
 from orchestrator.scenario.topology import Ends
 
-PIECE = 20_000  # rows of a table that are read in one go
-SUMMED = 200_000  # rows that SQLite sums up in one go, where more than a piece waits
+PIECE = 200_000  # rows of a table that are summed up in one go
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
 
 
@@ -51,7 +47,6 @@ class Usage:
         self.now = 0.0
         self.packets: int | None = None
         self.cpu: defaultdict[str, Flow] = defaultdict(Flow)  # processor seconds by node
-        self.trained: defaultdict[str, float] = defaultdict(float)  # those since the training began
         self.rss: dict[str, int] = {}
         self.sending: dict[str, float] = {}  # by node, when its messages last grew
         self.links: defaultdict[Ends, Flow] = defaultdict(Flow)  # delivered bytes
@@ -63,18 +58,14 @@ class Usage:
         self._read = {each.growth: 0 for each in COUNTED}
 
     def read(self, history: History) -> bool:
-        """Take in what was recorded since the last call. Returns whether there is more."""
+        """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
         more = False
-        for counted in COUNTED:
+        for counted, take in ((LINKS, self._take_links), (FLOWS, self._take_sent)):
             after, last = self._read[counted.growth], growth.latest(history, counted)
-            until, together = max(last - PIECE, after), last - PIECE > after
-            if together:
-                until, more = min(until, after + SUMMED), True
-            elif last > after:
-                until = last
+            until = min(last, after + PIECE)
             if until > after:
-                self._take(history, counted.each, after, until, together=together)
-            self._read[counted.growth] = until
+                take(history, after, until)
+            self._read[counted.growth], more = until, more or until < last
         return more
 
     def know_things(self, history: History) -> None:
@@ -89,42 +80,36 @@ class Usage:
                 self._things[table][id] = tuple(thing)
             case "link_growth", (_, t, link, *counts):
                 grown = dict(zip(LINKS.counts, counts, strict=True))
-                source, target, link_class, _ = self._things[LINKS.each][link]
+                source, target, *_ = self._things[LINKS.each][link]
                 dropped = sum(grown[each] for each in ("lost", "overflowed", "cut_dropped"))
                 sizes = grown["delivered_bytes"], dropped, grown["delivered"]
-                self._add_link(LinkGrowth(0, t, source, target, link_class, *sizes))
+                self._add_link(LinkGrowth(t, source, target, *sizes))
             case "flow_growth", (_, t, flow, messages, size):
                 node, _, kind, direction = self._things[FLOWS.each][flow]
                 if direction == "sent":
-                    self._add_sent(SentGrowth(0, t, node, kind, messages, size))
+                    self._add_sent(SentGrowth(t, node, kind, messages, size))
 
-    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int, training: float | None) -> None:
-        """Take a row of the table resources. ``training``: when it began."""
-        used, before = self.cpu[node], self.cpu[node].total
-        used.read(t, cpu_seconds)
-        if training is not None and t >= training:
-            self.trained[node] += used.total - before
+    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
+        """Take a row of the table resources."""
+        self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
 
-    def _take(self, history: History, what: str, after: int, until: int, *, together: bool) -> None:
-        if what == FLOWS.each:
-            for sent in (growth.of_sent_together if together else growth.of_sent)(history, after, until):
-                self._add_sent(sent)
-            return
-        for row in (growth.of_links_together if together else growth.of_links)(history, after, until):
+    def _take_links(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_links(history, after, until):
             self._add_link(row)
-        for of_class in growth.of_classes(history, after, until):
-            self._add_class(of_class)
+        for t, link_class, size in growth.of_classes(history, after, until):
+            self._totals[link_class] += size
+            self.delivered[link_class][t] = self._totals[link_class]
+
+    def _take_sent(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_sent(history, after, until):
+            self._add_sent(row)
 
     def _add_link(self, row: LinkGrowth) -> None:
         ends = row.source, row.target
         self.now, self.packets = max(self.now, row.t), (self.packets or 0) + row.delivered
         self.links[ends].grow(row.t, row.delivered_bytes)
         self.dropped[ends].grow(row.t, row.dropped)
-
-    def _add_class(self, row: ClassGrowth) -> None:
-        self._totals[row.link_class] += row.delivered_bytes
-        self.delivered[row.link_class][row.t] = self._totals[row.link_class]
 
     def _add_sent(self, row: SentGrowth) -> None:
         self.now = max(self.now, row.t)

@@ -34,7 +34,7 @@ from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
 from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
 from orchestrator.results.privacy import METRICS, measured, statement
-from orchestrator.results.record import CONTINUED, HOST, INJECTED, MOVED
+from orchestrator.results.record import HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.schema import COUNTERS
 from orchestrator.results.story import Story
@@ -84,7 +84,7 @@ def context(history: History) -> dict[str, Any]:
         "status": history.status,
         "verdict": verdict,
         "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
-        "lost": lost_hosts(history.events(HOST, MOVED, CONTINUED), history.training_began or 0.0),
+        "lost": lost_hosts(history),
         "marks": MARKS,
         "checks": results,
         "keys": _keys(history),

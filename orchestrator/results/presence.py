@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.facts import Facts
 from orchestrator.results.record import CONTINUED, HOST, MOVED
-from orchestrator.results.rows import Event
 
 THERE = "there"
 NAMED = 24  # parts of a sentence about a lost host, of which most are nodes that moved
@@ -83,32 +82,6 @@ def moves(history: Facts) -> list[Move]:
     return found
 
 
-def lost_hosts(events: Iterable[Event], began: float) -> list[str]:
-    """A sentence for each loss of a host, with the nodes that moved away from it. ``events``: `HOST`, `MOVED` and
-    `CONTINUED` in the order of the record, of the orchestrator. Times in the sentences are seconds since ``began``."""
-    losses: list[list[str]] = []
-    away: dict[str, list[str]] = {}  # by host, the loss that is not over
-    for event in events:
-        if event.node is not None:
-            continue
-        host, state, node, target = (str(event.data.get(key)) for key in ("host", "state", "node", "to"))
-        at = f"at {event.t - began:.1f} s"
-        reason = f" ({event.data['reason']})" if event.data.get("reason") else ""
-        if event.name == CONTINUED:
-            away.clear()
-        elif event.name == MOVED:
-            moved = f"moved to {target}" if event.data.get("to") is not None else "cannot move"
-            away.get(str(event.data.get("from")), []).append(f"{node} {moved}")
-        elif state == "lost":
-            away[host] = [f"host {host} was lost {at}{reason}"]
-            losses.append(away[host])
-        elif host in away:
-            away[host].append(f"it was {state} {at}{reason}")
-            if state == "back":
-                del away[host]
-    return [text.some(parts, NAMED) for parts in losses]
-
-
 def host_of(history: Facts) -> Callable[[str, float], str]:
     """Tells the host on which a node lived at a time; empty if the run has one host only."""
     lived: dict[str, list[tuple[float, str]]] = {
@@ -154,3 +127,17 @@ def stays(history: Facts) -> list[Stay]:
     for host in hosts:
         turn(host, "", history.seconds, "")
     return [each for each in found if each.end > each.start]
+
+
+def lost_hosts(history: Facts) -> list[str]:
+    """A sentence for each period in which a host was lost, with the nodes that moved away. Times are of training."""
+    began, moved = history.training_began or 0.0, moves(history)
+    found = []
+    for stay in stays(history):
+        if stay.state != THERE:
+            over = f" until {stay.end - began:.1f} s" * (stay.end < history.seconds)
+            reason = f" ({stay.reason})" if stay.reason else ""
+            said = f"host {stay.host} was {stay.state} at {stay.start - began:.1f} s{over}{reason}"
+            away = [each for each in moved if each.source == stay.host and stay.start <= each.t < stay.end]
+            found.append(text.some([said, *(f"{each.node} moved to {each.target}" for each in away)], NAMED))
+    return found

@@ -16,7 +16,7 @@ from node.process.standstill import LEAST
 from orchestrator import text
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
-from orchestrator.results.record import CONTINUED, GAP, HOST, MOVED
+from orchestrator.results.record import GAP
 from orchestrator.results.rows import State
 from orchestrator.results.verdicts import Assessment
 
@@ -40,7 +40,7 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     began = history.training_began
     if began is None:
         return None
-    lost = lost_hosts(history.events(HOST, MOVED, CONTINUED), began)
+    lost = lost_hosts(history)
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
     with_host = _ended_with_host(history, ends) if lost else []
     ends = [state for state in ends if state not in with_host]

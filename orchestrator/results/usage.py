@@ -1,4 +1,4 @@
-"""What a run has used so far, folded from the rows of its record: bytes and packets of links, messages, processor time."""
+"""What a run has used so far, from the rows of its record: bytes and packets of links, messages, processor time."""
 
 from __future__ import annotations
 

@@ -26,9 +26,8 @@ from orchestrator.serve.present import present, rates_of
 
 EVERY = 0.25  # s between two looks at a run that goes on
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
-SHARE = 0.05  # of a processor that may be spent on checks
-DRAW_EVERY = 1.0  # s
-DRAW_SHARE = 0.1  # of a processor that may be spent on figures
+DRAW_EVERY = 1.0  # s between two sets of figures
+DRAW_SHARE = 0.1  # of a processor that may be spent on figures and checks
 GLANCE = 0.5  # s between two looks whether the server is closing
 ALIVE = 15.0  # s after which a watcher is told that nothing is new
 KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
@@ -54,7 +53,6 @@ class Reader:
         self._again = False
         self._results: list[Check] = []
         self._checked: Signature | None = None  # the record of which all checks were made
-        self._rest = 0.0  # until when no checks are due
         self._clock = clock
 
     @property
@@ -107,10 +105,6 @@ class Reader:
         self._running = story.status == "running"
         if not self._running:
             self._judge(history)
-        elif not story.behind and self._clock() >= self._rest:
-            began = time.thread_time()
-            self._results = story.checks()
-            self._rest = self._clock() + (time.thread_time() - began) / SHARE
         self._draw(story)
         return present(story, self._results, self._rates), None
 
@@ -126,11 +120,13 @@ class Reader:
         return not self._drawn and self._clock() >= self._draw_at
 
     def _draw(self, story: Story) -> None:
-        """Make the figures: of a run that goes on at most once a second, and less often if they take long."""
+        """Make the figures, and the checks of a run that goes on: once a second, less often if that takes long."""
         self._drawn = not self._running or self._clock() >= self._draw_at
         if not self._drawn:
             return
         began = time.thread_time()
+        if self._running and not story.behind:
+            self._results = story.checks()
         made = {**figures_of(story), "faults": faults_of(story)}
         if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
             version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server

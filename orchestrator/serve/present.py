@@ -15,7 +15,6 @@ from orchestrator.results.checks import Check, overall
 from orchestrator.results.facts import RUNNING
 from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
-from orchestrator.results.record import CONTINUED, HOST, MOVED
 from orchestrator.results.rows import State
 from orchestrator.results.story import Story, fault_in_words
 from orchestrator.results.usage import Flow
@@ -39,8 +38,6 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "algorithm": (plan.get("algorithm") or {}).get("name"),
         "driver": history.driver,
         "simulated": history.simulated,
-        "seed": plan.get("seed"),
-        "began": history.meta.get("started"),
         "rounds": history.rounds_planned,
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
@@ -83,12 +80,11 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
-        "lost": lost_hosts(story.events(HOST, MOVED, CONTINUED), story.training_began or 0.0),
+        "lost": lost_hosts(story),
         "accuracy": story.latest("accuracy"),
         "round": story.round if running or story.behind else story.rounds_done(),
         "left": left._asdict() if (left := story.time_left() if running else None) else None,
         "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
-        "in_force": [fault["id"] for fault in in_force],
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
@@ -136,9 +132,8 @@ def _is_fresh(story: Story, flow: Flow) -> bool:
 
 
 def _node(node: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("name", "tier", "parent", "children", "neighbours", "samples", "host")
-    hardware = node.get("hardware") or {}
-    return {key: node.get(key) for key in keys} | {"hardware": hardware.get("name"), "speed": hardware.get("speed")}
+    facts = {key: node.get(key) for key in ("name", "tier", "parent", "samples", "host")}
+    return facts | {"hardware": (node.get("hardware") or {}).get("name")}
 
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_lost_host_fails_the_run_and_explains_the_ends_of_its_nodes(tmp_path: 
     run.record.event(9.0, None, "host", 1, {"host": "b", "state": "back", "reason": ""})
     assert run.verdict(NAME) == (
         "fail",
-        "host b was lost at 5.4 s (silent), device-0-0 moved to a, it was back at 8.0 s; 1 node ended with the host: "
+        "host b was lost at 5.4 s until 8.0 s (silent), device-0-0 moved to a; 1 node ended with the host: "
         "device-0-0; 1 node ended unplanned: edge-0 at 5.5 s (signal 9: Traceback)",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
     shown: list[Snapshot] = []
     moments: list[tuple[Snapshot, dict[str, Any], dict[str, Any]]] = []
     readers: list[Reader] = []
+    hours = partial(next, itertools.count(0.0, 3600.0))  # so the page is never too early for new figures
     show = Monitor.show
 
     def look(each: Monitor) -> None:
@@ -64,7 +67,7 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
             changes += [row.t for row in history.metrics(None, "train")]
             if history.seconds != snapshot.t or max(changes) > snapshot.t - 0.001:
                 return  # nothing is recorded of this moment, or a node has only just started or ended its part
-        readers.append(readers[0] if readers else Reader(RunDirectory(each._record.directory)))
+        readers.append(readers[0] if readers else Reader(RunDirectory(each._record.directory), hours))
         while readers[0].story is None or (readers[0].read() and readers[0].story.behind):
             readers[0].read()
         assert readers[0].story is not None

@@ -57,6 +57,8 @@ def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: P
 
     with directory.held():
         read_all(reader)
+        clock.now += 2.0
+        read_all(reader)
         assert reader.pause == EVERY
         assert "faults took effect" in shown()
         assert "finished" not in shown()

@@ -1,4 +1,5 @@
-"""A run so far, folded from the rows of its record as they come: one answer to each question about a run that goes on.
+"""A run so far, folded from the rows of its record as they come: one answer to each question about a run that goes on
+(`orchestrator.results.checks` has the verdict).
 
 The orchestrator hands each row to its story as it is recorded. Others read the record: each row once, in the order of
 recording, and in pieces, so that no transaction is long.
@@ -20,7 +21,6 @@ from orchestrator import text
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.results.checks import Check, checks
 from orchestrator.results.facts import (
     CUT_OFF,
     DEVICE_SCOPES,
@@ -107,6 +107,7 @@ class Story(Facts):
         self._spans: tuple[int, list[FaultSpan]] = 0, []
         self._rounds = Rounds()
         self._ends: dict[int, float] = {}  # by round, when the last leader ended it
+        self._done = 0  # the latest of these rounds
         self._metrics: defaultdict[tuple[str, str], dict[str, list[Metric]]] = defaultdict(dict)
         self._latest: dict[str, dict[str, Metric]] = {}  # by metric, what leaders reported in their latest round
         self._reported: defaultdict[str, set[int | None]] = defaultdict(set)  # by metric, the rounds that they reported
@@ -226,10 +227,6 @@ class Story(Facts):
 
     # The answers
 
-    def checks(self) -> list[Check]:
-        """The checks so far, as if the run ended now."""
-        return checks(self)
-
     def faults_in_force(self) -> list[dict[str, Any]]:
         """The faults that have begun and are not over, each as in plan.json."""
         return [self._planned[id] | {"id": id} for id in self.in_force if id in self._planned]
@@ -267,8 +264,7 @@ class Story(Facts):
         left: list[TimeLeft] = []
         if (after := _seconds((self.plan.get("stop") or {}).get("after"))) is not None:
             left.append(TimeLeft(max(0.0, began + after - self.seconds), "time"))
-        if self.rounds_planned and self._ends:
-            done = max(self._ends)
+        if self.rounds_planned and (done := self._done):
             first = max(0, done - PACE)
             since = self._ends.get(first, began if first == 0 else None)
             if since is not None and done > first:
@@ -281,11 +277,12 @@ class Story(Facts):
         """The next planned fault that was neither made nor skipped. Faults with a time come before those with a
         round."""
         trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
-        for fault in self._timed[bisect_right(self._timed, trained, key=itemgetter("at")) :]:
-            if fault["id"] not in self.seen_faults:
+        at, number = itemgetter("at"), itemgetter("round")
+        for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):
+            if (fault := self._timed[place])["id"] not in self.seen_faults:
                 return NextFault(fault, fault["at"] - trained, None)
-        for fault in self._by_round[bisect_left(self._by_round, self.round, key=itemgetter("round")) :]:
-            if fault["id"] not in self.seen_faults:
+        for place in range(bisect_left(self._by_round, self.round, key=number), len(self._by_round)):
+            if (fault := self._by_round[place])["id"] not in self.seen_faults:
                 return NextFault(fault, None, fault["round"])
         return None
 
@@ -366,7 +363,7 @@ class Story(Facts):
             return
         self.round = max(self.round, event.round)
         if event.data.get("phase") != "start" and event.node in self.leaders:
-            self._ends[event.round] = event.t
+            self._ends[event.round], self._done = event.t, max(self._done, event.round)
 
     def _add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
         self.usage.add_resources(t, node, cpu_seconds, rss)

@@ -23,7 +23,7 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
-from orchestrator.results.checks import Check, overall
+from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.record import GAP, HOST_LOAD, PROBED
 from orchestrator.run.context import RunContext
 from orchestrator.run.network import NetworkWatch
@@ -173,7 +173,7 @@ class Monitor:
         """Make the checks, unless the last ones took so long that more would take too much of a processor."""
         began, now = time.thread_time(), time.monotonic()
         if now >= self._rest:
-            self._checks = self._story.checks()
+            self._checks = checks(self._story)
             self._rest = now + (time.thread_time() - began) / CHECK_SHARE - SAMPLE_EVERY
 
     def show(self) -> None:

@@ -126,7 +126,7 @@ class Reader:
             return
         began = time.thread_time()
         if self._running and not story.behind:
-            self._results = story.checks()
+            self._results = checks(story)
         made = {**figures_of(story), "faults": faults_of(story)}
         if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
             version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
+from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report

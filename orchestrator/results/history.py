@@ -47,7 +47,7 @@ from orchestrator.results.schema import (
     read_as_growth,
     version,
 )
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 

@@ -10,7 +10,7 @@ from orchestrator.results import growth
 from orchestrator.results.growth import LinkGrowth, SentGrowth
 from orchestrator.results.history import History
 from orchestrator.results.schema import COUNTED, FLOWS, LINKS
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 PIECE = 200_000  # rows of a table that are summed up in one go
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's

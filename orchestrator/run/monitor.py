@@ -22,15 +22,15 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
-from orchestrator.host.load import HostLoad, read_load
+from orchestrator.host.kernel.load import HostLoad, read_load
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.record import GAP, HOST_LOAD, PROBED
 from orchestrator.run.context import RunContext
 from orchestrator.run.network import NetworkWatch
 from orchestrator.run.session import Session
 from orchestrator.run.showing import Snapshot
-from orchestrator.scenario.drivers import LinkKind, link_kind
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.drivers import LinkKind, link_kind
+from orchestrator.scenario.sections.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25

@@ -19,7 +19,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
 from orchestrator.results.story import Story
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.listing import Signature, current_summary, signature
 from orchestrator.serve.present import present, rates_of

@@ -18,7 +18,7 @@ from orchestrator.results.presence import lost_hosts
 from orchestrator.results.rows import State
 from orchestrator.results.story import Story, fault_in_words
 from orchestrator.results.usage import Flow
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
 
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing

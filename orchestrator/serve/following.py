@@ -63,7 +63,9 @@ class Reader:
     @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        return 0.0 if self._behind and self._told and not self._told[1] else EVERY if self._running else SELDOM
+        if self._behind and self._told and not self._told[1]:
+            return 0.0
+        return EVERY if self._running or self._unjudged else SELDOM
 
     @property
     def _behind(self) -> bool:
@@ -74,14 +76,14 @@ class Reader:
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and not self._behind and not self._draws()
+            same = not changed and not self._behind and not self._draws() and not self._unjudged
             if same and not self._again and not self._has_ended():
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
-                    self._told = self._look(history)
+                    self._told = self._look(history, changed=changed)
             except OrchestratorError as error:
                 self._told, self._drawn = ({}, str(error)), True
             return True
@@ -98,21 +100,26 @@ class Reader:
             since = 0
         return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
 
-    def _look(self, history: History) -> tuple[dict[str, Any], None]:
+    def _look(self, history: History, *, changed: bool) -> tuple[dict[str, Any], None]:
         story = self.story = self.story or Story(history.plan)
         story.read(history)
         self._rates = rates_of(story.plan) if self._rates is None else self._rates
         self._running = story.status == "running"
         if not self._running:
-            self._judge(history)
+            self._judge(history, changed=changed)
         self._draw(story)
         return present(story, self._results, self._rates), None
 
-    def _judge(self, history: History) -> None:
-        """Read the checks of a run that is over from its summary. Without one, make them, when all else is known."""
+    @property
+    def _unjudged(self) -> bool:
+        return not self._running and not self._behind and self._checked != self._seen
+
+    def _judge(self, history: History, *, changed: bool) -> None:
+        """Read the checks of a run that is over from its summary. Without one, make them, which may take long: when the
+        look that found the change has been told."""
         if (found := _judged(self.directory)) is not None:
-            self._results = found
-        elif not self._behind and self._checked != self._seen:
+            self._results, self._checked = found, self._seen
+        elif self._unjudged and not changed:
             self._results, self._checked = checks(history), self._seen
 
     def _draws(self) -> bool:

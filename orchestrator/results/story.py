@@ -255,9 +255,8 @@ class Story(Facts):
         return mean_metric(reports).value if reports else None
 
     def time_left(self) -> TimeLeft | None:
-        """How long the run still takes, at most: by the duration that its scenario allows, and by the rounds that are
-        missing, at the pace of the latest ``PACE``. None if neither is known. It ends earlier if it reaches its
-        accuracy."""
+        """How long the run still takes: by the duration that its scenario allows, or by the rounds that are missing, at
+        the pace of the latest ``PACE``. None if neither is known. Its accuracy may end it earlier."""
         began = self.training_began
         if began is None:
             return None
@@ -274,8 +273,7 @@ class Story(Facts):
         return min(left, default=None)
 
     def next_fault(self) -> NextFault | None:
-        """The next planned fault that was neither made nor skipped. Faults with a time come before those with a
-        round."""
+        """The next planned fault that was neither made nor skipped; those with a time come before those with a round."""
         trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
         at, number = itemgetter("at"), itemgetter("round")
         for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):

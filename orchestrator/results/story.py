@@ -273,7 +273,7 @@ class Story(Facts):
         return min(left, default=None)
 
     def next_fault(self) -> NextFault | None:
-        """The next planned fault that was neither made nor skipped; those with a time come before those with a round."""
+        """The next planned fault that was neither made nor skipped: first those with a time, then with a round."""
         trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
         at, number = itemgetter("at"), itemgetter("round")
         for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):

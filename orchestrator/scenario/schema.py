@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
@@ -25,20 +25,16 @@ from node.parameters import read_parameters
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,
-    DatasetNames,
     ModelSpec,
-    PartitionField,
-    PartitionSpec,
 )
-from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import shortened
 from orchestrator.scenario.plugins import PluginSources
-from orchestrator.scenario.population.client_lists import ClientLists
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
+from orchestrator.scenario.sections.data import DataSpec
 from orchestrator.scenario.sections.drivers import DriverName
 from orchestrator.scenario.sections.engines import EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec
@@ -52,66 +48,6 @@ from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
-
-
-class DataSpec(Strict):
-    """The data set, and its partition over the clients: the devices or, without devices, the edges."""
-
-    dataset: DatasetNames = Field(
-        default=["digits"],
-        description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
-        "images:PATH or leaf:PATH",
-    )
-    path: str | None = Field(
-        default=None, description="file or folder to look in first, relative to the scenario's file"
-    )
-    partition: PartitionField = Field(
-        default=PartitionSpec("iid", {}), description="how the training samples are divided among the clients"
-    )
-    samples_per_client: int | None = Field(
-        default=None, ge=1, description="training samples that each client keeps; default: all of its part"
-    )
-    evaluate_samples: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of test samples that models are evaluated on, a fixed random subset; default: all",
-    )
-    test: Literal["proportional", "balanced"] = Field(
-        default="proportional",
-        description="labels in the test set of a client or edge: proportional to its training data, or balanced",
-    )
-    personalisation: Fraction | None = Field(
-        default=None,
-        lt=1,
-        description="share of each edge's own test set that it uses for personalisation instead of evaluation; "
-        "default: 15% for algorithms that personalise, else 0%",
-    )
-
-    _lists: ClientLists | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _read(self, info: ValidationInfo) -> DataSpec:
-        if self.partition.name != "file":
-            return self
-        name = self.partition.params.get("path")
-        if not name:
-            raise ValueError("partition: file: name a file: {file: clients.json}")
-        try:
-            self._lists = ClientLists.read(named_text(name, info.context), name)
-        except ValueError as error:
-            raise ValueError(f"partition: file: {error}") from None
-        return self
-
-    @property
-    def lists(self) -> ClientLists | None:
-        """The samples of each client, if the partition is a file's."""
-        return self._lists
-
-    @property
-    def partition_params(self) -> dict[str, Any]:
-        """The given parameters of the partition, with ``samples_per_client``."""
-        own = {} if self.samples_per_client is None else {"samples_per_client": self.samples_per_client}
-        return dict(self.partition.params) | own
 
 
 def _check_image(name: str) -> str:
@@ -359,7 +295,7 @@ class Scenario(Strict):
 
     @property
     def leaders(self) -> list[str]:
-        """The nodes whose rounds count as the rounds of the run: all nodes of the algorithm's leading tier."""
+        """All nodes of the algorithm's leading tier: their rounds are the rounds of the run."""
         leader = self.scheme.leader
         if self.algorithm is None and not self.topology.cloud:
             leader = "edge"

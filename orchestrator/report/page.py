@@ -143,7 +143,7 @@ def context(history: History) -> dict[str, Any]:
 
 
 def _so_far(history: History, results: list[Check]) -> str:
-    """Sentences about a run that goes on: how long it still takes, its next fault, and the checks that fail so far."""
+    """Sentences about a running run: how long it still takes, its next fault, and the checks that fail so far."""
     story = Story.of(history)
     left, coming = story.time_left(), story.next_fault()
     known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)

@@ -60,8 +60,8 @@ class Check(TypedDict):
 
 
 def checks(history: Facts) -> list[Check]:
-    """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown. While the run goes on, the
-    results of ``SO_FAR`` that can be told, as if it ended now."""
+    """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown. While the run
+    continues, the known results of ``SO_FAR``, as if it ended now."""
     assessments: dict[str, Assessment | None]
     if isinstance(history, History) and history.status != "running":
         assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}

@@ -138,7 +138,7 @@ class Facts(ABC):
 
     @property
     def training_began(self) -> float | None:
-        """The time at which the nodes were told to start. Fault times in the scenario count from it."""
+        """The time at which training started. Fault times in the scenario count from it."""
         began = self.events("training")
         if began:
             return began[0].t
@@ -191,6 +191,13 @@ class Facts(ABC):
         for scope in reversed(scopes):
             series |= self.series(name, scope)
         return {name: series[name] for name, node in self.nodes.items() if name in series and node["tier"] == tier}
+
+
+def add_overrun(found: dict[str, tuple[int, float]], event: Event) -> None:
+    """Take an event ``overrun`` into what `Facts.overruns` returns."""
+    steps, seconds = found.get(node := event.node or "?", (0, 0.0))
+    late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
+    found[node] = steps + 1, seconds + late
 
 
 DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown

@@ -22,7 +22,7 @@ from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
-from orchestrator.results.facts import DEVICE_SCOPES, Band, Facts, Rounds
+from orchestrator.results.facts import DEVICE_SCOPES, Band, Facts, Rounds, add_overrun
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.record import DATABASE, INJECTED
 from orchestrator.results.rows import (
@@ -264,9 +264,7 @@ class History(Facts):
     def overruns(self) -> dict[str, tuple[int, float]]:
         found: dict[str, tuple[int, float]] = {}
         for event in self.events("overrun"):
-            steps, seconds = found.get(node := event.node or "?", (0, 0.0))
-            late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
-            found[node] = steps + 1, seconds + late
+            add_overrun(found, event)
         return found
 
     @property

@@ -10,7 +10,7 @@ from orchestrator.results.facts import Facts
 from orchestrator.results.record import CONTINUED, HOST, MOVED
 
 THERE = "there"
-NAMED = 24  # parts of a sentence about a lost host, of which most are nodes that moved
+NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that moved
 _SAID = {
     "lost": "the host {host} is lost: {reason}",
     "back": "the host {host} is there again",

@@ -1,4 +1,4 @@
-"""A run so far, folded from the rows of its record as they come: one answer to each question about a run that goes on
+"""A run so far, folded from the rows of its record as they come: one answer to each question about a running run
 (`orchestrator.results.checks` has the verdict).
 
 The orchestrator hands each row to its story as it is recorded. Others read the record: each row once, in the order of
@@ -30,6 +30,7 @@ from orchestrator.results.facts import (
     Band,
     Facts,
     Rounds,
+    add_overrun,
     mean_metric,
 )
 from orchestrator.results.fault_spans import fault_spans
@@ -47,7 +48,7 @@ KEPT = (
     *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK),
     "bad_message",
 )
-"""The names of the events that checks of a run that goes on look at. Others may be many."""
+"""The names of the events that the checks of a running run read. Others may be many."""
 _FOLDED = frozenset(("overrun", *Rounds.EVENTS))
 
 
@@ -77,8 +78,7 @@ class NextFault(NamedTuple):
 
 
 class Story(Facts):
-    """A run so far. ``behind``: there are more rows in the record, so
-    `read` is to be called again at once."""
+    """A run so far. ``behind``: the record has more rows, so call `read` again immediately."""
 
     driver = engine = ""
     status: Literal["running", "finished", "crashed"] = "running"
@@ -121,7 +121,7 @@ class Story(Facts):
 
     # The rows
 
-    def hear(self, table: str, row: tuple[Any, ...]) -> None:
+    def add_row(self, table: str, row: tuple[Any, ...]) -> None:
         """Take a row that has just been recorded, with all columns of its table."""
         match table, row:
             case "meta", ("engine", value):
@@ -133,7 +133,7 @@ class Story(Facts):
             case _ if table in _TABLES:
                 self._add(table, row)
             case _:
-                self.usage.hear(table, row)
+                self.usage.add_row(table, row)
 
     @classmethod
     def of(cls, history: History) -> Self:
@@ -166,9 +166,9 @@ class Story(Facts):
 
     @classmethod
     def to_continue(cls, history: History) -> Self:
-        """As of `of`, in the process that carries out the run. `hear` takes the rows from then on."""
+        """As of `of`, in the process that carries out the run. `add_row` takes the rows from then on."""
         story = cls.of(history)
-        story.usage.know_things(history)
+        story.usage.read_names(history)
         story.status = "running"
         return story
 
@@ -349,9 +349,7 @@ class Story(Facts):
         elif name == INJECTED and node is None:
             self.by_hand[event.data["fault"]] = self._planned[event.data["fault"]] = event.data["planned"]
         elif name == "overrun":
-            steps, seconds = self._overruns.get(node or "?", (0, 0.0))
-            late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
-            self._overruns[node or "?"] = steps + 1, seconds + late
+            add_overrun(self._overruns, event)
         elif name in Rounds.EVENTS:
             self._add_round(event)
 
@@ -367,7 +365,7 @@ class Story(Facts):
         self.usage.add_resources(t, node, cpu_seconds, rss)
 
     def _pass_time(self, t: float) -> None:
-        pass  # a row of which only the time counts
+        pass  # only the row's time counts
 
 
 _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {

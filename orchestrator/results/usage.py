@@ -68,12 +68,12 @@ class Usage:
             self._read[counted.growth], more = until, more or until < last
         return more
 
-    def know_things(self, history: History) -> None:
-        """Read the names of what is counted, for `hear`."""
+    def read_names(self, history: History) -> None:
+        """Read the names of what is counted, for `add_row`."""
         for each, things in self._things.items():
             things.update((id, tuple(thing)) for id, *thing in history.rows(f"SELECT * FROM {each}"))
 
-    def hear(self, table: str, row: tuple[Any, ...]) -> None:
+    def add_row(self, table: str, row: tuple[Any, ...]) -> None:
         """Take a row of links and flows that has just been recorded."""
         match table, row:
             case (("link" | "flow"), (id, *thing)):

@@ -57,7 +57,7 @@ class RunContext:
             planned["links"] = []
         with History.open(self.directory.path, planned) as history:
             story = Story.to_continue(history)
-        self.record.subscribers.append(story.hear)
+        self.record.subscribers.append(story.add_row)
         return story
 
     def note(self, event: str, data: dict[str, object]) -> None:

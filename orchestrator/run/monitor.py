@@ -35,7 +35,7 @@ from orchestrator.scenario.sections.topology import Ends
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25
 LOOK_EVERY = 10.0
-CHECK_SHARE = 0.05  # of a processor that the checks of a run that goes on may take
+CHECK_SHARE = 0.05  # of a processor that the checks of a running run may take
 
 
 @contextlib.asynccontextmanager

@@ -224,7 +224,7 @@ async def _object(request: Request) -> dict[str, Any] | None:
 
 
 async def _events(following: Following, directory: RunDirectory, since: int) -> AsyncIterator[str]:
-    """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event tells how new it is."""
+    """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event grows with each."""
     yield f"retry: {RETRY}\n\n"
     async for update in following.watch(directory, since):
         if update is None:

@@ -52,7 +52,7 @@ class Reader:
         self._seen: Signature | None = None
         self._again = False
         self._results: list[Check] = []
-        self._checked: Signature | None = None  # the record of which all checks were made
+        self._checked: Signature | None = None  # the record that all checks have read
         self._clock = clock
 
     @property
@@ -127,7 +127,7 @@ class Reader:
         return not self._drawn and self._clock() >= self._draw_at
 
     def _draw(self, story: Story) -> None:
-        """Make the figures, and the checks of a run that goes on: once a second, less often if that takes long."""
+        """Make the figures, and the checks of a running run: once a second, less often if that takes long."""
         self._drawn = not self._running or self._clock() >= self._draw_at
         if not self._drawn:
             return

@@ -94,7 +94,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
 
 
 def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[Any]:
-    """What a node does and uses, as far as the record tells; of a simulated node it has no processor time. When the
+    """What a node does and uses, as far as the record shows; it has no processor time of a simulated node. When the
     orchestrator is gone, so are the nodes that it did not end."""
     since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
     cpu, latest = story.usage.cpu.get(name), story.latest_round(name)

@@ -136,11 +136,11 @@ def test_the_coming_rounds_last_as_long_as_the_latest(tmp_path: Path) -> None:
     """Rounds 1 and 2 take 4 s each, from 1 s on: when round 3 of 5 begins at 9 s, 12 s are left."""
     story = Story(plan_of(Example(edges=1, devices_per_edge=1, rounds=5, with_faults=False)))
     assert story.time_left() is None
-    story.hear("event", (1.0, None, "training", None, None, "{}"))
+    story.add_row("event", (1.0, None, "training", None, None, "{}"))
     assert story.time_left() is None
     for number in (1, 2):
         for t, phase in ((4.0 * number - 3, "start"), (4.0 * number + 1, "end")):
-            story.hear("event", (t, "cloud", "round", number, None, json.dumps({"phase": phase})))
+            story.add_row("event", (t, "cloud", "round", number, None, json.dumps({"phase": phase})))
     assert story.time_left() == TimeLeft(12.0, "rounds")
     story.seconds = 11.0
     assert story.time_left() == TimeLeft(10.0, "rounds")
@@ -151,8 +151,8 @@ def test_the_coming_rounds_last_as_long_as_the_latest(tmp_path: Path) -> None:
 def test_the_duration_that_a_scenario_allows_may_come_first() -> None:
     plan = plan_of(Example(edges=1, devices_per_edge=1, rounds=5, with_faults=False))
     story = Story(plan | {"stop": {"rounds": 5, "after": "10s"}})
-    story.hear("event", (1.0, None, "training", None, None, "{}"))
+    story.add_row("event", (1.0, None, "training", None, None, "{}"))
     assert story.time_left() == TimeLeft(10.0, "time")
-    story.hear("event", (5.0, "cloud", "round", 1, None, '{"phase": "end"}'))
+    story.add_row("event", (5.0, "cloud", "round", 1, None, '{"phase": "end"}'))
     assert story.time_left() == TimeLeft(6.0, "time")  # 16 s by rounds
     assert Story(plan | {"stop": {}}).time_left() is None

@@ -23,7 +23,7 @@ from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record.writer import Record
 from orchestrator.run.context import RunClock, RunContext
-from orchestrator.run.control.commands import heard
+from orchestrator.run.control.commands import accept_commands
 from orchestrator.run.control.manual import Commands
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.display.events import Listener
@@ -72,7 +72,7 @@ async def execute(
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
     if listener is not None:
-        record.subscribers.append(listener.hear)
+        record.subscribers.append(listener.receive)
         listener.end = lambda error: _resolve(early, Ending("failed", error))
 
     def write_outcome(ending: Ending) -> None:
@@ -139,7 +139,7 @@ async def _carry_out(
                 pacing = Pacing(loop)
                 session.round_began = pacing.round_began
                 session.ended.add_done_callback(pacing.end)
-            await stack.enter_async_context(heard(run, Commands(run, session, pacing).of))
+            await stack.enter_async_context(accept_commands(run, Commands(run, session, pacing).of))
             await _unless(session.ended, fabric.shape(plan.links))
             if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
                 run.note("note", {"text": f"before the nodes started, {busy}"})

@@ -88,7 +88,7 @@ INSERT = {
 }
 
 
-class Counted(NamedTuple):
+class CounterTable(NamedTuple):
     """What is counted: ``each`` is the table of the things that have counts, ``view`` gives the totals, and was the
     table of totals until version 4."""
 
@@ -109,8 +109,8 @@ class Counted(NamedTuple):
         return f"{self.growth} JOIN {self.each} ON {self.each}.id = {self.growth}.{self.each}"
 
 
-LINKS = Counted("link", ("source", "target"), ("link_class", "kind"), COUNTERS, "counters")
-FLOWS = Counted("flow", ("node", "peer", "kind", "direction"), (), ("messages", "bytes"), "traffic")
+LINKS = CounterTable("link", ("source", "target"), ("link_class", "kind"), COUNTERS, "counters")
+FLOWS = CounterTable("flow", ("node", "peer", "kind", "direction"), (), ("messages", "bytes"), "traffic")
 COUNTED = (LINKS, FLOWS)
 
 
@@ -177,7 +177,7 @@ def no_table(connection: sqlite3.Connection) -> str | None:
     return None if found is None else "{} {}".format(*found)
 
 
-def _totals(counted: Counted) -> str:
+def _totals(counted: CounterTable) -> str:
     """A selection of the totals, with the columns that the table of totals had until version 4."""
     kind = [name for name in counted.facts if name == "kind"]  # the last column, as version 4 added it
     facts = [name for name in counted.facts if name != "kind"]
@@ -187,7 +187,7 @@ def _totals(counted: Counted) -> str:
     return f"SELECT {listed} FROM {counted.named} WINDOW grown AS ({window})"
 
 
-def _from_totals(counted: Counted, schema: int) -> Iterator[tuple[str, str]]:
+def _from_totals(counted: CounterTable, schema: int) -> Iterator[tuple[str, str]]:
     """For each of the two tables, the selection that makes it from the table of totals of an older version."""
     keys = ", ".join(counted.keys)
     missing = "kind" if schema < KINDS else None

@@ -27,7 +27,7 @@ from orchestrator.results.record.schema import (
     FLOWS,
     INSERT,
     LINKS,
-    Counted,
+    CounterTable,
     Totals,
     make_tables,
     upgrade,
@@ -250,7 +250,7 @@ class Record:
             for row in rows:
                 subscriber(table, row)
 
-    def _id(self, counted: Counted, thing: tuple[Any, ...]) -> int:
+    def _id(self, counted: CounterTable, thing: tuple[Any, ...]) -> int:
         """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
         ids, keys = self._ids[counted.each], thing[: len(counted.keys)]
         if keys not in ids:
@@ -269,7 +269,7 @@ class Record:
             raise _refused(self.directory, error) from error
 
 
-def _ids(connection: sqlite3.Connection, counted: Counted) -> dict[tuple[str, ...], int]:
+def _ids(connection: sqlite3.Connection, counted: CounterTable) -> dict[tuple[str, ...], int]:
     """The numbers of the things that are counted, by their keys."""
     found = connection.execute(f"SELECT id, {', '.join(counted.keys)} FROM {counted.each}")
     return {tuple(keys): id for id, *keys in found}

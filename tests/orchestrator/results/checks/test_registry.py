@@ -14,6 +14,8 @@ import pytest
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import registry
+from orchestrator.results.checks.links import links_as_configured
+from orchestrator.results.checks.nodes import compute_on_time
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.record.history import History
@@ -179,7 +181,7 @@ def test_abandoned_rounds_are_told(tmp_path: Path) -> None:
 
 def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
     history = History.open(Example(probe_error=0.3).build(tmp_path))
-    verdict, detail = registry.links_as_configured(history)
+    verdict, detail = links_as_configured(history)
     assert verdict == "fail"
     assert detail.startswith("16 of 16 probes failed: ")
     assert "configured" in detail
@@ -397,7 +399,7 @@ def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
 
 def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
-    assert registry.compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
+    assert compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
 
 
 OVERLOAD = Overload(

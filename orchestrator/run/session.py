@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostReadings, LosesHosts, NodeMove
@@ -92,7 +92,7 @@ class Session:
         def made() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
-            data = {"fault": fault.id, "user": user, **facts, "planned": asdict(fault)}
+            data = {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()}
             self._record.event(self._clock(), None, INJECTED, self.progress.round or None, data)
             if first:
                 self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})

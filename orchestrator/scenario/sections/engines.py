@@ -17,7 +17,7 @@ SHARE_MEDIA = frozenset({"userspace"})
 
 
 def candidates(engine: str, *, media: bool) -> tuple[str, ...]:
-    """The candidate engines for a value of ``engine``; none if links share ``media`` and it allows no engine for that."""
+    """The candidate engines for a value of ``engine``. ``media``: only those whose links can share media."""
     return tuple(name for name in ENGINES[engine] if not media or name in SHARE_MEDIA)
 
 

@@ -260,7 +260,7 @@ class Plan:
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
             "nodes": [node.to_json() for node in self.nodes],
             "links": [link.to_json() for link in self.links],
-            "faults": [asdict(fault) for fault in self.faults],
+            "faults": [fault.to_json() for fault in self.faults],
             "notes": self.notes(),
             "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
             "programs": [asdict(each) for each in self.programs],

@@ -11,11 +11,12 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from netem.media.profile import Crossing
 from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
@@ -24,6 +25,7 @@ from orchestrator.scenario.sections.targets import candidates, links_between, li
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 _ON_LINKS = ("disconnect", "partition", "degrade")
+_OF_MEDIA = ("medium", "channels", "to", "crossings")
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,15 @@ class Fault:
 
     It starts ``at`` seconds after training starts, or with ``round`` of the leading node. It ends after ``duration``
     seconds, or with its round (``lasts_a_round``), or, with neither, with the run. Its target is one ``node``, or the
-    links ``between`` two sides, each the names of its nodes. ``links``: the directions that are cut or changed
-    (disconnect, partition, degrade). ``profile`` (degrade): the keys to merge into the profile of each of these links.
-    ``factor`` (slow): how many times longer steps take.
+    links ``between`` two sides, each the names of its nodes, or a ``medium`` (one direction of it: ``cell-0 up``).
+    ``links``: the directions that are cut or changed (disconnect, partition, degrade). ``profile`` (degrade): the keys
+    to merge into the profile of each of these links. ``factor`` (slow): how many times longer steps take.
+
+    Shared media: ``channels`` (degrade and disconnect of a medium): the values to replace in each channel's profile,
+    none for disconnect, which cuts the links that cross the channel at that time (``links``: those of the plan).
+    ``crossings`` (handover): the source, the target and the crossings of each direction of the node's links from then
+    on. ``to``: the medium that the node is handed over to. When a handover ends, the node is back in the medium of the
+    plan, or in that of another handover that goes on.
     """
 
     id: int
@@ -56,17 +64,29 @@ class Fault:
     links: tuple[Ends, ...] = ()
     profile: dict[str, Any] | None = None
     factor: float | None = None
+    medium: str | None = None
+    channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    to: str | None = None
+    crossings: tuple[tuple[str, str, tuple[Crossing, ...]], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the fault's entry in plan.json. What is only for shared media is left out if it is empty."""
+        return {key: value for key, value in vars(self).items() if value or key not in _OF_MEDIA}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
         """A fault from its entry in plan.json."""
         sides, links = written["between"], written["links"]
         between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
-        return cls(**{**written, "between": between, "links": tuple((a, b) for a, b in links)})
+        crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))
+        read = {"between": between, "links": tuple((a, b) for a, b in links), "crossings": crossings}
+        return cls(**{**written, **read})
 
     @property
     def target(self) -> str:
-        """The node, or a short form of both sides: ``edge-0 | cloud``."""
+        """The node, the medium, or a short form of both sides: ``edge-0 | cloud``."""
+        if self.medium is not None:
+            return self.medium
         return self.node if self.node is not None else " | ".join(_side(side) for side in self.between or ())
 
 

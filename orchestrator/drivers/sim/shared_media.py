@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 
 from netem.impair import Counters
 from netem.media.allocation import Transfer, allocate, use_of
-from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
+from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, Crossing, CrossTraffic
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from node.messaging.delivery.arrivals import Arrivals
 from orchestrator.drivers.sim.cross_traffic import Occupation
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import CROSS_TRAFFIC, ChannelRow
+from orchestrator.fabric.base import ChannelRow
 
 FIFO_EXPONENT = 0.0
 """In a channel with the rule ``fifo``, the weight of a link is its round trip to the power of minus this."""
@@ -187,6 +187,7 @@ class SharedMedia:
         now, state = self.arrivals.loop.time(), self._channels[channel]
         state.catch_up(now)
         state.traffic = None if traffic is None else Occupation(traffic, seed, now)
+        state.count(CROSS_TRAFFIC, 0, 0)
         self._touch(channel)
 
     def check(self, link: str, crossings: Sequence[Crossing]) -> None:

@@ -54,7 +54,7 @@ def _poisson(rate: float, seed: int, since: float) -> Iterator[float]:
 
 
 def _paced(traffic: CrossTraffic, seed: int, since: float) -> Iterator[float]:
-    for name, begin, end, rate in _periods(traffic, seed, since):
+    for name, begin, end, rate in periods(traffic, seed, since):
         if not rate or end <= since:
             continue
         distance = 8 * FULL_FRAME / rate
@@ -65,7 +65,7 @@ def _paced(traffic: CrossTraffic, seed: int, since: float) -> Iterator[float]:
             number += 1
 
 
-def _periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[tuple[str, float, float, float]]:
+def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[tuple[str, float, float, float]]:
     """(name, beginning, end, bit/s) of each period of a constant rate; all that end after ``since``, and a few more."""
     if traffic.kind == "on-off":
         seconds = SLOT * (traffic.on + traffic.off)

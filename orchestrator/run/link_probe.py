@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from netem.errors import NetemError
+from netem.measurement.contention import Channels
 from netem.measurement.measure import Measurement, plan_probe, probe_arguments
 from orchestrator import text
 from orchestrator.errors import HostError
@@ -20,9 +21,9 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.run import channel_probe
-from orchestrator.run.channel_probe import Channels, channels_of, measured_alone
+from orchestrator.run.channel_probe import channels_of, measured_alone
 from orchestrator.run.context import RunContext
 from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.session import Session
@@ -44,10 +45,8 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
     for link in plan.links:
         if link.source < link.target and {link.source, link.target} <= there:
             back = links[link.target, link.source]
-            ends = plan.node(link.source), plan.node(link.target)
-            pair = ProbedPair(
-                *ends, *(measured_alone(each, channels) for each in (link, back)), _shared((link, back), channels)
-            )
+            ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
+            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared)
             kinds.setdefault(pair.kind, []).append(pair)
     taken: set[str] = set()
     chosen = []
@@ -59,8 +58,8 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
 
 
 def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[ProbedPair]]:
-    """Groups of at most ``most`` pairs. No node and no channel is in a group twice. A pair with a real link is alone, because its
-    measurement fills the network that others may cross."""
+    """Groups of at most ``most`` pairs. No node and no channel is in a group twice. A pair with a real link is
+    alone, because its measurement fills the network that others may cross."""
     left = list(pairs)
     while left:
         batch: list[ProbedPair] = []

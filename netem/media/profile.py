@@ -26,6 +26,9 @@ from typing import Any, Literal, NamedTuple
 Rule = Literal["fifo", "fair", "airtime", "frames"]
 TrafficKind = Literal["constant", "poisson", "on-off", "trace"]
 
+CROSS_TRAFFIC = "cross traffic"
+"""The member that others' traffic is; no node has this name, because the names of nodes have no spaces."""
+
 
 class Crossing(NamedTuple):
     """A link's way through a channel: the channel's name, and the member as which the link has a share in it."""

@@ -124,6 +124,16 @@ class Flow:
         counters.offered_bytes = states[place]["offered_bytes"] + more * FULL_FRAME
         return counters
 
+    def leaves(self) -> float:
+        """When the last message in flight has left the queue; minus infinity without any, infinity if it never does."""
+        if not self._messages:
+            return -math.inf
+        return self._sender.free if self._messages[-1].arrival < math.inf else math.inf
+
+    def queued(self, now: float) -> int:
+        """Number of packets that wait in the queue or are being sent."""
+        return sum(max(0, each.let_go(now) - int(each.sent(now))) for each in self._rounds)
+
     def open(self, now: float) -> float:
         """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
         self._messages.clear()

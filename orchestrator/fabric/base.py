@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from netem.media.profile import CROSS_TRAFFIC as CROSS_TRAFFIC
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
@@ -14,8 +15,6 @@ ChannelRow = dict[str, int | float | str]
 """Counters of a channel of a shared medium, by member: channel, member (`CROSS_TRAFFIC` for that of others), packets,
 bytes and seconds (what has left the channel, and how long it was occupied by that), overflowed (packets), queued_bytes
 (waiting at present)."""
-
-CROSS_TRAFFIC = "cross traffic"
 
 LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and the losses asked for
 
@@ -169,6 +168,9 @@ class SharesMedia(Protocol):
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
         """Begin cross traffic on a channel; it replaces the present one. None: end it."""
+
+    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+        """``alter`` the channels that one link crosses."""
 
 
 @runtime_checkable

@@ -139,6 +139,7 @@ async def _carry_out(
                 session.round_began = pacing.round_began
                 session.ended.add_done_callback(pacing.end)
             await stack.enter_async_context(heard(run, Commands(run, session, pacing).of))
+            await _unless(session.ended, session.media.open())
             await _unless(session.ended, fabric.shape(plan.links))
             if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
                 run.note("note", {"text": f"before the nodes started, {busy}"})

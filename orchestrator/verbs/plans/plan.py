@@ -29,7 +29,7 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import link_kind
-from orchestrator.scenario.sections.engines import ENGINES
+from orchestrator.scenario.sections.engines import candidates
 from orchestrator.verbs.plans.media import CROSS_TRAFFIC, MEDIA, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
 
@@ -265,7 +265,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = ("userspace",) if plan.media else ENGINES[plan.engine]
+    first, *others = candidates(plan.engine, media=bool(plan.media))
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
         where = "" if not others else ", if it works on this host" if name == first else ", otherwise"

@@ -155,7 +155,6 @@ class Channel(Generic[Payload]):
         self._since = self._reached = now
         highest = 0.0 if traffic is None else peak(traffic)
         self._window = WINDOW * 8 * FULL_FRAME / highest if highest > SLOW else math.inf
-        self._member(CROSS_TRAFFIC)
         self._expect(0.0)
 
     def remove(self, now: float, wanted: Callable[[Payload], bool]) -> list[Payload]:
@@ -335,6 +334,7 @@ class Channel(Generic[Payload]):
 
     def _expect(self, since: float) -> None:
         """Wait for the frames that come from ``since`` seconds after the beginning on."""
+        self._member(CROSS_TRAFFIC)
         self._frames = iter(()) if self._traffic is None else arrivals(self._traffic, self._seed, since)
         self._arrives = self._since + next(self._frames, math.inf)
 

@@ -213,8 +213,8 @@ class Scenario(Strict):
     )
     routes: dict[str, list[str]] = Field(
         default={},
-        description="the order in which links cross several media, where it is not obvious; the key is a link "
-        "('a <-> b', * stands for any text), the value the names of media from the lower end to the upper one",
+        description="the order in which links cross several media, where it is not obvious; the key is a link or "
+        "a pattern (`device-0-* <-> edge-0`), the value the names of media from the lower end to the upper one",
     )
     cross_traffic: list[CrossTrafficSpec] = Field(default=[], description="traffic of others on shared media")
     faults: list[FaultSpec] = Field(

@@ -99,8 +99,8 @@ class MediumSpec(Strict):
     )
     members: list[str] = Field(
         default=[],
-        description="the nodes that are in the medium with their link to the tier above (device-0-*), and links "
-        "('edge-* <-> cloud'); * stands for any text",
+        description="the nodes that are in the medium with their link to the tier above (`device-0-*`), and links "
+        "(`edge-* <-> cloud`); the asterisk stands for any text",
     )
 
     @field_validator("profile")

@@ -31,6 +31,7 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
         mistakes = [
             *check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media),
             *_times(scenario, fault),
+            *_stays(scenario, fault),
         ]
         if not mistakes:
             own, before = _expected(scenario, fault), total
@@ -112,6 +113,14 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
     if fault.random is not None and fault.random.until is None and after is None:
         yield "random", "say how long it lasts: until: 5min here, or stop.after"
+
+
+def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
+    """Refuse a handover to the medium that the nodes are in, unless another one may have moved them before."""
+    nodes = candidates(fault, scenario.topology) if fault.to is not None else []
+    alone = sum(each.to is not None for each in scenario.faults) == 1
+    if nodes and alone and all(scenario.resolved_media.medium_of(node) == fault.to for node in nodes):
+        yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"
 
 
 def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:

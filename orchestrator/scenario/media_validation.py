@@ -56,10 +56,13 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
     least = min(media.channels[spec.on][channel].rate for channel in channels)
     traffic = spec.traffic()
     if spec.kind != "trace" and traffic.rate >= least:
-        yield "rate", f"{format_rate(traffic.rate)} leaves nothing of {spec.on}, which has {format_rate(least)}"
+        yield (
+            "rate",
+            f"{format_rate(traffic.rate)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it",
+        )
     elif spec.kind == "trace":
         most = max(rate for _, rate in traffic.rows)
         if most > least or traffic.mean_rate(traffic.rows[-1][0] or 1.0) >= least:
-            yield "csv", f"{format_rate(most)} is more than {spec.on} has, {format_rate(least)}"
+            yield "csv", f"{format_rate(most)} is more than {spec.on} has, {format_rate(least)}: lower it"
     if after is not None and spec.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"

@@ -205,9 +205,9 @@ class CrossTrafficSpec(Strict):
         for key in ("rate", "on_for", "off_for", "csv"):
             given = getattr(self, key) is not None
             if key in wanted and not given:
-                raise ValueError(f"{key} is missing: {self.kind} takes {' and '.join(wanted)}")
+                raise ValueError(f"{key} is missing: {self.kind} takes {', '.join(wanted)}")
             if given and key not in wanted:
-                raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {' and '.join(wanted)}")
+                raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {', '.join(wanted)}")
         if self.csv is not None:
             try:
                 self._table = Table.read(named_text(self.csv, info.context), self.csv)

@@ -248,7 +248,7 @@ def _order(
                 if stray := [medium for medium in media if medium not in crossed]:
                     raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
                 if missing := sorted(crossed - set(media)):
-                    raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: say where")
+                    raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
                 order[pair] = media
         except ValueError as error:
             found.mistakes.append((("routes", written), str(error)))

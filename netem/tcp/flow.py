@@ -124,6 +124,16 @@ class Flow:
         counters.offered_bytes = states[place]["offered_bytes"] + more * FULL_FRAME
         return counters
 
+    def leaves(self) -> float:
+        """When the last message in flight has left the queue; minus infinity without any, infinity if it never does."""
+        if not self._messages:
+            return -math.inf
+        return self._sender.free if self._messages[-1].arrival < math.inf else math.inf
+
+    def queued(self, now: float) -> int:
+        """Number of packets that wait in the queue or are being sent."""
+        return sum(max(0, each.let_go(now) - int(each.sent(now))) for each in self._rounds)
+
     def open(self, now: float) -> float:
         """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
         self._messages.clear()
@@ -229,6 +239,9 @@ class Flow:
             lost = [each for each in undone.lost if each < count]
             undone.packets, undone.dropped = count, 0
             self._rounds.append(undone)
+            if count > sender.limit - sender.used:  # the window grew with these packets
+                queued = undone.begin - max(undone.start, self._silent_until)
+                sender.steady(count, undone.begin - queued, undone.begin, path)
             sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
             sender.count(count, lost, 0, path)
             if lost:
@@ -250,11 +263,11 @@ class Flow:
             begin = start if start > sender.free else sender.free
             count = room if room < rest else rest
             queued = begin - max(start, self._silent_until)  # s
+            state = vars(sender).copy()
             if rest > 2 * room and sender.steady(rest, begin - queued, begin, path):
                 count = rest
             clocked = sender.train > 0 or count > room
             lost = path.losses.draw(count) if path.losses else ()
-            state = vars(sender).copy()
             dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
             rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
             rest += len(lost) + dropped - count

@@ -81,5 +81,5 @@ def answer(
         return {**identity, "error": f"unknown op {name!r}; known are {', '.join(operations)}"}
     try:
         return {**identity, "ok": True, **operation(**arguments)}
-    except (NetemError, TypeError, ValueError) as error:
+    except (NetemError, KeyError, TypeError, ValueError) as error:
         return {**identity, "error": f"{name}: {error}"}

@@ -12,7 +12,11 @@ Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}
 
     attach    port, interface, mac      open a node's interface; a port attached again is replaced (a restarted node)
     detach    port                      close the interface; its links stay
-    link      source, target, profile, seed     make one direction, or change it in place; then it keeps its seed
+    channel   name, profile             make a channel of a shared medium, or change it in place; a ChannelProfile
+    occupy    name, traffic, seed       begin the cross traffic of a channel, a CrossTraffic; null: end it
+    link      source, target, profile, seed, crossings     make one direction, or change it in place: then it keeps its
+                                        seed, and what is not given. crossings: the channels on the way, in order, each
+                                        as [channel, member]. Packets in the channels of a former way still pass it
     cut       source, target            drop all packets from now on, also those in flight
     restore   source, target            undo a cut
     trunk     interface, remotes        open the trunk; remotes: the addresses of the nodes of other hosts, by name.
@@ -37,32 +41,29 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from heapq import heapify, heappop, heappush
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from netem.errors import SwitchError
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.priority import run_promptly
 from netem.profile import LinkProfile
 from netem.userspace import trunk
 from netem.userspace.console import Console, answer
-from netem.userspace.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, is_to_a_group, link_size, split
+from netem.userspace.flight import Flight
+from netem.userspace.frame import HEADER_SIZE, NO_GSO, is_super_packet, is_to_a_group, link_size, split
 from netem.userspace.lateness import Lateness
-from netem.userspace.link import Link
+from netem.userspace.link import Link, segments_together
 from netem.userspace.port import LARGEST_PACKET, Port, Timer, parse_mac
 from netem.userspace.trunk import Trunk
 
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
-DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
-FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
-FLIGHT_PACKETS = 1_000_000
 LATE = 0.05  # s; a packet later than this violates the link's profile
 DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
 class Switch:
-    """Ports, links and the packets in flight; `handle` answers requests, `forward` and `deliver` move packets."""
+    """Ports, links and the packets in flight; `handle` answers requests, `forward` takes packets from a port."""
 
     def __init__(self, scheduling: str = "default", clock: Callable[[], float] = time.monotonic) -> None:
         self.scheduling = scheduling
@@ -71,20 +72,13 @@ class Switch:
         self.trunk = Trunk()
         # By source port, then by destination address; from the trunk by trunk.ADDRESSES.
         self.routes: dict[str, dict[bytes, Link]] = {}
-        self.lateness = Lateness()  # of delayed packets, at departure
+        self.flight = Flight(clock)
         self.waiting = Lateness()  # time of all packets until they were read
-        self.forwarded = 0
         self.unrouted = 0
         self.to_groups: Counter[str] = Counter()
         self.from_strangers = 0
-        self.unsent = 0
-        self.refused = 0
         self.unreadable = 0
-        self.flight_dropped = 0
         self._clock = clock
-        self._flight: list[tuple[float, int, Link, int, bytes]] = []
-        self._flight_bytes = 0
-        self._order = count()  # packets due at the same time leave in order of arrival
         self._closed_drops: Counter[str] = Counter()
         self._operations: dict[str, Callable[..., dict[str, Any]]] = {
             "attach": self.attach,
@@ -92,6 +86,8 @@ class Switch:
             "link": self.link,
             "cut": self.cut,
             "restore": self.restore,
+            "channel": self.channel,
+            "occupy": self.occupy,
             "trunk": self.open_trunk,
             "admit": self.admit,
             "counters": self.counters,
@@ -102,7 +98,7 @@ class Switch:
 
     def handle(self, request: object) -> dict[str, Any]:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
-        return answer(request, self._operations, ("port", "interface", "mac", "source", "target"))
+        return answer(request, self._operations, ("port", "interface", "mac", "name", "source", "target"))
 
     def attach(self, port: str, interface: str, mac: str) -> dict[str, Any]:
         address = parse_mac(mac)
@@ -124,22 +120,48 @@ class Switch:
         self._reroute_arrivals()
         return {}
 
-    def link(self, source: str, target: str, profile: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
-        asked = LinkProfile.from_mapping(profile)
-        existing = self.links.get((source, target))
-        if existing is not None:
-            self._move(existing, existing.change(asked, self._clock()))
-        elif isinstance(seed, int):
-            self.links[source, target] = Link(asked, seed)
+    def channel(self, name: str, profile: Mapping[str, Any]) -> dict[str, Any]:
+        self.flight.media.make(name, ChannelProfile.from_mapping(profile), self.flight.settle())
+        for link in self.links.values():
+            if any(crossing.channel == name for crossing in link.crossings):
+                self._fit(link)
+        return {}
+
+    def occupy(self, name: str, traffic: Mapping[str, Any] | None, seed: int = 0) -> dict[str, Any]:
+        channel = self.flight.media.channel(name)
+        channel.occupy(None if traffic is None else CrossTraffic.from_mapping(traffic), seed, self.flight.settle())
+        return {}
+
+    def link(
+        self,
+        source: str,
+        target: str,
+        profile: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        crossings: Iterable[tuple[str, str]] | None = None,
+    ) -> dict[str, Any]:
+        asked = None if profile is None else LinkProfile.from_mapping(profile)
+        route = None if crossings is None else tuple(Crossing(channel, member) for channel, member in crossings)
+        for crossing in route or ():
+            self.flight.media.channel(crossing.channel)
+        link = self.links.get((source, target))
+        if link is None:
+            if asked is None or not isinstance(seed, int):
+                raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number, and a profile")
+            link = self.links[source, target] = Link(asked, seed, route or ())
             self._reroute(target)
         else:
-            raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number")
+            if route and link.propagation is None:
+                raise SwitchError(f"{source} -> {target}: the link was made without channels, so it cannot cross any")
+            if route is not None:
+                link.crossings = route
+            if asked is not None:
+                self.flight.change(link, asked)
+        self._fit(link)
         return {}
 
     def cut(self, source: str, target: str) -> dict[str, Any]:
-        link = self._link(source, target)
-        self.deliver()  # what is due counts as delivered
-        link.stop(self._clock())
+        self.flight.cut(self._link(source, target))
         return {}
 
     def restore(self, source: str, target: str) -> dict[str, Any]:
@@ -164,6 +186,7 @@ class Switch:
         """All counters since the start; lateness and waiting since the previous call.
 
         links           one object per link: source, target, and see Link.counted
+        channels        one object per member of a channel: channel, and see Channel.counted
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
         to_groups       those of them that programs sent to broadcast or multicast addresses, by port
@@ -182,26 +205,28 @@ class Switch:
         cpu_seconds     processor time of this process
         scheduling      the result of `netem.priority.run_promptly`
         """
-        lateness, self.lateness = self.lateness, Lateness()
+        flight = self.flight
+        now = flight.settle() if flight.media.channels else self._clock()
+        lateness, flight.lateness = flight.lateness, Lateness()
         waiting, self.waiting = self.waiting, Lateness()
-        now = self._clock()
         drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
         return {
             "links": [
                 {"source": source, "target": target, **link.counted(now)}
                 for (source, target), link in self.links.items()
             ],
-            "forwarded": self.forwarded,
+            "channels": flight.media.counted(now),
+            "forwarded": flight.forwarded,
             "unrouted": self.unrouted,
             "to_groups": dict(self.to_groups),
             "from_trunk": self.trunk.delivered(),
             "from_strangers": self.from_strangers,
             "sent_to": self.trunk.sent_to(),
             "came_from": self.trunk.came_from(),
-            "unsent": self.unsent,
-            "refused": self.refused,
+            "unsent": flight.unsent,
+            "refused": flight.refused,
             "unreadable": self.unreadable,
-            "flight_dropped": self.flight_dropped,
+            "flight_dropped": flight.dropped,
             "socket_drops": dict(drops),
             "late_max": lateness.maximum,
             "late_p99": lateness.quantile(0.99),
@@ -219,6 +244,12 @@ class Switch:
             return self.links[source, target]
         except KeyError:
             raise SwitchError(f"no link from {source} to {target}; create it first") from None
+
+    def _fit(self, link: Link) -> None:
+        """Let super-packets cross a link in pieces that fit the channels on the way."""
+        channels = self.flight.media.channels
+        rates = [channels[crossing.channel].profile.rate_of(crossing.member) for crossing in link.crossings]
+        link.segments = segments_together(link.profile, rates)
 
     def _close(self, name: str) -> None:
         port = self.ports.pop(name, None)
@@ -247,6 +278,7 @@ class Switch:
     def forward(self, port: Port) -> None:
         """Read a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if the port went down."""
         receive = port.receive
+        offer = self.flight.offer
         routes = self.routes.setdefault(port.name, {})
         remote = port.name == trunk.NAME
         addresses = trunk.ADDRESSES if remote else DESTINATION
@@ -270,13 +302,13 @@ class Switch:
             if link is None:
                 self._drop_unrouted(port, packet)
             elif packet[1] == NO_GSO:
-                self._offer(link, self._clock(), packet, len(packet) - HEADER_SIZE, 1)
+                offer(link, self._clock(), packet, len(packet) - HEADER_SIZE, 1)
             elif not is_super_packet(packet):
                 self.unreadable += 1
             else:
                 now = self._clock()
                 for piece in [packet] if link.segments is None else split(packet, link.segments):
-                    self._offer(link, now, piece, *link_size(piece))
+                    offer(link, now, piece, *link_size(piece))
         else:
             taken = RECEIVE_BURST
         self.waiting.add(waited, taken)
@@ -288,62 +320,6 @@ class Switch:
             self.unrouted += 1
             if is_to_a_group(packet):
                 self.to_groups[port.name] += 1
-
-    def _offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
-        if link.cut:
-            link.cut_dropped += packets
-            return
-        flight = self._flight
-        for at, damaged in link.impairment.offer(now, size, packets):
-            copy = corrupt(packet, link.random) if damaged else packet
-            if copy is None:
-                continue
-            if at <= now and not (flight and flight[0][0] <= now):
-                self._send(link, copy)
-            elif self._flight_bytes + len(copy) > FLIGHT_BYTES or len(flight) >= FLIGHT_PACKETS:
-                self.flight_dropped += 1
-            else:
-                self._flight_bytes += len(copy)
-                heappush(flight, (at, next(self._order), link, link.epoch, copy))
-
-    def deliver(self) -> float | None:
-        """Send a burst of due packets. Returns the due time of the next packet in flight, None if there is none."""
-        flight = self._flight
-        for _ in range(DELIVERY_BURST):
-            if not flight:
-                return None
-            late = self._clock() - flight[0][0]
-            if late < 0:
-                break
-            _, _, link, epoch, packet = heappop(flight)
-            self._flight_bytes -= len(packet)
-            if epoch != link.epoch:
-                continue  # cut, and counted then
-            self._send(link, packet)
-            self.lateness.add(late)
-        return flight[0][0] if flight else None
-
-    def _move(self, link: Link, moved: Mapping[float, float]) -> None:
-        """Change the delivery times of a link's packets in flight, old to new."""
-        if moved:
-            self._flight = [
-                (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
-            ]
-            heapify(self._flight)
-
-    def _send(self, link: Link, packet: bytes) -> None:
-        if link.port is None:
-            self.unsent += 1
-            return
-        try:
-            link.port.send(packet)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
-                self.refused += 1
-            else:
-                self.unsent += 1
-        else:
-            self.forwarded += 1
 
 
 class Loop:
@@ -379,7 +355,7 @@ class Loop:
                     self._serve()
                 elif descriptor == self.console.writing:
                     self._flush(mask)
-            due = self.switch.deliver()
+            due = self.switch.flight.deliver()
 
     def _forward(self, port: Port) -> None:
         try:

@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from netem.media.profile import CROSS_TRAFFIC as CROSS_TRAFFIC
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
+
+ChannelRow = dict[str, int | float | str]
+"""Counters of a channel of a shared medium, by member: channel, member (`CROSS_TRAFFIC` for that of others), packets,
+bytes and seconds (what has left the channel, and how long it was occupied by that), overflowed (packets), queued_bytes
+(waiting at present)."""
 
 LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and the losses asked for
 
@@ -26,19 +33,21 @@ class Handle:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """One change of a link: another ``profile``, a ``cut`` (True), or the end of a cut (False)."""
+    """One change of a link: another ``profile``, a ``cut`` (True), the end of a cut (False), or other ``crossings``
+    (a handover: packets in the queues of the former channels still leave them)."""
 
     source: str
     target: str
     profile: LinkProfile | None = None
     cut: bool | None = None
+    crossings: tuple[Crossing, ...] | None = None
 
 
-NO_COUNTS = ("source", "target", "others_too")
+NO_COUNTS = ("source", "target", "others_too", "channel", "member", "queued_bytes")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
-    """A link's counters since an earlier reading. They never fall, see `Counted`."""
+    """The counters of a link, or of a member of a channel, since an earlier reading. They never fall, see `Counted`."""
     if before is None:
         return row
     return _combined(row, before, -1)
@@ -74,6 +83,7 @@ class Counted:
     late_max     maximum lateness in seconds since the last reading
     drops        packets that the engine has lost without being asked to, by place
     cpu_seconds  processor time of the engine
+    channels        of shared media, see ChannelRow
     from_trunk      packets that came from other hosts and were given to their targets
     from_strangers  packets that came over the trunk in nobody's name, see `netem.userspace.trunk`; they were dropped
     sent_to, came_from   packets that were sent over the trunk and that came over it, by the node of the other host;
@@ -89,6 +99,7 @@ class Counted:
     cpu_seconds: float = 0.0
     from_trunk: int = 0
     from_strangers: int = 0
+    channels: Sequence[ChannelRow] = ()
     sent_to: Mapping[str, int] | None = None
     came_from: Mapping[str, int] | None = None
 
@@ -145,6 +156,21 @@ class Fabric(Protocol):
 
     async def close(self) -> None:
         """Stop the engine and remove its links."""
+
+
+@runtime_checkable
+class SharesMedia(Protocol):
+    """The power to let links share channels (`netem.media`)."""
+
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        """Make these channels, or change existing ones in place: packets that wait leave at the new rate. Comes before
+        ``shape`` of the links that cross them."""
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
+        """Begin cross traffic on a channel; it replaces the present one. None: end it."""
+
+    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+        """``alter`` the channels that one link crosses."""
 
 
 @runtime_checkable

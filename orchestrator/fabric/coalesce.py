@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from netem.media.profile import Crossing
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import LinkChange
 
@@ -12,7 +13,7 @@ Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
 
 
 class Coalescing:
-    """The verbs ``change``, ``cut`` and ``restore`` of a Fabric, over its ``alter``.
+    """The verbs ``change``, ``reroute``, ``cut`` and ``restore`` of a Fabric, over its ``alter``.
 
     Requests in one turn of the event loop become one ``alter``. So do requests that arrive during the previous
     ``alter``. An engine with a high cost per call is then not slower for many links than for one.
@@ -25,6 +26,9 @@ class Coalescing:
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         await self._do(LinkChange(source, target, profile=profile))
+
+    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+        await self._do(LinkChange(source, target, crossings=crossings))
 
     async def cut(self, source: str, target: str) -> None:
         await self._do(LinkChange(source, target, cut=True))

@@ -16,7 +16,7 @@ from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
-from orchestrator.scenario.sections.engines import ENGINES
+from orchestrator.scenario.sections.engines import candidates
 
 
 async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
@@ -30,7 +30,13 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
 
 async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
-    *preferred, last = ENGINES[wires.engine]
+    allowed = candidates(wires.engine, media=wires.media)
+    if not allowed:
+        raise EngineError(
+            f"the {wires.engine} engine cannot let links share a medium: choose `engine: userspace`, or leave out"
+            " `shared`"
+        )
+    *preferred, last = allowed
     for name in preferred:
         with contextlib.suppress(EngineError):
             return await OPENING[name](wires, hub, directory, trunk)

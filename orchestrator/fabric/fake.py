@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
@@ -16,9 +17,11 @@ from orchestrator.scenario.sections.topology import Ends
 
 
 class FakeFabric(Coalescing):
-    """See `orchestrator.fabric.base.Fabric`.
+    """See `Fabric` and `SharesMedia` of `orchestrator.fabric.base`.
 
     attached, links, cut_links   nodes, profiles and cut links
+    crossings                    each link's way through channels
+    channels, occupied           channels, and those with cross traffic: it and its seed
     counted, figures             counters of links, and the other fields of `Counted`, as a test sets them
     refuse_node                  called before a node is attached; may raise
     refuse                       returns why a change is refused, or None
@@ -33,6 +36,9 @@ class FakeFabric(Coalescing):
         self.attached: dict[str, Handle] = {}
         self.links: dict[Ends, LinkProfile] = {}
         self.cut_links: set[Ends] = set()
+        self.crossings: dict[Ends, tuple[Crossing, ...]] = {}
+        self.channels: dict[str, ChannelProfile] = {}
+        self.occupied: dict[str, tuple[CrossTraffic, int]] = {}
         self.counted: dict[Ends, dict[str, int]] = defaultdict(dict)
         self.figures: dict[str, Any] = {}
         self.remotes: Mapping[str, str] | None = None  # since nodes have moved
@@ -52,6 +58,15 @@ class FakeFabric(Coalescing):
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         self.links |= {(link.source, link.target): link.profile for link in links}
+        self.crossings |= {(link.source, link.target): link.crossings for link in links}
+
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        self.channels |= channels
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
+        self.occupied.pop(channel, None)
+        if traffic is not None:
+            self.occupied[channel] = traffic, seed
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         return [self._make(change) for change in changes]
@@ -60,7 +75,9 @@ class FakeFabric(Coalescing):
         ends = change.source, change.target
         if (reason := self.refuse(change)) is not None:
             return FabricError(f"link {change.source} -> {change.target}: {reason}")
-        if change.profile is not None:
+        if change.crossings is not None:
+            self.crossings[ends] = change.crossings
+        elif change.profile is not None:
             self.links[ends] = change.profile
         elif change.cut:
             self.cut_links.add(ends)

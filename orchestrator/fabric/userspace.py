@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from netem.media.profile import ChannelProfile, CrossTraffic
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Coalescing
@@ -26,7 +27,8 @@ START_TIMEOUT = 20.0
 def link_request(link: LinkPlan) -> dict[str, Any]:
     """The request to the switch (netem/userspace/switch.py) that makes a link."""
     ends = {"source": link.source, "target": link.target}
-    return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed}
+    crossings = {"crossings": [list(each) for each in link.crossings]} if link.crossings else {}
+    return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed, **crossings}
 
 
 class UserspaceFabric(Coalescing):
@@ -100,6 +102,14 @@ class UserspaceFabric(Coalescing):
         if arriving := [(source, target) for source, target in ends if target not in self._remote]:
             await self._switch.request("admit", links=arriving)
 
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        for name, profile in channels.items():
+            await self._switch.request("channel", name=name, profile=profile.to_mapping())
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
+        written = None if traffic is None else traffic.to_mapping()
+        await self._switch.request("occupy", name=channel, traffic=written, seed=seed)
+
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         return await self._batch([_request(change) for change in changes])
 
@@ -113,6 +123,7 @@ class UserspaceFabric(Coalescing):
             late_max=max(answer["late_max"], answer["waited_max"]),
             drops=_drops(answer),
             cpu_seconds=answer["cpu_seconds"],
+            channels=answer.get("channels", ()),
             from_trunk=answer["from_trunk"],
             from_strangers=answer["from_strangers"],
             sent_to=answer["sent_to"],
@@ -148,4 +159,6 @@ def _request(change: LinkChange) -> dict[str, Any]:
     ends = {"source": change.source, "target": change.target}
     if change.profile is not None:
         return {"op": "link", **ends, "profile": change.profile.to_mapping()}
+    if change.crossings is not None:
+        return {"op": "link", **ends, "crossings": [list(each) for each in change.crossings]}
     return {"op": "cut" if change.cut else "restore", **ends}

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
 from node.assignment import PluginSource, Tier, Timeouts
@@ -75,7 +76,8 @@ class Accelerated(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction of a link: its profile, and the schedule that changes the profile during training."""
+    """One direction of a link: its profile, the schedule that changes the profile during training, and the channels of
+    shared media that it crosses, in order."""
 
     source: str
     target: str
@@ -83,6 +85,7 @@ class LinkPlan:
     profile: LinkProfile
     seed: int
     schedule: Schedule | None = None
+    crossings: tuple[Crossing, ...] = ()
 
     @property
     def extremes(self) -> list[LinkProfile]:
@@ -92,9 +95,37 @@ class LinkPlan:
     def to_json(self) -> dict[str, Any]:
         """Plain data: the profile with units, the schedule as it was written, files by name and hash."""
         data = vars(self) | {"profile": self.profile.to_mapping()}
-        if self.schedule is None:
-            return {key: value for key, value in data.items() if key != "schedule"}
-        return data | {"schedule": self.schedule.to_mapping()}
+        if self.schedule is not None:
+            data["schedule"] = self.schedule.to_mapping()
+        return {key: value for key, value in data.items() if value or key not in ("schedule", "crossings")}
+
+
+@dataclass(frozen=True)
+class MediumPlan:
+    """A shared medium: its channels by name. One that is half duplex has the channel ``NAME``, any other the channels
+    ``NAME up`` and ``NAME down``. ``members``: as the scenario names them, nodes or links, without patterns."""
+
+    name: str
+    channels: Mapping[str, ChannelProfile]
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CrossTrafficPlan:
+    """Cross traffic on a channel from ``at`` seconds of training on, for ``duration`` seconds; None: to the end.
+    ``file``: the name and the hash of a trace's file."""
+
+    channel: str
+    traffic: CrossTraffic
+    at: float
+    duration: float | None
+    seed: int
+    file: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with the name and the hash of a file instead of its rows."""
+        traffic = {"kind": self.traffic.kind, **self.file} if self.file else self.traffic.to_mapping()
+        return {key: value for key, value in vars(self).items() if key != "file"} | {"traffic": traffic}
 
 
 @dataclass(frozen=True)
@@ -180,6 +211,8 @@ class Plan:
     placement: Placement | None = field(default=None, compare=False, repr=False)
     population: Population | None = field(default=None, compare=False, repr=False)
     clients: Mapping[str, Any] = field(default_factory=dict)
+    media: tuple[MediumPlan, ...] = ()
+    cross_traffic: tuple[CrossTrafficPlan, ...] = ()
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -234,16 +267,19 @@ class Plan:
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
             "nodes": [node.to_json() for node in self.nodes],
             "links": [link.to_json() for link in self.links],
-            "faults": [asdict(fault) for fault in self.faults],
+            "faults": [fault.to_json() for fault in self.faults],
             "notes": self.notes(),
             "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
             "programs": [asdict(each) for each in self.programs],
             "hosts": [host.to_json() for host in self.hosts],
             "population": None if self.population is None else self.population.to_json(),
+            "media": [asdict(each) for each in self.media],
+            "cross_traffic": [each.to_json() for each in self.cross_traffic],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
-        left_out |= {name for name in ("programs", "hosts", "population", "clients") if not data[name]}
+        optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic")
+        left_out |= {name for name in optional if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
         return {key: value for key, value in data.items() if key not in left_out}
 

@@ -125,6 +125,7 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
                 session.round_began = pacing.round_began
                 session.ended.add_done_callback(pacing.end)
             await stack.enter_async_context(accept_commands(run, Commands(run, session, pacing).of))
+            await _unless(session.ended, session.media.open())
             await _unless(session.ended, fabric.shape(plan.links))
             if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
                 run.note("note", {"text": f"before the nodes started, {busy}"})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Fabric, Handle, LinkChange, LinkRow, since
+from orchestrator.fabric.base import Fabric, Handle, LinkChange, LinkRow, SharesMedia, since
 from orchestrator.planning.plan import Plan
 
 SCENARIO = """\
@@ -20,19 +21,21 @@ topology: {edges: 0, devices: 2}
 links: {device-cloud: {latency: 10ms, loss: 1%}}
 """
 FIRST, SECOND = ("device-0", "cloud"), ("device-1", "cloud")
+CELL, OTHER_CELL = "cell-0 up", "cell-1 up"
 
 
 @dataclass
 class Stage:
     """``shown``: the latency in seconds with which the engine carries a link, and whether it is cut. ``refuse``: from
     now on refuse changes of the second link, or no longer; None if the engine can refuse nothing. ``handle``: the
-    process of a node."""
+    process of a node. ``crosses``: the way of a link through channels; None if the engine shares no media."""
 
     fabric: Fabric
     plan: Plan
     shown: Callable[[str, str], tuple[float, bool]]
     refuse: Callable[[bool], None] | None = None
     handle: Callable[[str], Handle] = lambda name: Handle(4713, "a")
+    crosses: Callable[[str, str], tuple[Crossing, ...]] | None = None
 
 
 Case = Callable[[Stage], Coroutine[Any, Any, None]]
@@ -114,6 +117,53 @@ async def a_node_may_end_and_come_back(stage: Stage) -> None:
     assert stage.shown(*FIRST)[1]
 
 
+async def share(stage: Stage) -> SharesMedia:
+    """Let the two devices' links to the cloud share a cell; there is another one."""
+    if stage.crosses is None:
+        pytest.skip("this engine shares no media")
+    assert isinstance(stage.fabric, SharesMedia)
+    await stage.fabric.share({CELL: ChannelProfile(20e6), OTHER_CELL: ChannelProfile(10e6, "fifo", 0.2)})
+    await stage.fabric.shape(
+        [replace(link, crossings=(Crossing(CELL, link.source),)) for link in stage.plan.links if link.target == "cloud"]
+    )
+    return stage.fabric
+
+
+async def channels_change_in_place(stage: Stage) -> None:
+    fabric = await share(stage)
+    await fabric.share({CELL: ChannelProfile(5e6)})
+    assert stage.crosses is not None
+    for source, target in (FIRST, SECOND):
+        assert stage.crosses(source, target) == (Crossing(CELL, source),)
+        assert stage.shown(source, target) == (0.01, False)
+
+
+async def a_link_may_be_handed_over(stage: Stage) -> None:
+    await share(stage)
+    assert stage.crosses is not None
+    other = (Crossing(OTHER_CELL, FIRST[0]),)
+    await stage.fabric.cut(*FIRST)
+    assert await stage.fabric.alter([LinkChange(*FIRST, crossings=other)]) == [None]
+    assert stage.crosses(*FIRST) == other
+    assert stage.crosses(*SECOND) == (Crossing(CELL, SECOND[0]),)
+    assert stage.shown(*FIRST) == (0.01, True)
+    await stage.fabric.change(*FIRST, LinkProfile(latency=0.05))
+    assert stage.crosses(*FIRST) == other
+    assert await stage.fabric.alter([LinkChange(*FIRST, crossings=())]) == [None]
+    assert stage.crosses(*FIRST) == ()
+
+
+async def cross_traffic_may_be_replaced_and_ended(stage: Stage) -> None:
+    fabric = await share(stage)
+    for traffic in (CrossTraffic("constant", 5e6), CrossTraffic("on-off", 5e6, 0.1, 0.2), None, None):
+        await fabric.occupy(CELL, traffic, 7)
+        before = [row for row in (await stage.fabric.counters()).channels if row["channel"] == CELL]
+        after = [row for row in (await stage.fabric.counters()).channels if row["channel"] == CELL]
+        for row, later in zip(before, after, strict=True):
+            assert [row["channel"], row["member"]] == [later["channel"], later["member"]]
+            assert all(float(later[key]) >= float(row[key]) for key in ("packets", "bytes", "seconds", "overflowed"))
+
+
 async def closing_twice_is_closing_once(stage: Stage) -> None:
     await stage.fabric.close()
     await stage.fabric.close()
@@ -128,5 +178,8 @@ CASES: list[Case] = [
     a_refused_change_changes_nothing,
     counters_never_fall,
     a_node_may_end_and_come_back,
+    channels_change_in_place,
+    a_link_may_be_handed_over,
+    cross_traffic_may_be_replaced_and_ended,
     closing_twice_is_closing_once,
 ]

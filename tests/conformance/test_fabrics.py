@@ -11,6 +11,7 @@ import pytest
 
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
+from orchestrator.drivers.sim.shared_media import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
@@ -40,7 +41,13 @@ def fake_stage(plan: Plan, fabric: FakeFabric) -> Stage:
     def refuse(refuses: bool) -> None:
         fabric.refuse = refusal if refuses else lambda change: None
 
-    return Stage(fabric, plan, lambda *ends: (fabric.links[ends].latency, ends in fabric.cut_links), refuse)
+    return Stage(
+        fabric,
+        plan,
+        lambda *ends: (fabric.links[ends].latency, ends in fabric.cut_links),
+        refuse,
+        crosses=lambda *ends: fabric.crossings[ends],
+    )
 
 
 async def fake(plan: Plan, folder: Path) -> Stage:
@@ -108,9 +115,10 @@ async def virtual(plan: Plan, folder: Path) -> Stage:
 
     def shown(*ends: str) -> tuple[float, bool]:
         line = fabric.network.line(*ends)
-        return fabric._flows[ends[0], ends[1]]._profile.latency, line.down
+        flow = fabric._flows[ends[0], ends[1]]
+        return (flow.flow if isinstance(flow, SharedFlow) else flow)._profile.latency, line.down
 
-    return Stage(fabric, plan, shown)
+    return Stage(fabric, plan, shown, crosses=lambda *ends: fabric._crossings[ends])
 
 
 class TwoHosts:

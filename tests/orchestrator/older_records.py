@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from orchestrator.results.record.schema import COUNTED, GROWTH, KINDS, SENSORS
+from orchestrator.results.record.schema import COUNTED, GROWTH, KINDS, MEDIA, SENSORS
 from orchestrator.results.record.writer import DATABASE
 
 
@@ -26,6 +26,8 @@ def as_version(schema: int, directory: Path) -> None:
         if schema < KINDS:
             for table in ("probe", "counters"):
                 database.execute(f"ALTER TABLE {table} DROP COLUMN kind")
+        if schema < MEDIA:
+            database.execute("DROP TABLE channel")
         if schema < SENSORS:
             database.execute("DROP TABLE sensor")
         database.execute(f"PRAGMA user_version = {schema}")

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 
 from netem.impair import Counters
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
+from orchestrator.drivers.sim.shared_media import SharedFlow, SharedMedia
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.scenario.sections.topology import POPULATION, Ends
@@ -28,7 +30,8 @@ def processing(size: int) -> float:
 
 
 class ModelFabric:
-    """See `orchestrator.fabric.base.Fabric`. ``network`` connects the nodes, which have these ``timeouts``."""
+    """See `Fabric` and `SharesMedia` of `orchestrator.fabric.base`. ``network`` connects the nodes, which have these
+    ``timeouts``."""
 
     engine = "model"
 
@@ -39,8 +42,10 @@ class ModelFabric:
         self._seeds: dict[Ends, int] = {}
         self._clients: dict[Ends, Flow] = {}  # of clients of a population
         self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
+        self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
-        self._flows: dict[Ends, Flow] = {}
+        self._crossings: dict[Ends, tuple[Crossing, ...]] = {}
+        self._flows: dict[Ends, Flow | SharedFlow] = {}
         self._counted: dict[Ends, Counters] = {}  # at the last count
 
     def notes(self) -> list[str]:
@@ -52,10 +57,22 @@ class ModelFabric:
     async def detach(self, node: NodePlan) -> None:
         """Do nothing: nothing was attached."""
 
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        self._media = self._media or SharedMedia()
+        self._media.share(channels)
+        now = asyncio.get_running_loop().time()
+        for ends, flow in self._flows.items():
+            if isinstance(flow, SharedFlow):
+                flow.change(now, *self._both_ways(ends), self._crossings[ends])
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
+        assert self._media is not None
+        self._media.occupy(channel, traffic, seed)
+
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
             ends = link.source, link.target
-            self._seeds[ends] = link.seed
+            self._seeds[ends], self._crossings[ends] = link.seed, link.crossings
             if ends in self._flows:
                 await self.change(*ends, link.profile)
             else:
@@ -63,7 +80,9 @@ class ModelFabric:
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         for change in changes:
-            if change.profile is not None:
+            if change.crossings is not None:
+                await self.reroute(change.source, change.target, change.crossings)
+            elif change.profile is not None:
                 await self.change(change.source, change.target, change.profile)
             else:
                 await (self.cut if change.cut else self.restore)(change.source, change.target)
@@ -73,8 +92,15 @@ class ModelFabric:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
         for ends in ((source, target), (target, source)):  # acknowledgements go the other way
-            line = self.network.line(*ends)
-            line.reschedule(self._flows[ends].reshape(now, *self._both_ways(ends)))
+            line, flow = self.network.line(*ends), self._flows[ends]
+            if isinstance(flow, SharedFlow):
+                flow.change(now, *self._both_ways(ends), self._crossings[ends])
+            else:
+                line.reschedule(flow.reshape(now, *self._both_ways(ends)))
+
+    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+        self._crossings[source, target] = crossings
+        await self.change(source, target, self._profiles[source, target])
 
     async def cut(self, source: str, target: str) -> None:
         self.network.cut(source, target)
@@ -86,12 +112,12 @@ class ModelFabric:
         rows: list[LinkRow] = []
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            counted = flow.counted(now)
+            counted = (flow.flow if isinstance(flow, SharedFlow) else flow).counted(now)
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
                 rows.append({"source": ends[0], "target": ends[1], **asdict(counted)})
         rows += [{"source": ends[0], "target": ends[1], **asdict(counted)} for ends, counted in self._passed.items()]
-        return Counted(links=rows)
+        return Counted(links=rows, channels=self._media.rows(now) if self._media else ())
 
     async def watch(self) -> None:
         """Wait for ever: nothing can break."""
@@ -115,12 +141,29 @@ class ModelFabric:
                 *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
             )
 
-    def _flow(self, source: str, target: str) -> Flow:
-        if (source, target) in self._clients:
-            return self._clients[source, target]
-        flow = Flow(*self._both_ways((source, target)), self._seeds[source, target], *self._timeouts)
-        self._flows[source, target] = flow
-        return flow
+    def _flow(self, source: str, target: str) -> Flow | SharedFlow:
+        ends = source, target
+        if ends in self._clients:
+            return self._clients[ends]
+
+        def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
+            return Flow(forward, backward, self._seeds[ends], *self._timeouts)
+
+        if self._media is None:
+            self._flows[ends] = make(*self._both_ways(ends))
+        else:
+            self._flows[ends] = SharedFlow(
+                self._media,
+                *self._both_ways(ends),
+                self._crossings[ends],
+                make,
+                lambda arrivals: self.network.line(*ends).reschedule(arrivals),
+            )
+        return self._flows[ends]
 
     def _both_ways(self, ends: Ends) -> tuple[LinkProfile, LinkProfile]:
-        return self._profiles[ends], self._profiles[ends[::-1]]
+        """A link's own profile, and the one that acknowledgements meet."""
+        back = ends[::-1]
+        if self._media is None:
+            return self._profiles[ends], self._profiles[back]
+        return self._profiles[ends], self._media.alone(self._profiles[back], self._crossings[back])

@@ -20,16 +20,17 @@ MTU = 1500  # bytes
 @dataclass(frozen=True)
 class Wires:
     """What a link engine must know of a plan beside the links: all nodes, those that send single packets (see
-    `packet_truth`), and the engine that the scenario asks for."""
+    `packet_truth`), the engine that the scenario asks for, and whether links share media."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]
     engine: str
+    media: bool = False
 
 
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
-    return Wires(plan.nodes, tuple(sorted(packet_truth(plan))), plan.engine)
+    return Wires(plan.nodes, tuple(sorted(packet_truth(plan))), plan.engine, bool(plan.media))
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:

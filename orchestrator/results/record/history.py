@@ -235,7 +235,8 @@ class History(Facts):
         changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
         if self._faults is None or self._faults[0] != changes:
             planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)
-            self._faults = changes, fault_spans(planned, by_hand, self.rows("SELECT * FROM fault"), self.nodes)
+            phases, media = self.rows("SELECT * FROM fault"), self.plan.get("media", ())
+            self._faults = changes, fault_spans(planned, by_hand, phases, self.nodes, media)
         return list(self._faults[1])
 
     def rounds(self) -> list[Round]:

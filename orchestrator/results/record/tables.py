@@ -20,7 +20,7 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.results.traffic import volumes
+from orchestrator.results.traffic import media, volumes
 from orchestrator.scenario.sections.compute import PROCESSOR
 
 
@@ -97,6 +97,7 @@ def node_rows(history: History) -> list[NodeRow]:
 
 TABLES: dict[str, Table] = {
     "accuracy": Table(AccuracyRow, accuracy_rows),
+    "channels": Table(media.ChannelCounters, media.channel_counters),
     "checks": Table(CheckRow, check_rows),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
+from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.run.resume import NOTHING, Past
 
@@ -38,7 +39,7 @@ class Powers(Protocol):
 
 
 class FaultInjector:
-    """Runs the plan's faults against ``powers`` and ``links`` on asyncio's clock.
+    """Runs the plan's faults against ``powers``, ``links`` and ``media`` on asyncio's clock.
 
     ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
     ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
@@ -49,13 +50,14 @@ class FaultInjector:
         plan: Plan,
         powers: Powers,
         links: Links,
+        media: Media,
         note: Callable[[Fault, str, str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._faults = plan.faults
         self._powers = powers
         self._note = note
-        self._links = links
+        self._links, self._media = links, media
         self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
@@ -170,13 +172,23 @@ class FaultInjector:
         await self._powers.resume(_node(fault))
 
     async def _cut(self, fault: Fault) -> None:
-        await self._links.cut(fault.links, fault.id)
+        if fault.medium is None:
+            await self._links.cut(fault.links, fault.id)
+        else:
+            await self._links.close(fault.channels, fault.id)
 
     async def _degrade(self, fault: Fault) -> None:
-        await self._links.overlay(fault.links, fault.id, fault.profile or {})
+        if fault.medium is None:
+            await self._links.overlay(fault.links, fault.id, fault.profile or {})
+        else:
+            await self._media.overlay(fault.channels, fault.id)
+
+    async def _hand_over(self, fault: Fault) -> None:
+        await self._links.reroute({(source, target): way for source, target, way in fault.crossings}, fault.id)
 
     async def _lift(self, fault: Fault) -> None:
         await self._links.lift(fault.id)
+        await self._media.lift(fault.id)
 
     async def _slow(self, fault: Fault) -> None:
         assert fault.factor is not None
@@ -211,6 +223,7 @@ class FaultInjector:
         "disconnect": (_cut, _lift),
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),
+        "handover": (_hand_over, _lift),
         "slow": (_slow, _speed_up),
         "join": (_join, None),
         "leave": (_leave, None),

@@ -2,7 +2,8 @@
 
 A link has a current profile, which a schedule may change. Faults put overlays of settings on the profile or cut the
 link; the interruption of a handover also cuts it. All may overlap. A link is up when no cause cuts it. Its profile is
-the current profile with every overlay, in the order in which they came.
+the current profile with every overlay, in the order in which they came. The channels of shared media that it crosses
+are those of the latest handover, otherwise those of the plan; a closed channel cuts the links that cross it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from netem.media.profile import Crossing
 from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
+from orchestrator.fabric.base import SharesMedia
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
@@ -27,6 +30,7 @@ class LinkState(NamedTuple):
 
     profile: LinkProfile
     cut: bool
+    crossings: tuple[Crossing, ...] = ()
 
 
 class LinkPowers(Protocol):
@@ -43,7 +47,11 @@ class LinkStates:
     """The wanted state of each link. Pure."""
 
     def __init__(self, links: Iterable[LinkPlan]) -> None:
+        links = list(links)
         self._profiles = {(link.source, link.target): link.profile for link in links}
+        self._planned = {(link.source, link.target): link.crossings for link in links if link.crossings}
+        self._handovers: defaultdict[Ends, dict[Cause, tuple[Crossing, ...]]] = defaultdict(dict)
+        self._closed: defaultdict[str, set[Cause]] = defaultdict(set)  # by channel
         self._cuts: defaultdict[Ends, set[Cause]] = defaultdict(set)
         self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
 
@@ -55,7 +63,9 @@ class LinkStates:
         profile = self._profiles[pair]
         for overlay in self._overlays.get(pair, {}).values():
             profile = profile.merged(overlay)
-        return LinkState(profile, bool(self._cuts.get(pair)))
+        crossings = self._crossings(pair)
+        closed = any(self._closed.get(each.channel) for each in crossings)
+        return LinkState(profile, bool(self._cuts.get(pair)) or closed, crossings)
 
     def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
         """Set the current profile of a link from its schedule. ``cut``: the schedule itself cuts the link now."""
@@ -72,9 +82,33 @@ class LinkStates:
         for pair in pairs:
             self._overlays[pair][cause] = settings
 
+    def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
+        """Let these links cross other channels."""
+        for pair, crossings in ways.items():
+            self._handovers[pair][cause] = crossings
+
+    def close(self, channels: Iterable[str], cause: Cause) -> list[Ends]:
+        """Close these channels. Returns the links that cross one at present."""
+        channels = set(channels)
+        for channel in channels:
+            self._closed[channel].add(cause)
+        return self._across(channels)
+
+    def _crossings(self, pair: Ends) -> tuple[Crossing, ...]:
+        handovers = self._handovers.get(pair)
+        return list(handovers.values())[-1] if handovers else self._planned.get(pair, ())
+
+    def _across(self, channels: set[str]) -> list[Ends]:
+        pairs = (self._planned.keys() | self._handovers.keys()) if channels else ()
+        return sorted(pair for pair in pairs if any(each.channel in channels for each in self._crossings(pair)))
+
     def lift(self, cause: Cause) -> list[Ends]:
-        """Remove all cuts and overlays of this cause. Returns the links that had one."""
-        touched = []
+        """Remove everything of this cause. Returns the links that it concerned."""
+        opened = {channel for channel, causes in self._closed.items() if cause in causes}
+        for channel in opened:
+            self._closed[channel].discard(cause)
+        touched = self._across(opened)
+        touched += [pair for pair, ways in self._handovers.items() if ways.pop(cause, None) is not None]
         for pair in self._profiles:
             overlay = self._overlays[pair].pop(cause, None) if pair in self._overlays else None
             cut = pair in self._cuts and cause in self._cuts[pair]
@@ -82,7 +116,7 @@ class LinkStates:
                 self._cuts[pair].discard(cause)
             if cut or overlay is not None:
                 touched.append(pair)
-        return touched
+        return list(dict.fromkeys(touched))
 
 
 class Links:
@@ -95,7 +129,7 @@ class Links:
     def __init__(self, links: Iterable[LinkPlan], powers: LinkPowers) -> None:
         links = list(links)
         self._states = LinkStates(links)
-        self._done = {(link.source, link.target): LinkState(link.profile, cut=False) for link in links}
+        self._done = {(link.source, link.target): LinkState(link.profile, False, link.crossings) for link in links}
         self._locks: defaultdict[Ends, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._powers = powers
 
@@ -110,6 +144,15 @@ class Links:
         pairs = list(pairs)
         self._states.overlay(pairs, cause, settings)
         await self._settle_or_lift(pairs, cause)
+
+    async def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
+        """Let these links cross other channels until ``cause`` is lifted."""
+        self._states.reroute(ways, cause)
+        await self._settle_or_lift(list(ways), cause)
+
+    async def close(self, channels: Iterable[str], cause: Cause) -> None:
+        """Cut the links that cross these channels, at any time until ``cause`` is lifted."""
+        await self._settle_or_lift(self._states.close(channels, cause), cause)
 
     async def lift(self, cause: Cause) -> None:
         """Remove a cause from every link."""
@@ -139,6 +182,9 @@ class Links:
                 await self._powers.cut(*pair)
             if asked.profile != done.profile:
                 await self._powers.change(*pair, asked.profile)
+            if asked.crossings != done.crossings:
+                assert isinstance(self._powers, SharesMedia), "links cross channels only where the engine has them"
+                await self._powers.reroute(*pair, asked.crossings)
             if done.cut and not asked.cut:
                 await self._powers.restore(*pair)
             self._done[pair] = asked

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator import text
 from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostReadings, LosesHosts, NodeMove
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record.writer import HOST, INJECTED, MOVED
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.injection import FaultInjector
+from orchestrator.run.links.media import TRAFFIC, Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.messages import LONGEST_TEXT
@@ -51,7 +53,8 @@ class Session:
         self.nodes = self.lives.nodes
         self.progress = Progress(round=past.round)
         links = Links(plan.links, environment.fabric)
-        self.faults = FaultInjector(plan, self.lives, links, self._note_fault, self.spawn)
+        self.media = Media(plan.media, environment.fabric)
+        self.faults = FaultInjector(plan, self.lives, links, self.media, self._note_fault, self.spawn)
         self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
@@ -79,6 +82,8 @@ class Session:
         await self.lives.train()
         self.faults.begin(self.past)
         self.schedules.begin(self.past.training)
+        for traffic in self.plan.cross_traffic:
+            self.spawn(self.media.carry(traffic, self.past.training, self._note_traffic))
 
     @property
     def trained(self) -> float | None:
@@ -92,7 +97,7 @@ class Session:
         def made() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
-            data = {"fault": fault.id, "user": user, **facts, "planned": asdict(fault)}
+            data = {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()}
             self._record.event(self._clock(), None, INJECTED, self.progress.round or None, data)
             if first:
                 self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
@@ -178,6 +183,11 @@ class Session:
         self._record.event(self._clock(), None, name, self.progress.round or None, data)
         if name == "schedule failed":
             self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
+
+    def _note_traffic(self, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, TRAFFIC, self.progress.round or None, data)
+        over = " is over" if data["phase"] == "end" else ""
+        self._say(f"cross traffic on {data['channel']}{over}: {data['kind']}, {text.rate(data['rate'])}")
 
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
         round = self.progress.round or None

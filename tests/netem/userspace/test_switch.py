@@ -163,11 +163,11 @@ class TestHostileFrames:
             switch.forward(source)  # type: ignore[arg-type]
             now[0] += 0.001
         now[0] += 1e9
-        while switch.deliver() is not None:
+        while switch.flight.deliver() is not None:
             pass
         counted = switch.links["a", "b"].impairment.counted(now[0])
         assert counted.offered + counted.duplicated == counted.delivered + counted.lost + counted.overflowed
-        assert switch.flight_dropped == 0
+        assert switch.flight.dropped == 0
         return switch
 
     @pytest.mark.parametrize("profile", IMPAIRMENTS.values(), ids=IMPAIRMENTS)

@@ -11,13 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.errors import DriverError
+from orchestrator.fabric.base import Fabric
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.run.control.injection import FaultInjector
+from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.run.resume import NOTHING, Past
 
@@ -38,7 +41,7 @@ class Diary:
 
     def __getattr__(self, verb: str) -> Any:
         async def power(*arguments: Any) -> None:
-            if arguments[0] in self.absent:
+            if str(arguments[0]) in self.absent:
                 raise DriverError(f"{arguments[0]} is not running but crashed")
             self.done.append((asyncio.get_running_loop().time(), verb, arguments))
 
@@ -60,6 +63,8 @@ def play(
     rounds: Sequence[tuple[float, int]] = (),
     until: float = 100.0,
     past: Past = NOTHING,
+    links: Sequence[LinkPlan] = LINKS,
+    media: Sequence[MediumPlan] = (),
 ) -> list[tuple[float, int, str, str]]:
     """Run the faults; ``rounds`` start at these times. The notes: time, fault, phase, detail."""
     notes: list[tuple[float, int, str, str]] = []
@@ -71,7 +76,8 @@ def play(
         injector = FaultInjector(
             plan,
             powers,
-            Links(LINKS, powers),
+            Links(links, powers),
+            Media(media, cast(Fabric, powers)),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
         )
@@ -251,6 +257,7 @@ def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
             plan,
             powers,
             Links(LINKS, powers),
+            Media((), cast(Fabric, powers)),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
         )
@@ -278,3 +285,80 @@ def test_a_continued_run_goes_on_with_a_fault_by_hand() -> None:
     notes = play([], powers, past=Past(seconds=16.0, training=16.0, round=2, faults=(span,)))
     assert notes == [(14.0, 7, "end", "")]
     assert powers.verbs() == [(0.0, "cut"), (0.0, "cut"), (14.0, "restore"), (14.0, "restore")]
+
+
+CELLS = (
+    MediumPlan("cell-0", {"cell-0": ChannelProfile(10e6)}, ("device-0",)),
+    MediumPlan("cell-1", {"cell-1": ChannelProfile(20e6)}, ()),
+)
+IN_CELL_0, IN_CELL_1 = (Crossing("cell-0", "device-0"),), (Crossing("cell-1", "device-0"),)
+SHARING = (LinkPlan("device-0", "edge-0", "device-edge", BASE, 1, crossings=IN_CELL_0), *LINKS)
+
+
+def on_medium(id: int, action: str, at: float, duration: float, values: dict[str, Any]) -> Fault:
+    return fault(id, action, at=at, duration=duration, medium="cell-0", channels={"cell-0": values})
+
+
+def play_on_media(*faults: Fault) -> list[tuple[float, str, Any]]:
+    powers = Diary()
+    play(faults, powers, links=SHARING, media=CELLS)
+    return powers.done
+
+
+def test_degrades_of_a_medium_overlap() -> None:
+    faults = [
+        on_medium(1, "degrade", 1.0, 4.0, {"rate": 5e6, "buffer": 0.3}),
+        on_medium(2, "degrade", 2.0, 1.0, {"rate": 1e6}),
+    ]
+    assert play_on_media(*faults) == [
+        (1.0, "share", ({"cell-0": ChannelProfile(5e6, buffer=0.3)},)),
+        (2.0, "share", ({"cell-0": ChannelProfile(1e6, buffer=0.3)},)),
+        (3.0, "share", ({"cell-0": ChannelProfile(5e6, buffer=0.3)},)),
+        (5.0, "share", ({"cell-0": ChannelProfile(10e6)},)),
+    ]
+
+
+def test_a_medium_that_is_disconnected_cuts_the_links_that_cross_it() -> None:
+    faults = [on_medium(1, "disconnect", 1.0, 2.0, {})]
+    link = "device-0", "edge-0"
+    assert play_on_media(*faults) == [(1.0, "cut", link), (3.0, "restore", link)]
+
+
+def test_a_handover_out_of_a_disconnected_medium_ends_the_cut_and_its_end_cuts_again() -> None:
+    ways = (("device-0", "edge-0", IN_CELL_1),)
+    handover = fault(2, "handover", node="device-0", at=2.0, duration=1.0, to="cell-1", crossings=ways)
+    link = "device-0", "edge-0"
+    assert play_on_media(on_medium(1, "disconnect", 1.0, 4.0, {}), handover) == [
+        (1.0, "cut", link),
+        (2.0, "reroute", (*link, IN_CELL_1)),
+        (2.0, "restore", link),
+        (3.0, "cut", link),
+        (3.0, "reroute", (*link, IN_CELL_0)),
+        (5.0, "restore", link),
+    ]
+
+
+def test_of_two_handovers_the_later_one_goes_on() -> None:
+    link = "device-0", "edge-0"
+
+    def handover(id: int, at: float, duration: float | None, *way: Crossing) -> Fault:
+        return fault(id, "handover", node="device-0", at=at, duration=duration, crossings=((*link, way),))
+
+    assert play_on_media(handover(1, 1.0, 2.0, *IN_CELL_1), handover(2, 2.0, None)) == [
+        (1.0, "reroute", (*link, IN_CELL_1)),
+        (2.0, "reroute", (*link, ())),
+    ]
+
+
+def test_cross_traffic_keeps_its_times_after_a_resume() -> None:
+    powers, notes, traffic = Diary(), list[tuple[float, str]](), CrossTraffic("constant", 3e6)
+
+    async def main() -> None:
+        media = Media(CELLS, cast(Fabric, powers))
+        note = lambda data: notes.append((asyncio.get_running_loop().time(), data["phase"]))  # noqa: E731
+        over, going, coming = (CrossTrafficPlan("cell-0", traffic, at, 10.0, 7) for at in (0.0, 5.0, 20.0))
+        await asyncio.gather(*(media.carry(each, 12.0, note) for each in (over, going, coming)))
+
+    run_virtual(main())
+    assert notes == [(0.0, "start"), (3.0, "end"), (8.0, "start"), (18.0, "end")]
+    assert [arguments for _, _, arguments in powers.done[:2]] == [("cell-0", traffic, 7), ("cell-0", None)]

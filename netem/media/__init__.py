@@ -1,0 +1,1 @@
+"""Shared media: channels that several links cross, their sharing rules, and cross traffic."""

@@ -1,0 +1,106 @@
+"""What a shared medium is configured as.
+
+A *medium* (a radio cell, an access point, an uplink) is one *channel*, if it is half duplex, or two, one for each
+direction. A channel has a rate, a buffer and a sharing rule. Links cross channels: after the queue of its own rate, a
+packet waits in the queue of each channel on its route, in order; then it propagates.
+
+The rules, with the shares x_i (bit/s) of n members that always have packets waiting; R is the channel's rate, r_i the
+rate of member i (`ChannelProfile.rates`, otherwise R):
+
+    fifo      one queue, drop tail; the shares follow from the senders
+    fair      equal bytes: x_i = R / n (max-min fair)
+    airtime   equal time: x_i = r_i / n
+    frames    equal frames: x_i = 1 / Σ_j 1/r_j, the same for all (the performance anomaly of 802.11b: Heusse et al.,
+              INFOCOM 2003)
+
+Rates are net: of what a radio loses to access and acknowledgements, a rate says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Rule = Literal["fifo", "fair", "airtime", "frames"]
+TrafficKind = Literal["constant", "poisson", "on-off", "trace"]
+
+CROSS_TRAFFIC = "cross traffic"
+"""The member that others' traffic is; no node has this name, because the names of nodes have no spaces."""
+
+
+class Crossing(NamedTuple):
+    """A link's way through a channel: the channel's name, and the member as which the link has a share in it."""
+
+    channel: str
+    member: str
+
+
+@dataclass(frozen=True)
+class ChannelProfile:
+    """One direction of a shared medium, or both directions of one that is half duplex.
+
+    rate    bit/s, including the headers of packets, as in `netem.profile.LinkProfile`
+    share   the rule by which members share the rate
+    buffer  seconds of the rate that the queues hold together; the packet that is being sent occupies the buffer too
+    rates   bit/s of single members; only with ``airtime`` and ``frames``
+    """
+
+    rate: float
+    share: Rule = "fair"
+    buffer: float = 0.1
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def buffer_bytes(self) -> float:
+        return self.rate * self.buffer / 8
+
+    def rate_of(self, member: str) -> float:
+        """The rate (bit/s) at which a member's packets are sent."""
+        return self.rates.get(member, self.rate)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for JSON, in bit/s and seconds; `from_mapping` reads it."""
+        return {"rate": self.rate, "share": self.share, "buffer": self.buffer, "rates": dict(self.rates)}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
+        return cls(mapping["rate"], mapping["share"], mapping["buffer"], dict(mapping["rates"]))
+
+
+@dataclass(frozen=True)
+class CrossTraffic:
+    """Traffic of others on a channel: full frames that occupy it and are then discarded. It does not react to losses.
+
+    rate     bit/s; of ``on-off`` while it is on, of ``trace`` unused
+    on, off  mean seconds of the two states of ``on-off``; both are exponentially distributed
+    rows     of ``trace``: (seconds from the beginning, bit/s from then on)
+    """
+
+    kind: TrafficKind
+    rate: float = 0.0
+    on: float = 0.0
+    off: float = 0.0
+    rows: tuple[tuple[float, float], ...] = ()
+
+    def mean_rate(self, duration: float = math.inf) -> float:
+        """The mean rate (bit/s) over this many seconds."""
+        if self.kind == "on-off":
+            return self.rate * self.on / (self.on + self.off)
+        if self.kind != "trace":
+            return self.rate
+        ends = [at for at, _ in self.rows[1:]] + [max(duration, self.rows[-1][0])]
+        if ends[-1] == math.inf:
+            return self.rows[-1][1]
+        carried = sum(rate * max(0.0, min(end, duration) - at) for (at, rate), end in zip(self.rows, ends, strict=True))
+        return carried / duration
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_mapping` reads it."""
+        return vars(self) | {"rows": [list(row) for row in self.rows]}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> CrossTraffic:
+        rows = tuple((float(at), float(rate)) for at, rate in mapping["rows"])
+        return cls(mapping["kind"], mapping["rate"], mapping["on"], mapping["off"], rows)

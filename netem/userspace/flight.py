@@ -1,0 +1,140 @@
+"""The packets that links have taken and that have not been sent: each waits for its due time."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from netem.profile import LinkProfile
+from netem.userspace.frame import corrupt
+from netem.userspace.lateness import Lateness
+from netem.userspace.link import Link
+from netem.userspace.media import Media, Packet
+
+DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
+FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
+FLIGHT_PACKETS = 1_000_000
+
+
+class Flight:
+    """Packets in flight over all links, those in the channels of shared media included.
+
+    forwarded  packets sent out of a port
+    unsent     packets to a target that is not attached or whose interface is down
+    refused    packets for which the outgoing interface had no room
+    dropped    packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
+    lateness   of delayed packets, at departure
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.media = Media(self._discard)
+        self.lateness = Lateness()
+        self.forwarded = 0
+        self.unsent = 0
+        self.refused = 0
+        self.dropped = 0
+        self._clock = clock
+        self._flight: list[tuple[float, int, Link, int, bytes]] = []
+        self._crossing = 0  # packets that are with the media
+        self._bytes = 0
+        self._order = count()  # packets due at the same time leave in order of arrival
+
+    def offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
+        """A packet comes to a link; ``size`` and ``packets`` as `netem.userspace.frame.link_size` counts them."""
+        if link.cut:
+            link.cut_dropped += packets
+            return
+        flight = self._flight
+        for at, damaged in link.impairment.offer(now, size, packets):
+            copy = corrupt(packet, link.random) if damaged else packet
+            if copy is None:
+                continue
+            if at <= now and not (flight and flight[0][0] <= now) and link.propagation is None:
+                self._send(link, copy)
+            elif self._bytes + len(copy) > FLIGHT_BYTES or len(flight) + self._crossing >= FLIGHT_PACKETS:
+                self.dropped += 1
+            elif link.propagation is None:
+                self._bytes += len(copy)
+                heappush(flight, (at, next(self._order), link, link.epoch, copy))
+            else:
+                self._bytes += len(copy)
+                self._crossing += 1
+                self.media.enter(at, Packet(link, copy, size, packets))
+
+    def deliver(self) -> float | None:
+        """Send a burst of due packets. Returns the time at which there is more to do, None if nothing is in flight."""
+        events = self.media.events
+        if events and events[0][0] <= (now := self._clock()):
+            self._cross(now)
+        flight = self._flight
+        for _ in range(DELIVERY_BURST):
+            if not flight:
+                break
+            late = self._clock() - flight[0][0]
+            if late < 0:
+                break
+            _, _, link, epoch, packet = heappop(flight)
+            self._bytes -= len(packet)
+            if epoch != link.epoch:
+                continue  # cut, and counted then
+            self._send(link, packet)
+            self.lateness.add(late)
+        due = flight[0][0] if flight else None
+        if (events := self.media.events) and (due is None or events[0][0] < due):
+            return events[0][0]
+        return due
+
+    def settle(self) -> float:
+        """Do all that is due now, and return that time."""
+        now = self._clock()
+        while (due := self.deliver()) is not None and due <= now:
+            pass
+        return now
+
+    def change(self, link: Link, profile: LinkProfile) -> None:
+        """Apply another profile to a link. Packets that wait for its rate are due at other times then."""
+        moved = link.change(profile, self._clock())
+        if moved and link.propagation is not None:
+            self.media.move(link, moved)
+        elif moved:
+            self._flight = [
+                (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
+            ]
+            heapify(self._flight)
+
+    def cut(self, link: Link) -> None:
+        """Cut a link: its packets in flight are lost. What is due counts as delivered."""
+        now = self.settle()
+        link.stop(now)
+        if link.propagation is not None:
+            self.media.cut(link, now)
+
+    def _cross(self, now: float) -> None:
+        """The packets that have left the last channel of their link go on to the propagation."""
+        for at, packet in self.media.run(now):
+            self._crossing -= 1
+            link = packet.link
+            assert link.propagation is not None
+            for due, _ in link.propagation.offer(at, packet.size, packet.packets):
+                heappush(self._flight, (due, next(self._order), link, packet.epoch, packet.data))
+
+    def _discard(self, packet: Packet) -> None:
+        """A packet has ended in the media."""
+        self._crossing -= 1
+        self._bytes -= len(packet.data)
+
+    def _send(self, link: Link, packet: bytes) -> None:
+        if link.port is None:
+            self.unsent += 1
+            return
+        try:
+            link.port.send(packet)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+                self.refused += 1
+            else:
+                self.unsent += 1
+        else:
+            self.forwarded += 1

@@ -1,0 +1,132 @@
+"""The channels of shared media in the switch, and the packets that wait in front of them and in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+
+from netem.errors import SwitchError
+from netem.media.channel import Channel
+from netem.media.profile import ChannelProfile, Crossing
+from netem.userspace.link import Link
+
+BURST = 1024  # events before the ports are served again
+
+
+class Packet:
+    """A packet on its way through channels. ``ahead``: the crossings that are still to come. It keeps those that its
+    link had when it came to the first one."""
+
+    __slots__ = ("ahead", "data", "epoch", "link", "packets", "size")
+
+    def __init__(self, link: Link, data: bytes, size: int, packets: int) -> None:
+        self.link = link
+        self.epoch = link.epoch
+        self.data = data
+        self.size = size
+        self.packets = packets
+        self.ahead: tuple[Crossing, ...] = ()
+
+
+class Media:
+    """Channels by name. All that happens in them is done in the order of its nominal time, however late that is. Before
+    any other method than `enter` is called, everything that is due has to be `run`.
+
+    ``discard`` is called with each packet that ends here.
+    """
+
+    def __init__(self, discard: Callable[[Packet], object]) -> None:
+        self.channels: dict[str, Channel[Packet]] = {}
+        self.events: list[tuple[float, int, Packet | str]] = []  # a packet comes, or a channel is to be advanced
+        self._due: dict[str, float] = {}  # of each channel, the earliest of its events
+        self._numbers = count()
+        self._discard = discard
+
+    def make(self, name: str, profile: ChannelProfile, now: float) -> None:
+        """Make a channel, or change it from now on."""
+        if name in self.channels:
+            self.channels[name].change(profile, now)
+            self.watch(name)
+        else:
+            self.channels[name] = Channel(profile, self._overflow)
+            self._due[name] = inf
+
+    def channel(self, name: str) -> Channel[Packet]:
+        try:
+            return self.channels[name]
+        except KeyError:
+            known = ", ".join(self.channels) or "none"
+            raise SwitchError(f"no channel {name}; create it first (there are: {known})") from None
+
+    def enter(self, at: float, packet: Packet) -> None:
+        """A packet comes to the first channel of its link."""
+        heappush(self.events, (at, next(self._numbers), packet))
+
+    def run(self, now: float) -> list[tuple[float, Packet]]:
+        """All that happens until now, but at most so many events; returns the packets that have left their last
+        channel, each with the time at which it did."""
+        through: list[tuple[float, Packet]] = []
+        events = self.events
+        for _ in range(BURST):
+            if not events or events[0][0] > now:
+                break
+            at, _, what = heappop(events)
+            if isinstance(what, Packet):
+                if what.epoch != what.link.epoch:  # cut, and counted then
+                    self._discard(what)
+                    continue
+                what.ahead = what.link.crossings
+                self._pass_on(at, what, through)
+            else:
+                self._due[what] = inf
+                for left, packet in self.channels[what].advance(at):
+                    self._pass_on(left, packet, through)
+                self.watch(what)
+        return through
+
+    def watch(self, name: str) -> None:
+        """Note when the channel is to be advanced; after each change of what is in it."""
+        due = self.channels[name].next()
+        if due < self._due[name]:
+            self._due[name] = due
+            heappush(self.events, (due, next(self._numbers), name))
+
+    def move(self, link: Link, moved: dict[float, float]) -> None:
+        """Change the times at which a link's packets come to its channels, old to new."""
+        self.events = [
+            (moved.get(at, at), number, what) if isinstance(what, Packet) and what.link is link else (at, number, what)
+            for at, number, what in self.events
+        ]
+        heapify(self.events)
+
+    def cut(self, link: Link, now: float) -> None:
+        """Drop a link's packets in channels. One that is being sent still occupies its channel."""
+        for name, channel in self.channels.items():
+            for packet in channel.remove(now, lambda packet: packet.link is link):
+                self._lose(packet)
+            self.watch(name)
+
+    def counted(self, now: float) -> list[dict[str, int | float | str]]:
+        """The counters of all channels, see `Channel.counted`."""
+        return [{"channel": name, **row} for name, channel in self.channels.items() for row in channel.counted(now)]
+
+    def _pass_on(self, at: float, packet: Packet, through: list[tuple[float, Packet]]) -> None:
+        if packet.epoch != packet.link.epoch:  # it was being sent at the cut
+            self._lose(packet)
+        elif packet.ahead:
+            (name, member), *ahead = packet.ahead
+            packet.ahead = tuple(ahead)
+            self.channels[name].offer(at, member, packet.size, packet.packets, packet)
+            self.watch(name)
+        else:
+            through.append((at, packet))
+
+    def _lose(self, packet: Packet) -> None:
+        packet.link.cut_dropped += packet.packets
+        self._discard(packet)
+
+    def _overflow(self, packet: Packet) -> None:
+        packet.link.overflowed += packet.packets
+        self._discard(packet)

@@ -1,0 +1,321 @@
+"""Shared channels in a simulation: links that send at the same time divide the rates of their channels.
+
+The model is one of flows. When a link starts or stops sending, or a channel or its cross traffic changes, all links
+that share channels with it, directly or through others, get new rates by `netem.media.allocation`. The
+`netem.tcp.flow.Flow` of each continues at its new rate, with the buffer of its fullest channel. A link that waits for
+its window does not lend its share to others.
+
+Changes in one turn of the event loop are one change. It takes time in proportion to the number of links that send.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from netem.impair import Counters
+from netem.media.allocation import Transfer, allocate, use_of
+from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, Crossing, CrossTraffic
+from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.flow import Flow
+from node.messaging.delivery.arrivals import Arrivals
+from orchestrator.drivers.sim.cross_traffic import Occupation
+from orchestrator.errors import FabricError
+from orchestrator.fabric.base import ChannelRow
+
+FIFO_EXPONENT = 0.0
+"""In a channel with the rule ``fifo``, the weight of a link is its round trip to the power of minus this."""
+
+LEAST = 0.01
+"""The fraction of a channel with the rule ``fifo`` that cross traffic leaves in any case."""
+
+
+class SharedFlow:
+    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.Flow`. ``moved`` is called with the new
+    arrival times of the messages in flight."""
+
+    def __init__(
+        self,
+        media: SharedMedia,
+        forward: LinkProfile,
+        backward: LinkProfile,
+        crossings: Sequence[Crossing],
+        make: Callable[[LinkProfile, LinkProfile], Flow],
+        moved: Callable[[list[float]], None],
+    ) -> None:
+        self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
+        self.sending, self.plan = False, 0
+        self.narrowest: str | None = None  # the channel in which packets wait
+        self.before = Counters()  # what has been added to the channels' counters
+        self._media, self._moved = media, moved
+        self._shaped = media.alone(forward, crossings), backward  # what the flow has, without silence
+        self._silent_until = -math.inf
+        self.flow = make(*self._shaped)
+        media.flows.append(self)
+
+    def open(self, now: float) -> float:
+        seconds = self.flow.open(now)
+        self._look(now)
+        return seconds
+
+    def send(self, now: float, size: int) -> float:
+        arrival = self.flow.send(now, size)
+        self._look(now)
+        return arrival
+
+    def cut(self, now: float) -> None:
+        self.flow.cut(now)
+        self._look(now)
+
+    def restore(self, now: float) -> list[float]:
+        arrivals = self.flow.restore(now)
+        self._look(now)
+        return arrivals
+
+    def arrive(self) -> None:
+        """The last packet has left the channels."""
+        self._set(False)
+
+    def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
+        """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
+        if forward != self.forward:
+            self._silent_until = now + forward.silence
+        self._media.count(self, now)
+        self._set(False)
+        self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
+        self.limit(now, math.inf, None)
+        self._look(now)
+
+    def is_silent(self, now: float) -> bool:
+        return now < self._silent_until
+
+    def limit(self, now: float, rate: float, channel: str | None) -> None:
+        """Send at most at ``rate`` bit/s; packets wait in ``channel``. Without a channel: as if alone."""
+        self.narrowest = channel
+        if channel is None:
+            forward = self._media.alone(self.forward, self.crossings)
+        else:
+            forward = self._media.shaped(self.forward, rate, channel)
+        if (forward, self.backward) != self._shaped:
+            self._shaped = forward, self.backward
+            silent = replace(forward, silence=max(0.0, self._silent_until - now))
+            self._moved(self.flow.reshape(now, silent, self.backward))
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Note whether the link sends, and when it will stop."""
+        leaves = self.flow.leaves()
+        self._set(now < leaves < math.inf)
+        if self.sending:
+            self._media.arrivals.add(leaves, self)
+
+    def _set(self, sending: bool) -> None:
+        self.plan += 1
+        if sending != self.sending:
+            self.sending = sending
+            self._media.note(self)
+
+
+@dataclass
+class _Count:
+    """What has left a channel, of one member."""
+
+    packets: float = 0.0
+    bytes: float = 0.0
+    seconds: float = 0.0
+    overflowed: int = 0
+
+
+class _Channel:
+    """A channel, the links that send over it, and its cross traffic, which changes at ``arrive``."""
+
+    def __init__(self, name: str, profile: ChannelProfile, touch: Callable[[str], None]) -> None:
+        self.name, self.profile, self.plan = name, profile, 0
+        self.sending: dict[SharedFlow, None] = {}
+        self.counts: defaultdict[str, _Count] = defaultdict(_Count)
+        self.traffic: Occupation | None = None
+        self.traffic_most = profile.rate  # bit/s that cross traffic can have
+        self._touch = touch
+
+    def arrive(self) -> None:
+        self._touch(self.name)
+
+    def count(self, member: str, packets: float, size: float, overflowed: int = 0) -> None:
+        count = self.counts[member]
+        count.packets += packets
+        count.bytes += size
+        count.seconds += 8 * size / self.profile.rate_of(member)
+        count.overflowed += overflowed
+
+    def catch_up(self, now: float) -> None:
+        """Count the cross traffic until now."""
+        if self.traffic is not None:
+            size = self.traffic.carry(now, self.traffic_most) / 8
+            self.count(CROSS_TRAFFIC, size / FULL_FRAME, size)
+
+    def free(self) -> float:
+        """The fraction of its time for which links compete; with rules other than ``fifo`` cross traffic does too."""
+        if self.traffic is None or self.profile.share != "fifo":
+            return 1.0
+        return max(LEAST, 1 - self.traffic.rate / self.profile.rate)
+
+
+class SharedMedia:
+    """The channels of a simulation, and the links that cross them, see `orchestrator.fabric.base.SharesMedia`."""
+
+    def __init__(self) -> None:
+        self.arrivals = Arrivals()
+        self.flows: list[SharedFlow] = []
+        self._channels: dict[str, _Channel] = {}
+        self._changed: dict[str, None] = {}  # channels whose shares are out of date
+
+    def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        now = self.arrivals.loop.time()
+        for flow in self.flows:
+            self.count(flow, now)
+        for name, profile in channels.items():
+            if name in self._channels:
+                self._channels[name].catch_up(now)
+                self._channels[name].profile = profile
+            else:
+                self._channels[name] = _Channel(name, profile, self._touch)
+            self._touch(name)
+
+    def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int) -> None:
+        now, state = self.arrivals.loop.time(), self._channels[channel]
+        state.catch_up(now)
+        state.traffic = None if traffic is None else Occupation(traffic, seed, now)
+        state.count(CROSS_TRAFFIC, 0, 0)
+        self._touch(channel)
+
+    def check(self, link: str, crossings: Sequence[Crossing]) -> None:
+        """FabricError if there is no such channel."""
+        for crossing in crossings:
+            if crossing.channel not in self._channels:
+                raise FabricError(f"link {link}: there is no channel {crossing.channel!r}; share it first")
+
+    def alone(self, profile: LinkProfile, crossings: Sequence[Crossing]) -> LinkProfile:
+        """The profile of a link that has its channels for itself."""
+        if not crossings:
+            return profile
+        rates = {each.channel: self._channels[each.channel].profile.rate_of(each.member) for each in crossings}
+        slowest = min(rates, key=rates.__getitem__)
+        return self.shaped(profile, rates[slowest], slowest)
+
+    def shaped(self, profile: LinkProfile, rate: float, channel: str) -> LinkProfile:
+        """The profile of a link that gets ``rate`` bit/s of a channel."""
+        if profile.rate is not None and profile.rate <= rate:
+            return profile
+        buffer = round(self._channels[channel].profile.buffer_bytes)
+        return replace(profile, rate=max(1.0, rate), buffer=None, buffer_bytes=buffer)
+
+    def note(self, flow: SharedFlow) -> None:
+        """Note that a link starts or stops sending."""
+        for crossing in flow.crossings:
+            sending = self._channels[crossing.channel].sending
+            if flow.sending:
+                sending[flow] = None
+            else:
+                sending.pop(flow, None)
+            self._touch(crossing.channel)
+
+    def count(self, flow: SharedFlow, now: float) -> None:
+        """Count what a link has sent over its channels since the last call."""
+        counted, before = flow.flow.counted(now), flow.before
+        flow.before = counted
+        overflowed = counted.overflowed - before.overflowed
+        packets = counted.offered - before.offered + counted.duplicated - before.duplicated
+        packets -= counted.lost - before.lost + overflowed
+        size = counted.offered_bytes - before.offered_bytes
+        size += FULL_FRAME * (packets - (counted.offered - before.offered))
+        for channel, member in flow.crossings:
+            dropped = overflowed if channel == flow.narrowest else 0
+            self._channels[channel].count(member, packets, size, dropped)
+
+    def rows(self, now: float) -> list[ChannelRow]:
+        """The counters of all channels."""
+        queued: Counter[tuple[str, str]] = Counter()
+        for flow in self.flows:
+            self.count(flow, now)
+            for channel, member in flow.crossings:
+                queued[channel, member] += FULL_FRAME * flow.flow.queued(now) if channel == flow.narrowest else 0
+        rows: list[ChannelRow] = []
+        for name, state in self._channels.items():
+            state.catch_up(now)
+            for member, count in state.counts.items():
+                rows.append(
+                    {
+                        "channel": name,
+                        "member": member,
+                        "packets": round(count.packets),
+                        "bytes": round(count.bytes),
+                        "seconds": count.seconds,
+                        "overflowed": count.overflowed,
+                        "queued_bytes": queued[name, member],
+                    }
+                )
+        return rows
+
+    def _touch(self, channel: str) -> None:
+        """Compute the shares of a channel's links anew, after all changes of this turn of the event loop."""
+        if not self._changed:
+            self.arrivals.loop.call_soon(self._share_anew)
+        self._changed[channel] = None
+
+    def _share_anew(self) -> None:
+        now = self.arrivals.loop.time()
+        channels, flows = self._connected(self._changed)
+        self._changed = {}
+        sending = [flow for flow in flows if not flow.is_silent(now)]
+        links = Counter(crossing for flow in sending for crossing in flow.crossings)
+        transfers: dict[Hashable, Transfer] = {flow: self._transfer(flow, links) for flow in sending}
+        for name, channel in channels.items():
+            channel.catch_up(now)
+            if channel.traffic is not None and channel.profile.share != "fifo":
+                transfers[name] = Transfer({name: use_of(channel.profile, CROSS_TRAFFIC)}, channel.traffic.rate)
+        rates = allocate(transfers, {name: channel.free() for name, channel in channels.items()})
+        used: defaultdict[str, float] = defaultdict(float)
+        for each, transfer in transfers.items():
+            for name, use in transfer.uses.items():
+                used[name] += rates[each] * use.seconds / channels[name].free()
+        for name, channel in channels.items():
+            self._expect(channel, rates.get(name))
+        for flow in sending:
+            if flow.crossings:
+                fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
+                flow.limit(now, rates[flow], fullest)
+
+    def _expect(self, channel: _Channel, rate: float | None) -> None:
+        """Set what cross traffic gets, and when it changes the shares next."""
+        channel.plan += 1
+        if (traffic := channel.traffic) is not None:
+            channel.traffic_most = rate if rate is not None and rate < traffic.rate else channel.profile.rate
+            if channel.sending and traffic.until < math.inf:
+                self.arrivals.add(traffic.until, channel)
+
+    def _connected(self, names: Iterable[str]) -> tuple[dict[str, _Channel], dict[SharedFlow, None]]:
+        """These channels, the links that send over them, the channels that those cross, and so on."""
+        channels: dict[str, _Channel] = {}
+        flows: dict[SharedFlow, None] = {}
+        waiting = list(names)
+        while waiting:
+            if (name := waiting.pop()) not in channels:
+                channels[name] = self._channels[name]
+                flows |= channels[name].sending
+                waiting += [each.channel for flow in channels[name].sending for each in flow.crossings]
+        return channels, flows
+
+    def _transfer(self, flow: SharedFlow, links: Mapping[Crossing, int]) -> Transfer:
+        """What a link can use. ``links``: the number of sending links of each member of a channel, which share the
+        member's part."""
+        uses = {}
+        for crossing in flow.crossings:
+            profile = self._channels[crossing.channel].profile
+            if profile.share == "fifo":
+                weight = (flow.forward.latency + flow.backward.latency + profile.buffer) ** -FIFO_EXPONENT
+            else:
+                weight = 1 / links[crossing]
+            uses[crossing.channel] = use_of(profile, crossing.member, weight)
+        return Transfer(uses, flow.forward.rate or math.inf)

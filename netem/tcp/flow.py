@@ -239,6 +239,9 @@ class Flow:
             lost = [each for each in undone.lost if each < count]
             undone.packets, undone.dropped = count, 0
             self._rounds.append(undone)
+            if count > sender.limit - sender.used:  # the window grew with these packets
+                queued = undone.begin - max(undone.start, self._silent_until)
+                sender.steady(count, undone.begin - queued, undone.begin, path)
             sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
             sender.count(count, lost, 0, path)
             if lost:
@@ -260,11 +263,11 @@ class Flow:
             begin = start if start > sender.free else sender.free
             count = room if room < rest else rest
             queued = begin - max(start, self._silent_until)  # s
+            state = vars(sender).copy()
             if rest > 2 * room and sender.steady(rest, begin - queued, begin, path):
                 count = rest
             clocked = sender.train > 0 or count > room
             lost = path.losses.draw(count) if path.losses else ()
-            state = vars(sender).copy()
             dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
             rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
             rest += len(lost) + dropped - count

@@ -21,10 +21,10 @@ from netem.measurement.measure import (
     LONGEST,
     MOST_DATAGRAMS,
     PROBE_PAYLOAD,
-    PROBE_SHARE,
     RTT_SAMPLES,
     USUAL_SPACING,
     Measurement,
+    OneWay,
     ProbePlan,
     Saturation,
 )
@@ -36,7 +36,8 @@ from netem.userspace.frame import ETHERNET
 
 MOST_SENDERS = 4
 SECONDS, LONGEST_LOAD = 1.0, 5.0  # s
-PINGING = 0.5  # s of datagrams of an idle member, while the channel is full
+PINGING, FEWEST_PINGS = 0.5, 10  # s of datagrams of an idle member, while the channel is full
+PING = 8 * (PROBE_PAYLOAD + UDP_HEADERS)  # bits
 ENOUGH = 100  # datagrams of the slowest member
 OVERLOADS = (2.0, 1.5)  # the second one above half of MOST_DATAGRAMS
 FULL = 0.99  # utilisation
@@ -61,12 +62,16 @@ class Contention:
     rates    bit/s that each sender gets by the rule
     full     whether that fills the channel; else each gets what its own link or another channel allows
     filled   seconds after the start when the buffer is full
+    spacing  seconds between the datagrams of an idle member, which are few enough not to be a load of their own
+    corrupt  the highest fraction of packets that cross the channel and do not arrive
     """
 
     channel: str
     rates: Mapping[str, float]
     full: bool
     filled: float
+    spacing: float
+    corrupt: float
     saturations: Mapping[str, Saturation]
 
 
@@ -118,8 +123,10 @@ def plan_contention(channel: str, ways: Mapping[str, Way], channels: Channels, *
     overload = OVERLOADS[tcp or OVERLOADS[0] * sum(rates.values()) > MOST_DATAGRAMS]
     filled = shared.buffer / (overload - 1)
     jitter = max(way.profile.jitter for way in ways.values())
-    seconds = min(max(SECONDS, filled + PINGING, JITTERS * jitter), LONGEST if jitter else LONGEST_LOAD)
     slowest = min(rates.values())
+    spacing = max(USUAL_SPACING, 100 * PING / shared.rate, 4 * 8 * FULL_FRAME / slowest)
+    pinging = max(PINGING, FEWEST_PINGS * spacing)
+    seconds = min(max(SECONDS, filled + pinging, JITTERS * jitter), LONGEST if jitter else LONGEST_LOAD)
     size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, slowest * seconds / 8 / ENOUGH - UDP_HEADERS)))
     saturations: dict[str, Saturation] = {}
     transport: Literal["udp", "tcp"] = "tcp" if tcp else "udp"
@@ -135,7 +142,8 @@ def plan_contention(channel: str, ways: Mapping[str, Way], channels: Channels, *
             queue=0.0,
             fills=True,
         )
-    return Contention(channel, rates, _load(channel, rates, channels) >= FULL, filled, saturations)
+    corrupt = max(way.profile.corrupt for way in ways.values())
+    return Contention(channel, rates, _load(channel, rates, channels) >= FULL, filled, spacing, corrupt, saturations)
 
 
 def sending(way: Way, back: LinkProfile, saturation: Saturation | None, start: float) -> ProbePlan:
@@ -144,28 +152,31 @@ def sending(way: Way, back: LinkProfile, saturation: Saturation | None, start: f
     return ProbePlan(count=1, spacing=0.01, size=PROBE_PAYLOAD, wait=wait, forward=saturation, back=None, start=start)
 
 
-def pings(rate: float, way: Way, back: LinkProfile, start: float = 0.0, queue: float = 0.0) -> ProbePlan:
-    """Single datagrams of an idle member, at most a tenth of ``rate`` (bit/s); they may wait ``queue`` seconds."""
-    spacing = max(USUAL_SPACING, 8 * (PROBE_PAYLOAD + UDP_HEADERS) / (PROBE_SHARE * rate))
-    plan = sending(way, back, None, start)
-    return replace(plan, count=max(RTT_SAMPLES, round(PINGING / spacing)), spacing=spacing, wait=plan.wait + queue)
+def pings(plan: Contention, way: Way, back: LinkProfile) -> ProbePlan:
+    """Single datagrams of an idle member, or of a link that crosses another medium."""
+    count = max(FEWEST_PINGS, round(PINGING / plan.spacing))
+    return replace(sending(way, back, None, 0.0), count=count, spacing=plan.spacing)
 
 
-def judge_contention(plan: Contention, share: str, found: Mapping[str, Measurement]) -> list[Judgement]:
-    """Verdicts on the sum of what the senders got, and unless the rule (``share``) is ``fifo`` on what each got."""
+def judge_contention(
+    plan: Contention, share: str, found: Mapping[str, Measurement], pinged: float = 0.0
+) -> list[Judgement]:
+    """Verdicts on the sum of what the senders got, and unless the rule (``share``) is ``fifo`` on what each got.
+    ``pinged``: bit/s that an idle member took from them."""
     asked, rates = sum(plan.rates.values()), {name: each.forward.rate for name, each in found.items()}
     got = {name: rate for name, rate in rates.items() if rate is not None}
-    unsure = 0.0
+    unsure = plan.corrupt
     for name, saturation in plan.saturations.items():
         if saturation.size:
             half = plan.rates[name] * saturation.seconds / 16 / (saturation.size + UDP_HEADERS)
-            unsure = max(unsure, 1 / max(1.0, half))
+            unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
         why = f"a sender began {late:.2g} s late" if late > LATE else "too little arrived"
         return [Judgement("rate", asked, None, 0.0, asked, "unknown", why)]
     listed = ", ".join(f"{name} {rate / 1e6:.3g} of {plan.rates[name] / 1e6:.3g}" for name, rate in sorted(got.items()))
     detail = f"{len(got)} members together, in Mbit/s: {listed}"
-    figures = [_judged("rate", asked, sum(got.values()), SUM_RELATIVE + unsure / len(got), detail)]
+    together = (_together([each.forward for each in found.values()]) if share == "fifo" else None) or sum(got.values())
+    figures = [_judged("rate", asked, together, SUM_RELATIVE + unsure / len(got) + pinged / asked, detail)]
     if share != "fifo":
         parts = {name: rate / plan.rates[name] for name, rate in got.items()}
         index = jain(parts.values())
@@ -193,6 +204,14 @@ def judge_isolation(jitter: float, quiet: Measurement, loaded: Measurement) -> J
     """By how much the round trip of a link of another medium changes. ``jitter``: of both directions (s)."""
     most = ISOLATION + SCATTER * 1.25 * jitter * (2 / max(1, min(quiet.rtt_samples, loaded.rtt_samples))) ** 0.5
     return _growth("isolation", 0.0, -most, most, quiet, loaded)
+
+
+def _together(ways: Sequence[OneWay]) -> float | None:
+    """The bit/s of all datagrams that arrived, for shares that may change meanwhile: the channel was busy from the
+    first to the last one. None for TCP."""
+    spans = [(way.first, way.last) for way in ways if way.first is not None and way.last is not None]
+    seconds = max(last for _, last in spans) - min(first for first, _ in spans) if spans else 0.0
+    return 8 * sum(way.bytes for way in ways) / seconds if seconds > 0 else None
 
 
 def jain(values: Iterable[float]) -> float:

@@ -94,6 +94,7 @@ class OneWay:
     delay               median one-way delay of the train's datagrams in seconds
     rate                bit/s on the link while saturated
     queue_delay         seconds, delay of the slowest datagram of the saturation minus that of the fastest
+    bytes, first, last  of the datagrams of the saturation: what arrived, and when the first and the last one did
     """
 
     sent: int
@@ -104,6 +105,9 @@ class OneWay:
     delay: float | None = None
     rate: float | None = None
     queue_delay: float | None = None
+    bytes: int = 0
+    first: float | None = None
+    last: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

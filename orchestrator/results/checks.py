@@ -340,7 +340,7 @@ SO_FAR: dict[str, Callable[[Facts], Assessment | None]] = {
 
 
 def _name(probe: ProbeResult) -> str:
-    return f"{probe.quantity} of {probe.source} → {probe.target}"
+    return f"{probe.quantity} of {probe.link}"
 
 
 def _worst(failed: list[ProbeResult]) -> str:

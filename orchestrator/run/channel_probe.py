@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netem.errors import NetemError
 from netem.measurement.contention import (
+    PING,
     Channels,
     Contention,
     Way,
@@ -33,9 +35,10 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.run.link_figures import Figure
 from orchestrator.scenario.sections.topology import Ends
+from orchestrator.together import together
 
 TIMEOUT = 60.0  # s for one channel
-STARTING = 0.6, 0.2  # s until the senders are ready: all, and each
+STARTING = 0.3, 1.5  # s until all senders are ready; and the time that their responders took, so many times
 
 
 class ProbedChannel(NamedTuple):
@@ -97,52 +100,62 @@ async def measure(
 async def _measure(
     probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober
 ) -> list[tuple[str, Figure]]:
-    channels, links = channels_of(plan), {(link.source, link.target): link for link in plan.links}
-    ways = {member: _way(link) for member, link in probed.loading.items()}
+    channels, back = channels_of(plan), {(link.target, link.source): link for link in plan.links}
+    ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
     load = plan_contention(probed.name, ways, channels, mtu=prober.mtu)
+    watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
+    pinging = [pings(load, _way(link), back[_ends(link)].profile) for link in watched]
+    links, began = [*probed.loading.values(), *watched], time.monotonic()
+    async with AsyncExitStack() as stack:
+        ready: dict[Ends, Mapping[str, Any]] = {}
 
-    async def run(link: LinkPlan, sent: ProbePlan) -> Measurement:
-        address = plan.node(link.target).address
-        async with prober.responding(handles[link.target], address) as ready:
-            arguments = probe_arguments(address, ready, sent)
+        async def respond(link: LinkPlan) -> None:
+            responding = prober.responding(handles[link.target], plan.node(link.target).address)
+            ready[_ends(link)] = await stack.enter_async_context(responding)
+
+        await together(map(respond, links))
+        took = time.monotonic() - began
+
+        async def probe(link: LinkPlan, sent: ProbePlan) -> Measurement:
+            arguments = probe_arguments(plan.node(link.target).address, ready[_ends(link)], sent)
             return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
 
-    async def ping(link: LinkPlan, start: float, queue: float) -> tuple[Measurement, Measurement]:
-        back = links[link.target, link.source]
-        rate = min(measured_alone(each, channels).profile.rate or float("inf") for each in (link, back))
-        quiet = await run(link, pings(rate, _way(link), back.profile))
-        return quiet, await run(link, pings(rate, _way(link), back.profile, start, queue))
-
-    idle = probed.idle if load.full else None
-    watched = [link for link in (idle, probed.apart) if link is not None]
-    start = time.time() + STARTING[0] + STARTING[1] * (len(ways) + 2 * len(watched))
-    profile = channels[probed.name]
-    sent = (
-        run(link, sending(ways[member], links[link.target, link.source].profile, load.saturations[member], start))
-        for member, link in probed.loading.items()
-    )
-    pinged = [ping(link, start + load.filled, 2 * profile.buffer * (link is idle)) for link in watched]
-    found, round_trips = await asyncio.gather(asyncio.gather(*sent), asyncio.gather(*pinged))
-    of = dict(zip(probed.loading, found, strict=True))
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of)]
-    for link, trips in zip(watched, round_trips, strict=True):
-        told.append(_of_round_trips(link, trips, probed, load, channels, links))
+        quiet = await asyncio.gather(*map(probe, watched, pinging))
+        start = time.time() + STARTING[0] + STARTING[1] * took
+        sent = [
+            sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
+            for member, link in probed.loading.items()
+        ]
+        late = [
+            replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
+            for link, each in zip(watched, pinging, strict=True)
+        ]
+        found = await asyncio.gather(*map(probe, links, [*sent, *late]))
+    of = dict(zip(probed.loading, found[: len(sent)], strict=True))
+    pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
+        told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return told
 
 
 def _of_round_trips(
     link: LinkPlan,
-    trips: tuple[Measurement, Measurement],
+    trips: Sequence[Measurement],
     probed: ProbedChannel,
     load: Contention,
     channels: Channels,
-    links: Mapping[Ends, LinkPlan],
-) -> tuple[str, Figure]:
-    name, back = f"{link.source} → {link.target}", links[link.target, link.source]
+    back: Mapping[Ends, LinkPlan],
+) -> Figure:
+    other = back[_ends(link)]
     if link is probed.idle:
-        passes = [each.channel for each in (*link.crossings, *back.crossings)].count(probed.name)
-        return name, Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
-    return name, Figure.judged(judge_isolation(link.profile.jitter + back.profile.jitter, *trips))
+        passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
+        return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
+    return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+
+
+def _ends(link: LinkPlan) -> Ends:
+    return link.source, link.target
 
 
 def _way(link: LinkPlan) -> Way:

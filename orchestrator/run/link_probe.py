@@ -22,6 +22,7 @@ from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
 from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.results.rows import SHARED
 from orchestrator.run import channel_probe
 from orchestrator.run.channel_probe import channels_of, measured_alone
 from orchestrator.run.context import RunContext
@@ -32,7 +33,6 @@ from orchestrator.scenario.sections.drivers import link_kind
 PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
 
 TIMEOUT = 120.0  # s for one pair
-SHARED = "shared"  # the class of a channel in the record
 AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
 
 

@@ -107,7 +107,13 @@ async def userspace(plan: Plan, folder: Path) -> Stage:
         link = child.switch.links[ends[0], ends[1]]
         return link.impairment.profile.latency, link.cut
 
-    return Stage(fabric, plan, shown, lambda refuses: setattr(child, "refuses", refuses))
+    return Stage(
+        fabric,
+        plan,
+        shown,
+        lambda refuses: setattr(child, "refuses", refuses),
+        crosses=lambda *ends: child.switch.links[ends[0], ends[1]].crossings,
+    )
 
 
 async def virtual(plan: Plan, folder: Path) -> Stage:

@@ -101,7 +101,7 @@ class SharedFlow:
         if (forward, self.backward) != self._shaped:
             self._shaped = forward, self.backward
             silent = replace(forward, silence=max(0.0, self._silent_until - now))
-            self._moved(self.flow.reshape(now, silent, self.backward))
+            self._moved(self.flow.reshape(now, silent, self.backward, resume=True))
             self._look(now)
 
     def _look(self, now: float) -> None:

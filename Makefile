@@ -106,7 +106,7 @@ lab-long: setup  ## the same with more packets and for longer, some 7 minutes: t
 images: setup  ## the images of a node and of an agent for this machine, and their sizes; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh
 	PIP=$(BIN)/pip images/build.sh agent
-benchmarks: setup  ## each prints one JSON object
-	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+benchmarks: setup  ## each prints one JSON object, media a table
+	for name in startup transport links media rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -22,7 +22,7 @@ COMMANDS = """\
 `edgebed` alone prints the first steps. `edgebed --help` lists the commands in groups, and
 `edgebed COMMAND --help` explains one. This page is generated from that help.
 
-    edgebed list profiles        # what a scenario can name: algorithms, models, datasets, profiles, hardware, checks
+    edgebed list profiles        # what a scenario can name: algorithms, models, profiles, media, hardware and more
     edgebed data                 # the data sets on this host, and how to get the others
     edgebed data cifar10         # download, check and prepare one
     edgebed completion bash > ~/.local/share/bash-completion/completions/edgebed

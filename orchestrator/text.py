@@ -87,9 +87,9 @@ def number(value: float | None) -> str:
 def quantity(name: str, value: float | None) -> str:
     """A measured quantity of a link, formatted by its name in the record: a time, a rate, a burst, or a fraction."""
     match name:
-        case "rtt" | "delay" | "queue":
+        case "rtt" | "delay" | "queue" | "isolation":
             return duration(value)
-        case "rate":
+        case "rate" | "share":
             return rate(value)
         case "loss" | "duplicate" | "corrupt" | "reorder":
             return loss(value)

@@ -71,7 +71,8 @@ class Saturation:
 class ProbePlan:
     """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
 
-    wait: seconds to wait for the last echo. A direction without a rate has no saturation.
+    wait   seconds to wait for the last echo. A direction without a rate has no saturation.
+    start  when the saturations begin, or without any the train, on the clock of time.time(); 0: as soon as possible
     """
 
     count: int
@@ -80,6 +81,7 @@ class ProbePlan:
     wait: float
     forward: Saturation | None
     back: Saturation | None
+    start: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class OneWay:
     delay               median one-way delay of the train's datagrams in seconds
     rate                bit/s on the link while saturated
     queue_delay         seconds, delay of the slowest datagram of the saturation minus that of the fastest
+    bytes, first, last  of the datagrams of the saturation: what arrived, and when the first and the last one did
     """
 
     sent: int
@@ -102,17 +105,22 @@ class OneWay:
     delay: float | None = None
     rate: float | None = None
     queue_delay: float | None = None
+    bytes: int = 0
+    first: float | None = None
+    last: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The probe's results; times in seconds. rtt_median and rtt_p99 are None if no echo arrived."""
+    """The probe's results; times in seconds. rtt_median and rtt_p99 are None if no echo arrived. late: how long after
+    `ProbePlan.start` the probe was ready."""
 
     rtt_median: float | None
     rtt_p99: float | None
     rtt_samples: int
     forward: OneWay
     back: OneWay
+    late: float = 0.0
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:

@@ -190,6 +190,7 @@ class Probe:
     def __init__(self, address: str, port: int, token: bytes, plan: dict[str, Any]) -> None:
         self.far = (address, port)
         self.plan = plan
+        self._late = 0.0
         self._token = token
         self._identity = secrets.randbits(32)
         self._socket = open_datagrams()
@@ -200,12 +201,17 @@ class Probe:
         self._socket.close()
 
     def run(self) -> dict[str, Any]:
+        saturates = self.plan["forward"] or self.plan["back"]
+        if not saturates:
+            self._wait_to_start()
         echoes, times, delays = self._train()
         answer = self._ask()
         forward: dict[str, Any] = {"sent": self.plan["count"], "received": None}
         back: dict[str, Any] = {"sent": 0, "received": None}
         if answer is not None:
             back = train_counts(echoes, answer["echoes"]) | {"delay": median(delays) if delays else None}
+            if saturates:
+                self._wait_to_start()
             if self.plan["forward"]:
                 self._saturate_forward(self.plan["forward"])
                 answer = self._ask() or answer
@@ -219,7 +225,14 @@ class Probe:
             "rtt_samples": len(times),
             "forward": forward,
             "back": back,
+            "late": self._late,
         }
+
+    def _wait_to_start(self) -> None:
+        if self.plan["start"]:
+            wait = self.plan["start"] - time.time()
+            self._late = max(0.0, -wait)
+            time.sleep(max(0.0, wait))
 
     def _head(self, kind: int, number: int = 0) -> bytes:
         return HEADER.pack(self._token, kind, self._identity, number, 0, time.time())

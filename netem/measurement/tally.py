@@ -74,7 +74,11 @@ class Flood:
         self._delays.append(arrived - sent)
 
     def result(self) -> dict[str, float | None]:
-        """rate (bit/s) and queue_delay: delay of the slowest datagram minus that of the fastest."""
+        """rate (bit/s), and queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes
+        of frames, and when it began and ended (first, last)."""
         rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
         delay = max(self._delays) - min(self._delays) if self._delays else None
-        return {"rate": rate, "queue_delay": delay}
+        arrived: dict[str, float | None] = {"bytes": len(self._times) * (self.size + UDP_HEADERS)}
+        if self._times:
+            arrived |= {"first": min(self._times), "last": max(self._times)}
+        return {"rate": rate, "queue_delay": delay, **arrived}

@@ -43,11 +43,11 @@ class LinkChange:
     crossings: tuple[Crossing, ...] | None = None
 
 
-NO_COUNTS = ("source", "target", "others_too")
+NO_COUNTS = ("source", "target", "others_too", "channel", "member", "queued_bytes")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
-    """A link's counters since an earlier reading. They never fall, see `Counted`."""
+    """The counters of a link, or of a member of a channel, since an earlier reading. They never fall, see `Counted`."""
     if before is None:
         return row
     return _combined(row, before, -1)

@@ -104,11 +104,11 @@ class UserspaceFabric(Coalescing):
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         for name, profile in channels.items():
-            await self._switch.request("channel", channel=name, profile=profile.to_mapping())
+            await self._switch.request("channel", name=name, profile=profile.to_mapping())
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
         written = None if traffic is None else traffic.to_mapping()
-        await self._switch.request("occupy", channel=channel, traffic=written, seed=seed)
+        await self._switch.request("occupy", name=channel, traffic=written, seed=seed)
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         return await self._batch([_request(change) for change in changes])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
+from netem.profile import LinkProfile
 from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, Shape
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
@@ -27,12 +28,13 @@ from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlin
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
+from orchestrator.planning.media import at_worst, plan_cross_traffic, plan_media, refuse_channels_across_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.scenario.sections.topology import Member, Pair
+from orchestrator.scenario.sections.topology import Ends, Member, Pair
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 PORT = 7000  # of every node, since each has a network namespace of its own
@@ -73,7 +75,9 @@ def make_plan(
         seed=scenario.seed,
         rounds=scenario.rounds or 0,
         after=scenario.stop.after,
+        media=scenario.resolved_media,
     )
+    media, cross_traffic = plan_media(scenario), plan_cross_traffic(scenario)
     nodes = _nodes(scenario, shards, joins(faults))
     population = plan_population(scenario, data, links)
     if population is not None:
@@ -81,9 +85,10 @@ def make_plan(
     hosts, placement = tuple[HostFacts, ...](), None
     if inventory is not None and kind.several_hosts:
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
+        refuse_channels_across_hosts(links, nodes)
     if not kind.simulated:
         refuse_stretched_accelerators(nodes)
-    system = _System(nodes, links, population)
+    system = _System(nodes, at_worst(links, media, cross_traffic, faults), population)
     learning = _Learning() if scenario.algorithm is None else _learning(scenario, system, shards, data)
     return Plan(
         name=scenario.name,
@@ -96,7 +101,7 @@ def make_plan(
         nodes=nodes,
         links=links,
         faults=faults,
-        timeouts=_timeouts(scenario, links, population),
+        timeouts=_timeouts(scenario, system),
         stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
         restart=scenario.restart,
         probe=scenario.probe.before,
@@ -108,23 +113,27 @@ def make_plan(
         placement=placement,
         population=population,
         clients=plan_clients(scenario),
+        media=media,
+        cross_traffic=cross_traffic,
     )
 
 
-def _timeouts(scenario: Scenario, links: Sequence[LinkPlan], population: Population | None) -> Timeouts:
+def _timeouts(scenario: Scenario, system: _System) -> Timeouts:
     given = scenario.timeouts
     if given.lost_after != "auto":
         return Timeouts(beat=given.beat, lost_after=given.lost_after, lease=given.lease)
-    profiles = [profile for link in links for profile in link.extremes]
-    for pair in () if population is None else population.links:
+    profiles = [profile for found in system.links.values() for profile in found]
+    for pair in () if system.population is None else system.population.links:
         profiles += pair.up, pair.down
     patience = max(lost_after(profiles), 2 * given.beat)
     return Timeouts(beat=given.beat, lost_after=patience, lease=given.lease)
 
 
 class _System(NamedTuple):
+    """``links``: the profiles to plan with, by direction."""
+
     nodes: tuple[NodePlan, ...]
-    links: tuple[LinkPlan, ...]
+    links: Mapping[Ends, Sequence[LinkProfile]]
     population: Population | None
 
 
@@ -215,7 +224,8 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
             seed = derive_seed(scenario.seed, "link", source, target)
             profile, schedule = found.profiles[source, target], found.schedules.get((source, target))
-            links.append(LinkPlan(source, target, pair.link_class, profile, seed, schedule))
+            crossings = scenario.resolved_media.crossings.get((source, target), ())
+            links.append(LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings))
     return tuple(links)
 
 
@@ -292,16 +302,16 @@ def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> Gatherin
     for tier in ("edge", "cloud"):
         below = {child: node.name for node in nodes if node.tier == tier for child in node.children}
         if below:
-            down = [each for link in links if below.get(link.target) == link.source for each in link.extremes]
-            up = [each for link in links if below.get(link.source) == link.target for each in link.extremes]
+            down = [each for (a, b), found in links.items() if below.get(b) == a for each in found]
+            up = [each for (a, b), found in links.items() if below.get(a) == b for each in found]
             if population is not None:
                 down, up = [each.down for each in population.links], [each.up for each in population.links]
             tiers.append((tier, down, up))
     if not tiers:  # edges without cloud and devices
-        level = [each for link in links for each in link.extremes]
+        level = [each for found in links.values() for each in found]
         tiers.append(("edge", level, level))
     names = {node.name for node in clients}
-    across = [each for link in links if {link.source, link.target} <= names for each in link.extremes]
+    across = [each for ends, found in links.items() if names.issuperset(ends) for each in found]
     asked = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
     given, above = (None if each == "auto" else float(each) for each in asked)
     waits = deadlines(work, scenario.parameters, tiers, given, above, across)

@@ -112,13 +112,20 @@ class MediumPlan:
 
 @dataclass(frozen=True)
 class CrossTrafficPlan:
-    """Cross traffic on a channel from ``at`` seconds of training on, for ``duration`` seconds; None: to the end."""
+    """Cross traffic on a channel from ``at`` seconds of training on, for ``duration`` seconds; None: to the end.
+    ``file``: the name and the hash of a trace's file."""
 
     channel: str
     traffic: CrossTraffic
     at: float
     duration: float | None
     seed: int
+    file: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with the name and the hash of a file instead of its rows."""
+        traffic = {"kind": self.traffic.kind, **self.file} if self.file else self.traffic.to_mapping()
+        return {key: value for key, value in vars(self).items() if key != "file"} | {"traffic": traffic}
 
 
 @dataclass(frozen=True)
@@ -267,7 +274,7 @@ class Plan:
             "hosts": [host.to_json() for host in self.hosts],
             "population": None if self.population is None else self.population.to_json(),
             "media": [asdict(each) for each in self.media],
-            "cross_traffic": [asdict(each) for each in self.cross_traffic],
+            "cross_traffic": [each.to_json() for each in self.cross_traffic],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}

@@ -91,7 +91,7 @@ def _measured(probe: ProbeResult) -> str:
 
 def _label(probe: ProbeResult) -> str:
     real = " (real)" if probe.kind == "real" else ""
-    return f"{probe.link_class}: {probe.source} → {probe.target}{real}"
+    return f"{probe.link_class}: {probe.link}{real}"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

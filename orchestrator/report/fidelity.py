@@ -63,7 +63,7 @@ def probe_rows(history: History) -> list[dict[str, Any]]:
         numbers = ("asked", "measured", "low", "high")
         rows.append(
             {
-                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class, "kind": probe.kind},
+                **{"link": probe.link, "link_class": probe.link_class, "kind": probe.kind},
                 **{name: text.quantity(probe.quantity, getattr(probe, name)) for name in numbers},
                 **{"quantity": probe.quantity, "verdict": probe.verdict, "detail": probe.detail},
             }

@@ -20,6 +20,7 @@ from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
+from orchestrator.report.media import media_figure, media_rows
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
@@ -107,6 +108,7 @@ def context(history: History) -> dict[str, Any]:
             **calibration,
             **host,
             **client_figures(history),
+            "media": media_figure(history),
             "peers": peers(history),
             "own-accuracy": own_accuracy(history),
         },
@@ -122,6 +124,7 @@ def context(history: History) -> dict[str, Any]:
         "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in carried.probed_bytes_by_class(history).items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
         "real": fidelity.real_rows(history),
+        "media": media_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
         "schedules": _schedules(history),

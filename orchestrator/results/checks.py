@@ -272,7 +272,7 @@ def losses_during_the_run(history: Facts) -> Assessment:
 
 
 def rates_held(history: History) -> Assessment | None:
-    """Check that no link with a rate carried more than its rate while the run used it."""
+    """Check that no link with a rate and no shared medium carried more than its rate while the run used it."""
     if history.simulated:
         return LINKS_MODELLED
     if not (found := busiest(history)):
@@ -340,7 +340,7 @@ SO_FAR: dict[str, Callable[[Facts], Assessment | None]] = {
 
 
 def _name(probe: ProbeResult) -> str:
-    return f"{probe.quantity} of {probe.source} → {probe.target}"
+    return f"{probe.quantity} of {probe.link}"
 
 
 def _worst(failed: list[ProbeResult]) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.link import segments_together
-from orchestrator.results import carried
+from orchestrator.results import carried, media
 from orchestrator.results.history import History
 
 READINGS = (5, 60, 600)  # lengths of windows; readings are 1 s apart, or more if nothing was carried
@@ -17,8 +17,8 @@ TOLERANCE = 0.03  # of the rate, as in the probes
 
 
 class Busiest(NamedTuple):
-    """The link of a class with the highest ratio of ``carried`` to ``asked``, its rate, in any window. ``carried`` is a
-    lower bound. Both in bit/s."""
+    """The link of a class, or the channel of a shared medium, with the highest ratio of ``carried`` to ``asked``, its
+    rate, in any window. ``carried`` is a lower bound. Both in bit/s."""
 
     link_class: str
     link: str
@@ -31,7 +31,8 @@ class Busiest(NamedTuple):
 
 
 def busiest(history: History) -> list[Busiest]:
-    """The busiest link of each class, among links with a constant rate that carried data in at least one window."""
+    """The busiest link of each class, among links with a constant rate that carried data in at least one window. Then
+    the channels of shared media, likewise."""
     changed = {tuple(link) for fault in history.plan.get("faults", []) if _sets_pace(fault) for link in fault["links"]}
     links = {(link["source"], link["target"]): link for link in history.plan.get("links", [])}
     profiles = {
@@ -47,7 +48,8 @@ def busiest(history: History) -> list[Busiest]:
         before = found.get(row.link_class)
         if before is None or row.carried / row.asked > before.carried / before.asked:
             found[row.link_class] = row
-    return [found[name] for name in sorted(found)]
+    shared = media.busiest(history, READINGS, UNSURE).items()
+    return [found[name] for name in sorted(found)] + [Busiest(name, name, *rates) for name, rates in sorted(shared)]
 
 
 def _burst(profile: LinkProfile, piece: int) -> int:

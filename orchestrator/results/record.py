@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.results.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, Counted, Totals, make_tables, upgrade
+from orchestrator.results.schema import (
+    APPLICATION_ID,
+    CHANNEL_COUNTS,
+    FLOWS,
+    INSERT,
+    LINKS,
+    Counted,
+    Totals,
+    make_tables,
+    upgrade,
+)
 from orchestrator.scenario.sections.drivers import LinkKind
 
 DATABASE = "run.db"
@@ -54,6 +64,7 @@ class Record:
         self._broken = False
         self._ids = {counted.each: _ids(connection, counted) for counted in (LINKS, FLOWS)}
         self._links = Totals()
+        self._channels = Totals()
         self._flows: defaultdict[str, Totals] = defaultdict(Totals)  # by node
 
     @classmethod
@@ -179,6 +190,17 @@ class Record:
             link = self._id(LINKS, (*ends, row["link_class"], row.get("kind", "emulated")))
             grown.append((None, t, link, *self._links.growth(ends, totals)))
         self._write(LINKS.growth, grown)
+
+    def channels(self, t: float, rows: Iterable[Row]) -> None:
+        """Record what channels of shared media have carried for each member: channel, member, totals of packets, bytes,
+        seconds (occupied by them) and overflowed, and the queued_bytes at present. What is at rest is left out."""
+        grown = []
+        for row in rows:
+            key, totals = (row["channel"], row["member"]), [row[count] for count in CHANNEL_COUNTS]
+            growth = self._channels.growth(key, totals)
+            if any(growth) or row["queued_bytes"]:
+                grown.append((t, *key, *growth, row["queued_bytes"]))
+        self._write("channel", grown)
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
         """Record a node's traffic since its process began: peer, kind, direction, and totals of messages and bytes.

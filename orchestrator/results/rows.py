@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 
+SHARED = "shared"  # the class of channels among the probes of links
 COMPLETE = ("rounds", "accuracy", "after", "programs")
 """The outcomes of a run that trained as long as its scenario asks for."""
 
@@ -51,7 +52,9 @@ class State(NamedTuple):
 class ProbeResult(NamedTuple):
     """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high].
 
-    ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured"."""
+    ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured". Of a shared medium
+    ``link_class`` is `SHARED`, ``source`` the channel and ``target`` the link with which it was measured, if it was one.
+    """
 
     t: float
     source: str
@@ -65,6 +68,13 @@ class ProbeResult(NamedTuple):
     verdict: str
     detail: str
     kind: str
+
+    @property
+    def link(self) -> str:
+        """What was measured, in words."""
+        if self.link_class == SHARED:
+            return f"{self.source}: {self.target}" if self.target else self.source
+        return f"{self.source} → {self.target}"
 
 
 class FaultSpan(NamedTuple):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Hashable, Iterator, Sequence
 from operator import sub
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
-SCHEMA_VERSION = 5
-READABLE = (2, 3, 4, SCHEMA_VERSION)
-SENSORS, KINDS, GROWTH = 3, 4, 5  # from which version on: a table sensor, a kind of link figures, growth, not totals
+SCHEMA_VERSION = 6
+READABLE = (2, 3, 4, 5, SCHEMA_VERSION)
+SENSORS, KINDS, GROWTH, MEDIA = 3, 4, 5, 6
+"""From which version on there are: a table sensor, a kind of link figures, growth, not totals, a table channel."""
 
 COUNTERS = (
     "offered",
@@ -29,6 +30,8 @@ COUNTERS = (
     "reordered",
     "cut_dropped",
 )
+
+CHANNEL_COUNTS = ("packets", "bytes", "seconds", "overflowed")
 
 _KIND = "kind TEXT"
 """A column of tables with figures of links: a `LinkKind`; NULL in rows from before version 4."""
@@ -64,6 +67,11 @@ TABLES = {
     "link_growth": (
         *("id INTEGER PRIMARY KEY", "t REAL NOT NULL", "link INTEGER NOT NULL"),
         *(f"{counter} INTEGER NOT NULL" for counter in COUNTERS),
+    ),
+    "channel": (
+        *("t REAL NOT NULL", "channel TEXT NOT NULL", "member TEXT NOT NULL"),
+        *("packets INTEGER NOT NULL", "bytes INTEGER NOT NULL", "seconds REAL NOT NULL"),
+        *("overflowed INTEGER NOT NULL", "queued_bytes INTEGER NOT NULL"),
     ),
     "flow": (
         *("id INTEGER PRIMARY KEY", "node TEXT NOT NULL", "peer TEXT NOT NULL", "kind TEXT NOT NULL"),
@@ -114,13 +122,16 @@ FLOWS = Counted("flow", ("node", "peer", "kind", "direction"), (), ("messages", 
 COUNTED = (LINKS, FLOWS)
 
 
+N = TypeVar("N", int, float)
+
+
 class Totals:
     """The latest totals of things that are counted."""
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, Sequence[int]] = {}
+        self._last: dict[Hashable, Sequence[Any]] = {}
 
-    def growth(self, key: Hashable, totals: Sequence[int]) -> tuple[int, ...]:
+    def growth(self, key: Hashable, totals: Sequence[N]) -> tuple[N, ...]:
         """What was added to the totals of a thing. If any total has fallen, all have begun again at 0."""
         before = self._last.get(key)
         self._last[key] = totals

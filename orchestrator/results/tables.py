@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orchestrator.results import carried
+from orchestrator.results import carried, media
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.rows import (
@@ -97,6 +97,7 @@ def node_rows(history: History) -> list[NodeRow]:
 
 TABLES: dict[str, Table] = {
     "accuracy": Table(AccuracyRow, accuracy_rows),
+    "channels": Table(media.ChannelCounters, media.channel_counters),
     "checks": Table(CheckRow, check_rows),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),

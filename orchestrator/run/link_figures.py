@@ -19,18 +19,28 @@ from orchestrator.results.verdicts import Verdict
 
 @dataclass(frozen=True)
 class ProbedPair:
-    """Two nodes and the link between them, in both directions."""
+    """Two nodes and the link between them, in both directions, as it is alone on the channels that it crosses.
+
+    ``shared``: what distinguishes these channels, for `kind`.
+    """
 
     source: NodePlan
     target: NodePlan
     forward: LinkPlan
     back: LinkPlan
+    shared: tuple[object, ...] = ()
 
     @property
     def kind(self) -> tuple[object, ...]:
         """Equal for links that one measurement stands for. Each two hosts have a network of their own."""
         hosts = {self.source.host, self.target.host} if self.real else ()
-        return self.forward.link_class, self.forward.profile, self.back.profile, frozenset(hosts)
+        return self.forward.link_class, self.forward.profile, self.back.profile, frozenset(hosts), self.shared
+
+    @property
+    def places(self) -> set[str]:
+        """The nodes and the channels that a measurement loads."""
+        crossings = (*self.forward.crossings, *self.back.crossings)
+        return {self.source.name, self.target.name, *(each.channel for each in crossings)}
 
     @property
     def real(self) -> bool:

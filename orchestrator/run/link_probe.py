@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from netem.errors import NetemError
+from netem.measurement.contention import Channels
 from netem.measurement.measure import Measurement, plan_probe, probe_arguments
 from orchestrator import text
 from orchestrator.errors import HostError
@@ -20,7 +21,10 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.results.rows import SHARED
+from orchestrator.run import channel_probe
+from orchestrator.run.channel_probe import channels_of, measured_alone
 from orchestrator.run.context import RunContext
 from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.session import Session
@@ -36,11 +40,13 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
     """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node."""
     there = set(present)
     links = {(link.source, link.target): link for link in plan.links}
+    channels = channels_of(plan)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
         if link.source < link.target and {link.source, link.target} <= there:
             back = links[link.target, link.source]
-            pair = ProbedPair(plan.node(link.source), plan.node(link.target), link, back)
+            ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
+            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared)
             kinds.setdefault(pair.kind, []).append(pair)
     taken: set[str] = set()
     chosen = []
@@ -52,15 +58,15 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
 
 
 def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[ProbedPair]]:
-    """Groups of at most ``most`` pairs. No node is in a group twice. A pair with a real link is alone, because its
-    measurement fills the network that others may cross."""
+    """Groups of at most ``most`` pairs. No node and no channel is in a group twice. A pair with a real link is
+    alone, because its measurement fills the network that others may cross."""
     left = list(pairs)
     while left:
         batch: list[ProbedPair] = []
         for pair in list(left):
-            names = {name for each in batch for name in (each.source.name, each.target.name)}
+            taken = {place for each in batch for place in each.places}
             alone = pair.real or any(each.real for each in batch)
-            if len(batch) < (1 if alone else most) and not {pair.source.name, pair.target.name} & names:
+            if len(batch) < (1 if alone else most) and not pair.places & taken:
                 batch.append(pair)
                 left.remove(pair)
         yield batch
@@ -86,6 +92,18 @@ async def probe_links(
             results = [_on_a_busy_host(each) for each in results]
         for pair, result in zip(batch, results, strict=True):
             _write(run, pair, result)
+    for probed in channel_probe.one_of_each_kind(run.plan, handles):
+        run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
+        began, before = time.monotonic(), read_load()
+        found = await channel_probe.measure(probed, run.plan, handles, prober)
+        busy = was_saturated(before, read_load(), time.monotonic() - began)
+        _write_channel(run, probed.name, found, busy=busy)
+
+
+def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
+    """What distinguishes the channels that a link crosses."""
+    of = [(channels[name], member) for link in pair for name, member in link.crossings]
+    return tuple((profile.share, profile.buffer, profile.rate_of(member)) for profile, member in of)
 
 
 async def _measure(
@@ -110,6 +128,20 @@ def _on_a_busy_host(result: PairFigures) -> PairFigures:
         return result
     there, back = result
     return measured_on_a_busy_host(there), measured_on_a_busy_host(back)
+
+
+def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]] | str, *, busy: bool) -> None:
+    """Record the figures of a channel, and tell those that are not as configured."""
+    t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
+    if isinstance(found, str):
+        say(f"{channel} could not be measured: {found}")
+        found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
+    for target, figure in found:
+        each = measured_on_a_busy_host([figure])[0] if busy else figure
+        row = (each.quantity, each.asked, each.measured, each.low, each.high, each.verdict, each.detail, kind)
+        run.record.probe(t, channel, target, SHARED, *row)
+        if each.verdict == "fail":
+            say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
 
 
 def _write(run: RunContext, pair: ProbedPair, result: PairFigures) -> None:

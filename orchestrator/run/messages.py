@@ -23,7 +23,7 @@ UNREADABLE = "unreadable"  # type of the message that replaces a message that th
 ORCHESTRATORS = frozenset(
     {
         *{"training", "continued", "overload", "links looked at", "schedule", "schedule failed", "schedule ended"},
-        *{"probed", "gap", "host", "host load", "network measured", "injected"},
+        *{"probed", "gap", "host", "host load", "network measured", "injected", "cross traffic"},
     }
 )
 """Events that only the orchestrator may record; readers of the record trust them."""

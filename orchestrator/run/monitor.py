@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
-from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
+from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkRow, since
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
@@ -83,6 +83,7 @@ class Monitor:
         self._load = load
         self._first: tuple[Reading, float] | None = None  # when training began, and the processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
+        self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
         self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
@@ -104,6 +105,7 @@ class Monitor:
         for link in counted.links:
             self._before[_ends(link)] = link
             probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
+        self._on_media = {_share(row): row for row in counted.channels}
         if probed.total():
             self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
 
@@ -155,6 +157,7 @@ class Monitor:
                 self._delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
                 self._counted[ends] = link
         self._record.counters(t, rows)
+        self._record.channels(t, [since(row, self._on_media.get(_share(row))) for row in counted.channels])
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
@@ -248,3 +251,7 @@ def _to_groups(packets: Mapping[str, int]) -> str:
 
 def _ends(link: LinkRow) -> Ends:
     return str(link["source"]), str(link["target"])
+
+
+def _share(row: ChannelRow) -> tuple[str, str]:
+    return str(row["channel"]), str(row["member"])

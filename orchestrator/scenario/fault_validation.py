@@ -11,6 +11,7 @@ from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.links import Mistake, Resolved
+from orchestrator.scenario.sections.routes import SharedMedia, unknown_medium
 from orchestrator.scenario.sections.targets import affected, candidates, links_between
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
@@ -27,7 +28,11 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
     """Yield every mistake of each rule. The ``leading`` nodes count the rounds of the run."""
     total = 0.0
     for index, fault in enumerate(scenario.faults):
-        mistakes = [*check_target(fault, scenario.topology, links.extremes, leading), *_times(scenario, fault)]
+        mistakes = [
+            *check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media),
+            *_times(scenario, fault),
+            *_stays(scenario, fault),
+        ]
         if not mistakes:
             own, before = _expected(scenario, fault), total
             total += own
@@ -39,13 +44,21 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
 
 
 def check_target(
-    fault: FaultSpec, topology: Topology, profiles: Mapping[Ends, Sequence[LinkProfile]], leading: Sequence[str]
+    fault: FaultSpec,
+    topology: Topology,
+    profiles: Mapping[Ends, Sequence[LinkProfile]],
+    leading: Sequence[str],
+    media: SharedMedia,
 ) -> list[tuple[str, str]]:
     """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
     every direction."""
     if POPULATION in topology.names and (fault.node != "cloud" or fault.action not in OF_CLOUDS):
         return [("", OF_POPULATION)]
     mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
+    if fault.medium is not None:
+        return [*_medium(fault, fault.medium, media)]
+    if not mistakes and fault.to is not None:
+        mistakes += _handover(topology, fault, fault.to, media)
     if not mistakes and fault.action == "degrade":
         mistakes += _degraded(topology, fault, profiles)
     return mistakes
@@ -53,7 +66,7 @@ def check_target(
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     """The approximate number of faults that a rule makes."""
-    size = 1 if fault.between is not None else len(candidates(fault, scenario.topology))
+    size = 1 if fault.between is not None or fault.medium is not None else len(candidates(fault, scenario.topology))
     if fault.every_round is not None:
         return (scenario.rounds or 0) * max(1.0, fault.every_round * size)
     if fault.random is None:
@@ -102,6 +115,14 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
         yield "random", "say how long it lasts: until: 5min here, or stop.after"
 
 
+def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
+    """Refuse a handover to the medium that the nodes are in, unless another one may have moved them before."""
+    nodes = candidates(fault, scenario.topology) if fault.to is not None else []
+    alone = sum(each.to is not None for each in scenario.faults) == 1
+    if nodes and alone and all(scenario.resolved_media.medium_of(node) == fault.to for node in nodes):
+        yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"
+
+
 def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Refuse that the only leading node joins late or leaves: leading nodes count the rounds, a run needs one."""
     if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, topology):
@@ -121,4 +142,29 @@ def _degraded(
                 profile.merged(fault.changes())
         except ProfileError as error:
             yield "", f"on the link {link[0]} -> {link[1]}: {error}"
+            return
+
+
+def _medium(fault: FaultSpec, medium: str, media: SharedMedia) -> Iterator[tuple[str, str]]:
+    if medium not in media.channels:
+        yield "medium", unknown_medium(medium, media.channels)
+    elif not (channels := media.on(medium, fault.direction)):
+        yield "direction", f"{medium} is half duplex, so that both directions are one channel: leave it out"
+    elif fault.action == "degrade":
+        try:
+            for channel in channels:
+                media.changed(channel, medium, fault.changes())
+        except ValueError as error:
+            yield "", str(error)
+
+
+def _handover(topology: Topology, fault: FaultSpec, to: str, media: SharedMedia) -> Iterator[tuple[str, str]]:
+    if to not in media.channels:
+        yield "to", unknown_medium(to, media.channels)
+        return
+    for node in candidates(fault, topology):
+        if media.medium_of(node) is None:
+            several = [medium for medium, members in media.members.items() if node in members]
+            where = f"in {' and '.join(several)}" if several else "no member of a shared medium"
+            yield "action", f"{node} is {where}: a node is handed over from the one medium that it is in"
             return

@@ -42,11 +42,14 @@ from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
 from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
+from orchestrator.scenario.sections.media import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.sections.programs import ProgramSpec
+from orchestrator.scenario.sections.routes import SharedMedia, resolve_media
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`
+OF_MEDIA = ("shared", "routes", "cross_traffic")
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
@@ -204,6 +207,16 @@ class Scenario(Strict):
         description="settings of links; the key is a class of links (device-edge, edge-cloud, edge-edge, device-cloud) "
         "or two nodes: 'a -> b' (one direction) or 'a <-> b' (both); default: profile lan",
     )
+    shared: dict[str, MediumSpec] = Field(
+        default={},
+        description="media that several links share: a cell, an access point, an uplink; the key is a name",
+    )
+    routes: dict[str, list[str]] = Field(
+        default={},
+        description="the order in which links cross several media, where it is not obvious; the key is a link or "
+        "a pattern (`device-0-* <-> edge-0`), the value the names of media from the lower end to the upper one",
+    )
+    cross_traffic: list[CrossTrafficSpec] = Field(default=[], description="traffic of others on shared media")
     faults: list[FaultSpec] = Field(
         default=[], description="the faults of the run, each with an action, a time and a place"
     )
@@ -287,6 +300,12 @@ class Scenario(Strict):
         return resolve(self.links, self.pairs)
 
     @cached_property
+    def resolved_media(self) -> SharedMedia:
+        """The shared media and the links that cross them, and the mistakes in their settings."""
+        targets = {fault.to for fault in self.faults if fault.to is not None}
+        return resolve_media(self.shared, self.routes, self.pairs, targets)
+
+    @cached_property
     def parameters(self) -> LocalTraining:
         """The algorithm's parameters, including those given in ``data``."""
         own = self.data.evaluate_samples
@@ -326,6 +345,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
+    data = {key: value for key, value in data.items() if value or key not in OF_MEDIA}
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
     used = set() if drawn else {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]

@@ -65,6 +65,9 @@ class Fault(Profile, _For, total=False):
     fraction: str | float
     count: int
     between: Sequence[str | Sequence[str]]
+    medium: str
+    direction: Literal["up", "down"]
+    to: str
     factor: float
 
 
@@ -85,6 +88,9 @@ class Scenario(TypedDict, total=False):
     hosts: Mapping[str, str]
     compute: Section
     links: Mapping[str, str | Link]
+    shared: Mapping[str, str | Section]
+    routes: Mapping[str, Sequence[str]]
+    cross_traffic: Sequence[Section]
     faults: Sequence[Fault]
     gathering: Section
     timeouts: Section

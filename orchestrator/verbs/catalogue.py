@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from netem import library
+from netem.media import library as media
 from netem.units import format_size
 from node.algorithms.registry import ALGORITHMS, Algorithm
 from node.catalogue.datasets import DATASET_PATHS, DATASETS
@@ -78,6 +79,14 @@ def _profiles() -> list[Entry]:
     ]
 
 
+def _media() -> list[Entry]:
+    keys = ("rate", "up", "down", "duplex", "share", "buffer")
+    return [
+        {"name": name, **{key: written.get(key) for key in keys}, "source": media.SOURCES[name]}
+        for name, written in media.MEDIA.items()
+    ]
+
+
 def _hardware() -> list[Entry]:
     return [
         {
@@ -107,6 +116,7 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
     "models": _models,
     "datasets": _datasets,
     "profiles": _profiles,
+    "media": _media,
     "hardware": _hardware,
     "checks": _checks,
 }

@@ -164,8 +164,9 @@ class Run:
         return frames.frame(self.rows(kind))
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of one kind: accuracy, checks, events, faults, links, metrics, nodes, probes, resources, rounds,
-        sensors, states or traffic. Times are seconds since the run began. ValueError for another kind."""
+        """The rows of one kind: accuracy, channels, checks, events, faults, links, metrics, nodes, probes,
+        resources, rounds, sensors, states or traffic. Times are seconds since the run began. ValueError for another
+        kind."""
         if kind not in TABLES:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
         with self.history() as history:

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from orchestrator.results.record import DATABASE
-from orchestrator.results.schema import COUNTED, GROWTH, KINDS, SENSORS
+from orchestrator.results.schema import COUNTED, GROWTH, KINDS, MEDIA, SENSORS
 
 
 def as_version(schema: int, directory: Path) -> None:
@@ -26,6 +26,8 @@ def as_version(schema: int, directory: Path) -> None:
         if schema < KINDS:
             for table in ("probe", "counters"):
                 database.execute(f"ALTER TABLE {table} DROP COLUMN kind")
+        if schema < MEDIA:
+            database.execute("DROP TABLE channel")
         if schema < SENSORS:
             database.execute("DROP TABLE sensor")
         database.execute(f"PRAGMA user_version = {schema}")

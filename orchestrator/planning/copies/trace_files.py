@@ -50,11 +50,12 @@ def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
 
 
 def _named(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The name and the hash of each file: of schedules, of clients' settings and stays, and of the partition."""
+    """The name and the hash of each file: of schedules, cross traffic, clients' settings and stays, the partition."""
     given = [link["schedule"] for link in plan["links"] if link.get("schedule")]
     if (population := plan.get("population")) is not None:
         given.append(population["availability"])
     given += plan.get("clients", {}).values()
+    given += [each["traffic"] for each in plan.get("cross_traffic", ())]
     if (data := plan.get("data", {})).get("partition") == PARTITION:
         params = data["partition_params"]
         given.append({"csv": params["path"], "sha256": params["sha256"]})

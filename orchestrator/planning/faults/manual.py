@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from netem.units import format_duration
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, expand
+from orchestrator.planning.media import media_of
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_target
 from orchestrator.scenario.language.document import Document
@@ -48,13 +49,14 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
     spec = _read({**written, "at": format_duration(at)})
     topology = topology_of(plan.nodes)
     links = {(link.source, link.target): link.extremes for link in plan.links}
-    mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads])
+    media = media_of(plan)
+    mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads], media)
     if mistakes:
         raise ValueError(_told(mistakes))
     if plan.programs and spec.action == "slow":
         raise ValueError(SLOW_PROGRAM)
     try:
-        faults = expand([spec], topology, list(links), seed=plan.seed, rounds=0, after=None)
+        faults = expand([spec], topology, list(links), seed=plan.seed, rounds=0, after=None, media=media)
     except PlanError as error:
         raise ValueError(error.message) from None
     rest = {key: value for key, value in written.items() if key not in _WHOM}

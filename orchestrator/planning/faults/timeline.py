@@ -21,6 +21,7 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.routes import SharedMedia
 from orchestrator.scenario.sections.targets import candidates, links_between, links_by_node
 from orchestrator.scenario.sections.topology import Ends, Topology
 
@@ -98,11 +99,13 @@ def expand(
     seed: int,
     rounds: int,
     after: float | None,
+    media: SharedMedia | None = None,
 ) -> tuple[Fault, ...]:
     """All faults of a run: first those with a time, in order of time, then those with a round, in order of rounds.
 
-    ``links``: all directions of the topology. ``after``: the scenario's stop.after. A fault that is drawn for a node
-    before the node joins is left out. Raises PlanError if the faults contradict one another.
+    ``links``: all directions of the topology. ``media``: the shared ones. ``after``: the scenario's stop.after. A
+    fault that is drawn for a node before the node joins is left out. Raises PlanError if the faults
+    contradict one another.
     """
     named: list[Fault] = []
     drawn: list[Fault] = []
@@ -112,7 +115,8 @@ def expand(
         content = _content(spec)
         said[content] += 1
         random = np.random.default_rng(derive_seed(seed, "fault", content, str(said[content])))
-        found = _expand_one(spec, _targets(spec, topology, links, touching), random, rounds, after)
+        targets = _targets(spec, topology, links, touching, media or SharedMedia())
+        found = _expand_one(spec, targets, random, rounds, after)
         (named if spec.of is None or spec.action == "join" else drawn).extend(found)
     joined = joins(named)
     _check_members([*named, *drawn], [fault for fault in named if _is_absent(fault, joined)])
@@ -143,8 +147,9 @@ class _Targets:
     final id."""
 
     like: Fault
-    nodes: Sequence[str]  # empty: the target is the links between two sides
+    nodes: Sequence[str]  # empty: the target is a medium, or the links between two sides
     touching: Mapping[str, Sequence[Ends]]
+    media: SharedMedia
 
     def __len__(self) -> int:
         return len(self.nodes) or 1
@@ -153,19 +158,37 @@ class _Targets:
         if not self.nodes:
             return self.like
         node = self.nodes[position]
+        if self.like.to is not None:
+            return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
         links = tuple(self.touching.get(node, ())) if self.like.action in _ON_LINKS else ()
         return replace(self.like, node=node, links=links)
 
 
 def _targets(
-    spec: FaultSpec, topology: Topology, links: Sequence[Ends], touching: Mapping[str, Sequence[Ends]]
+    spec: FaultSpec,
+    topology: Topology,
+    links: Sequence[Ends],
+    touching: Mapping[str, Sequence[Ends]],
+    media: SharedMedia,
 ) -> _Targets:
-    profile = spec.changes() if spec.action == "degrade" else None
-    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, profile=profile)
+    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, to=spec.to)
+    if spec.medium is not None:
+        return _Targets(_on_medium(spec, spec.medium, fault, media), (), touching, media)
+    fault = replace(fault, profile=spec.changes() if spec.action == "degrade" else None)
     if spec.between is None:
-        return _Targets(fault, candidates(spec, topology), touching)
+        return _Targets(fault, candidates(spec, topology), touching, media)
     a, b = (tuple(topology.expand(side)) for side in spec.between)
-    return _Targets(replace(fault, between=(a, b), links=links_between(set(a), set(b), links)), (), touching)
+    fault = replace(fault, between=(a, b), links=links_between(set(a), set(b), links))
+    return _Targets(fault, (), touching, media)
+
+
+def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: SharedMedia) -> Fault:
+    names = media.on(medium, spec.direction)
+    place = medium if spec.direction is None else names[0]
+    if spec.action == "disconnect":
+        return replace(fault, medium=place, channels={name: {} for name in names}, links=media.crossing(names))
+    changes = {name: media.changed(name, medium, spec.changes()) for name in names}
+    return replace(fault, medium=place, channels=changes)
 
 
 def _expand_one(

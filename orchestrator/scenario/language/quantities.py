@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonS
 
 from netem import units
 from netem.errors import UnitError
+from netem.profile import FASTEST
 
 _NUMBER = r"[0-9]*\.?[0-9]+"
 
@@ -40,6 +41,14 @@ SIZE_SCHEMA: dict[str, Any] = {
     "examples": ["64kb", "4gib"],
 }
 
+
+def _read_rate(value: Any) -> float:
+    rate = units.parse_rate(value)
+    if not 1 <= rate <= FASTEST:
+        raise ValueError(f"must be 1bit to {units.format_rate(FASTEST)}, not {value}")
+    return rate
+
+
 Duration = Annotated[
     float,
     BeforeValidator(units.parse_duration),
@@ -51,6 +60,12 @@ Fraction = Annotated[
     BeforeValidator(units.parse_fraction),
     PlainSerializer(units.format_fraction),
     WithJsonSchema(FRACTION_SCHEMA),
+]
+Rate = Annotated[
+    float,
+    BeforeValidator(_read_rate),
+    PlainSerializer(units.format_rate),
+    WithJsonSchema(RATE_SCHEMA | {"type": "string"}),
 ]
 Size = Annotated[
     int,

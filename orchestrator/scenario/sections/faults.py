@@ -6,6 +6,8 @@
     - {random: {mean: 30s}, of: devices, action: crash, for: 10s}
     - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
     - {at: 10s, node: edge-1, action: degrade, loss: 10%, for: 20s}
+    - {at: 10s, medium: cell-0, direction: up, action: degrade, rate: 2mbit, for: 20s}
+    - {at: 30s, node: device-0-1, action: handover, to: cell-1}
 
 Without ``for`` a fault lasts to the end of the run; with ``every_round``, to the end of its round.
 """
@@ -21,11 +23,12 @@ from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import describe
 from orchestrator.scenario.sections.profiles import LinkKeys
 
-Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"]
+Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"]
 TierGroup = Literal["devices", "edges"]
 
 _WHEN = ("at", "round", "every_round", "random")
-_WHOM = ("node", "nodes", "of", "between")
+_WHOM = ("node", "nodes", "of", "between", "medium")
+_OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have
 
 
 class RandomTimes(Strict):
@@ -53,7 +56,7 @@ _NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 
 class FaultSpec(LinkKeys):
     """A fault, or a rule for many. Exactly one key says when (``at``, ``round``, ``every_round`` or ``random``) and
-    one where (``node``, ``nodes``, ``of`` or ``between``). Settings of a link are for ``degrade``."""
+    one where (``node``, ``nodes``, ``of``, ``between`` or ``medium``). Settings of a link are for ``degrade``."""
 
     short: ClassVar[str | None] = None
 
@@ -61,7 +64,7 @@ class FaultSpec(LinkKeys):
         description="crash: the process of a node is killed, and restarts when the fault ends. pause: it is stopped. "
         "slow: its steps take longer. disconnect: its links are cut. join: it starts only then. leave: it ends for "
         "good. partition: the links between two sides are cut. degrade: links of a node or between two sides get other "
-        "settings"
+        "settings, or a medium another rate or buffer. handover: a node moves to another shared medium"
     )
     at: Duration | None = Field(default=None, description="when: this time after training started")
     round: int | None = Field(default=None, ge=1, description="when: at the start of this round")
@@ -92,6 +95,17 @@ class FaultSpec(LinkKeys):
     ] = Field(
         default=None,
         description="where: the links between two sides, each a node, a group (devices, edges) or a list of nodes",
+    )
+    medium: str | None = Field(
+        default=None,
+        description="where: this shared medium; with disconnect all links that cross it, with degrade its "
+        "rate and buffer",
+    )
+    direction: Literal["up", "down"] | None = Field(
+        default=None, description="with `medium`: one direction of a medium that is not half duplex; default: both"
+    )
+    to: str | None = Field(
+        default=None, description="handover only: the shared medium that takes the place of the node's"
     )
     for_: Duration | None = Field(
         default=None,
@@ -137,6 +151,7 @@ class FaultSpec(LinkKeys):
             raise ValueError("action: partition needs between, e.g. between: [edge-0, cloud]")
         if whom == "between" and self.action not in ("partition", "degrade"):
             raise ValueError(f"between: goes with partition and degrade, not with {self.action}")
+        self._check_medium(whom)
         if self.action in ("join", "leave") and when not in ("at", "round"):
             raise ValueError(f"action: {self.action} happens once: say when with at or round")
         if self.action in ("join", "leave") and self._has("for_"):
@@ -149,3 +164,21 @@ class FaultSpec(LinkKeys):
             raise ValueError("action: slow needs a factor; factor: 4 makes steps last four times as long")
         if self.action != "slow" and self._has("factor"):
             raise ValueError(f"factor: goes with slow, not {self.action}")
+
+    def _check_medium(self, whom: str) -> None:
+        if whom == "medium" and self.action not in ("disconnect", "degrade"):
+            raise ValueError(f"medium: goes with disconnect and degrade, not with {self.action}")
+        if self._has("direction") and whom != "medium":
+            raise ValueError(f"direction: goes with medium, not with {whom}")
+        if self.action == "handover" and not self._has("to"):
+            raise ValueError("action: handover needs to, the name of the medium, like to: cell-1")
+        if self.action != "handover" and self._has("to"):
+            raise ValueError(f"to: goes with handover, not {self.action}")
+        if whom == "medium" and self.action == "degrade":
+            if stray := [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]:
+                allowed = " and ".join(_OF_MEDIUM)
+                raise ValueError(
+                    f"{stray[0]}: a medium only has {allowed}: degrade the links of its members for the rest"
+                )
+            if "rate" in self.model_fields_set and self.rate is None:
+                raise ValueError("rate: a medium has one: give a number, or use disconnect")

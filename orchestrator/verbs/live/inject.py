@@ -12,7 +12,7 @@ from orchestrator.host.directory import RunDirectory, find_run
 from orchestrator.host.process import user_socket
 from orchestrator.scenario.language.document import read_value
 
-ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
+ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover")
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
 

@@ -30,6 +30,7 @@ from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import link_kind
 from orchestrator.scenario.sections.engines import candidates
+from orchestrator.verbs.plans.media import CROSS_TRAFFIC, MEDIA, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
 
 T = TypeVar("T")
@@ -58,6 +59,12 @@ def print_plan(plan: Plan, console: Console) -> None:
     for note in (*plan.notes(), *(plan.placement.crossing_notes() if plan.placement is not None else ())):
         write(console, Text.assemble(("note: ", "yellow"), note))
     _print_links(console, plan)
+    if plan.media:
+        _title(console, f"Shared media ({len(plan.media)})")
+        write_table(console, MEDIA, media_rows(plan.media))
+    if plan.cross_traffic:
+        _title(console, "Cross traffic, from the start of training")
+        write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
     _print_schedules(console, plan)
     _print_commands(console, plan)
     _print_faults(console, plan)
@@ -222,12 +229,14 @@ def _print_links(console: Console, plan: Plan) -> None:
     _title(console, f"Links ({len(plan.links)} directions)")
     rows = []
     tiers = {node.name: node.tier for node in plan.nodes}
-    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
         kind = link_kind(plan.driver, real=first.profile.real)
-        rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links)])
-    write_table(console, ("class", "direction", "count", "kind", "profile"), rows, right={2})
+        crossed = [way(first)] if plan.media else []
+        rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links), *crossed])
+    headings = ("class", "direction", "count", "kind", "profile", *(["then crosses"] if plan.media else []))
+    write_table(console, headings, rows, right={2})
 
 
 def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
@@ -305,8 +314,8 @@ def _print_faults(console: Console, plan: Plan) -> None:
     _title(console, f"Faults ({len(plan.faults)})")
     rows = []
     key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
-        *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor),
-        json.dumps(fault.profile),
+        *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor, fault.to),
+        json.dumps([fault.profile, fault.channels]),
     )
     for faults in _alike(plan.faults, key):
         first = faults[0]
@@ -338,7 +347,9 @@ def _until(fault: Fault) -> str:
 def _detail(fault: Fault) -> str:
     if fault.factor is not None:
         return f"{fault.factor:g} times slower"
-    profile = fault.profile or {}
+    if fault.to is not None:
+        return f"to {fault.to}"
+    profile = fault.profile or next((changed_words(each) for each in fault.channels.values()), {})
     if len(profile) == len(KEYS):  # a whole profile takes the place of the link's own
         return LinkProfile.from_mapping(profile).describe()
     return ", ".join(f"{key} {value}" for key, value in profile.items())

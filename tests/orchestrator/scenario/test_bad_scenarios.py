@@ -38,8 +38,8 @@ BAD = [
     (
         "tоpology: {edges: 2}",  # the second letter is Cyrillic
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, plugins, seed, algorithm, programs, "
-        "data, model, topology, clients, hardware, hosts, compute, links, faults, gathering, timeouts, restart, stop, "
-        "expect, "
+        "data, model, topology, clients, hardware, hosts, compute, links, shared, routes, cross_traffic, faults, "
+        "gathering, timeouts, restart, stop, expect, "
         "driver, engine, probe)",
     ),
     ("hardware: {device: {speed: .inf}}", "hardware.device.speed: write a finite number, not the number inf"),
@@ -120,8 +120,8 @@ BAD = [
     (
         '"a\\e[31m\\n": 1',
         "a\\x1b[31m\\n: unknown key (allowed here: name, plugins, seed, algorithm, programs, data, model, topology, "
-        "clients, hardware, hosts, compute, links, faults, gathering, timeouts, restart, stop, expect, driver, engine, "
-        "probe)",
+        "clients, hardware, hosts, compute, links, shared, routes, cross_traffic, faults, gathering, timeouts, "
+        "restart, stop, expect, driver, engine, probe)",
     ),
     (
         "topology: {edges: 9, devices_per_edge: [7, 11, 13, 17, 19, 23, 29, 31, 37]}\n"

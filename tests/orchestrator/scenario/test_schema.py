@@ -65,6 +65,16 @@ links:
     reorder: 0.1%
   device-1-2 -> edge-1: {loss: {gilbert-elliott: {p: 2%, r: 30%}}}
   edge-0 <-> edge-1: {rate: null, schedule: null}
+shared:
+  cell-0: {up: 20mbit, down: 100mbit, duplex: full, share: airtime, buffer: 200ms, members: [device-0-*],
+           rates: {device-0-2: 5mbit}}
+  cell-1: {profile: lte-cell, rate: 54mbit}
+  backhaul: {rate: 100mbit, members: ["edge-* <-> cloud", "edge-0 <-> device-0-*"]}
+routes:
+  device-0-* <-> edge-0: [cell-0, backhaul]
+cross_traffic:
+  - {on: backhaul, direction: up, kind: on-off, rate: 30mbit, on_for: 2s, off_for: 5s, at: 10s, for: 60s}
+  - {on: backhaul, direction: down, kind: trace, csv: others.csv}
 faults:
   - {at: 20s, node: device-1-2, action: crash, for: 15s}
   - {every_round: 30%, of: devices, action: disconnect}
@@ -74,6 +84,8 @@ faults:
   - {random: {mean: 30s, until: 5min}, of: devices, count: 2, action: pause, for: 2s}
   - {round: 3, nodes: [device-0-0, device-0-1], action: slow, factor: 4}
   - {at: 20s, node: device-2-1, action: join}
+  - {at: 10s, medium: cell-0, direction: up, action: degrade, rate: 2mbit, for: 5s}
+  - {at: 20s, node: device-0-0, action: handover, to: cell-1}
   - {round: 10, of: devices, fraction: 20%, action: leave}
 gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
 timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
@@ -136,6 +148,7 @@ clients:
   speed: {uniform: {low: 0.1, high: 0.4}}
 """
 FILES = {"stays.csv": "device,from,until\n0,0,3600\n", "clients.csv": "node,speed\ndevice-0,0.1\n"}
+FILES["others.csv"] = "t_s,rate_mbit\n0,20\n10,0\n"
 
 PROGRAMS = """\
 programs:
@@ -174,7 +187,7 @@ def test_the_samples_here_have_every_key() -> None:
 
 
 def test_quantities_are_typed() -> None:
-    scenario = parse(EDGES, "f.yaml")
+    scenario = parse(EDGES, "f.yaml", files=FILES)
     assert scenario.stop.after == 600.0
     assert scenario.stop.accuracy == 0.85
     assert scenario.timeouts.beat == 0.5
@@ -213,14 +226,14 @@ def test_the_algorithm_alone_is_a_scenario() -> None:
 def test_rounds_are_those_of_the_algorithm_unless_stop_has_fewer() -> None:
     assert parse("algorithm: {name: hierfavg, rounds: 7}", "f.yaml").rounds == 7
     assert parse("algorithm: hierfavg\nstop: {rounds: 4}", "f.yaml").rounds == 4
-    assert parse(EDGES, "f.yaml").rounds == 20
+    assert parse(EDGES, "f.yaml", files=FILES).rounds == 20
 
 
 @pytest.mark.parametrize("text", [EDGES, DEVICES, POPULATION, "algorithm: onlyedge"])
 def test_the_effective_scenario_reads_back(text: str) -> None:
     scenario = parse(text, "f.yaml", files=FILES)
     written = json.dumps(effective(scenario))
-    again = parse(written, "f.yaml")
+    again = parse(written, "f.yaml", files=FILES)
     assert effective(again) == json.loads(written)
     assert again.rounds == scenario.rounds
     assert again.faults == scenario.faults
@@ -234,7 +247,7 @@ def test_a_class_with_a_partner_for_upload_uses_it() -> None:
 
 
 def test_what_is_said_of_two_nodes_goes_over_their_class() -> None:
-    scenario = parse(EDGES, "f.yaml")
+    scenario = parse(EDGES, "f.yaml", files=FILES)
     profiles = resolve(scenario.links, scenario.topology.pairs(scenario.mesh)).profiles
     wifi = PROFILES["wifi"]
     assert profiles["device-0-0", "edge-0"] == wifi.merged(loss=0.02, rate=10e6)
@@ -273,7 +286,7 @@ LINK_KEYS = (
 )
 SECTIONS = (
     "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, hosts, compute, links, "
-    "faults, gathering, timeouts, restart, stop, expect, driver, engine, probe"
+    "shared, routes, cross_traffic, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [
@@ -486,7 +499,10 @@ FAULTS = [
         "{at: 1s, round: 2, node: cloud, action: crash}",
         ": a fault says when with exactly one of at, round, every_round, random; here are at and round",
     ),
-    ("{at: 1s, action: crash}", ": a fault says whom with exactly one of node, nodes, of, between; here is none"),
+    (
+        "{at: 1s, action: crash}",
+        ": a fault says whom with exactly one of node, nodes, of, between, medium; here is none",
+    ),
     ("{at: 1s, of: devices, action: crash}", ".of: say how many of the devices, with either fraction or count"),
     ("{at: 1s, node: cloud, count: 2, action: crash}", ".count: goes with of: devices or of: edges, not with node"),
     ("{at: 1s, of: devices, count: 5, action: crash}", ".count: 5 is more than there are devices, 4"),
@@ -532,8 +548,8 @@ FAULTS = [
     ("{at: 1s, node: cloud, action: leave}", ".action: cloud leads the rounds and cannot leave"),
     (
         "{at: 1s, node: cloud, action: crsh}",
-        ".action: 'crsh' is not one of: crash, pause, disconnect, partition, degrade, slow, join, leave; did you mean "
-        "'crash'?",
+        ".action: 'crsh' is not one of: crash, pause, disconnect, partition, degrade, slow, join, leave, handover; "
+        "did you mean 'crash'?",
     ),
     ("{at: 1s, node: cloud}", ": 'action' is missing"),
 ]

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from netem import library
+from netem.media.library import MEDIA
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS
@@ -24,6 +25,7 @@ NAMES: dict[str, list[str]] = {
     "models": [*MODELS, *MODEL_GROUPS],
     "datasets": [*DATASETS, *(f"{form}PATH" for form in DATASET_PATHS)],
     "profiles": list(library.PROFILES),
+    "media": list(MEDIA),
     "hardware": list(hardware.HARDWARE),
     "checks": list(CHECKS),
 }

@@ -59,7 +59,7 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
         ({"action": "crush", "node": "cloud"}, "action: 'crush' is not one of: crash, pause, disconnect, partition"),
         ({"action": "crash", "node": "cloud", "for": "5"}, "for: '5' has no unit"),
         ({"action": "crash", "node": "cloud", "zeal": 1}, "zeal: unknown key"),
-        ({"action": "crash"}, "a fault says whom with exactly one of node, nodes, of, between; here is none"),
+        ({"action": "crash"}, "a fault says whom with exactly one of node, nodes, of, between, medium; here is none"),
         (
             {"action": "crash", "node": "cloud", "round": 3},
             "round: a manual fault takes effect immediately; leave it out",

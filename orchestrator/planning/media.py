@@ -1,0 +1,137 @@
+"""Shared media in a plan: their channels, the traffic of others, and what a member of them gets at worst."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from netem.media.profile import ChannelProfile, CrossTraffic
+from netem.media.sharing import shares
+from netem.profile import LONGEST, LinkProfile
+from node.assignment import derive_seed
+from orchestrator.errors import PlanError
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, NodePlan, Plan
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.routes import SharedMedia
+from orchestrator.scenario.sections.topology import Ends
+
+_OTHERS = "\0"  # stands for cross traffic among the members of a channel
+
+
+def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
+    """The media of a plan."""
+    media = scenario.resolved_media
+    return tuple(MediumPlan(name, media.channels[name], media.members[name]) for name in scenario.shared)
+
+
+def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
+    """The cross traffic on each channel. Its seed depends on the channel and on how much there is on it before."""
+    found: list[CrossTrafficPlan] = []
+    count: defaultdict[str, int] = defaultdict(int)
+    for spec in scenario.cross_traffic:
+        for channel in scenario.resolved_media.on(spec.on, spec.direction):
+            count[channel] += 1
+            seed = derive_seed(scenario.seed, "cross traffic", channel, str(count[channel]))
+            found.append(CrossTrafficPlan(channel, spec.traffic(), spec.at, spec.for_, seed, spec.file))
+    return tuple(found)
+
+
+def media_of(plan: Plan) -> SharedMedia:
+    """The media of a plan as a scenario has them."""
+    return SharedMedia(
+        channels={medium.name: dict(medium.channels) for medium in plan.media},
+        members={medium.name: medium.members for medium in plan.media},
+        crossings={(link.source, link.target): link.crossings for link in plan.links if link.crossings},
+    )
+
+
+def at_worst(
+    links: Iterable[LinkPlan],
+    media: Sequence[MediumPlan],
+    cross_traffic: Iterable[CrossTrafficPlan],
+    faults: Iterable[Fault],
+) -> dict[Ends, list[LinkProfile]]:
+    """The profiles to plan with, by direction: those of the link and its schedule, with at most the share of each
+    channel that it has if all members send at the same time, and with the delay of the channels' full queues.
+
+    A node that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a
+    trace with its mean. It has no more than its share as a member, except with ``fifo``.
+    """
+    channels = {name: profile for medium in media for name, profile in medium.channels.items()}
+    ways = defaultdict(list)
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    links = list(links)
+    moved = [each for fault in faults for each in fault.crossings]
+    for source, target, way in [(link.source, link.target, link.crossings) for link in links] + moved:
+        ways[source, target].append(way)
+        for each in way:
+            members[each.channel].add(each.member)
+    others: defaultdict[str, float] = defaultdict(float)
+    for traffic in cross_traffic:
+        others[traffic.channel] = max(others[traffic.channel], _rate(traffic.traffic))
+    least = {name: _shares(channels[name], sorted(found), others[name]) for name, found in members.items()}
+    delays = {
+        name: {member: 8 * channels[name].buffer_bytes / (len(found) * found[member]) for member in found}
+        for name, found in least.items()
+    }
+    return {
+        (link.source, link.target): [
+            _slowed(
+                profile,
+                [least[each.channel][each.member] for each in way],
+                sum(delays[each.channel][each.member] for each in way),
+            )
+            for way in dict.fromkeys(ways[link.source, link.target])
+            for profile in link.extremes
+        ]
+        for link in links
+    }
+
+
+def refuse_channels_across_hosts(links: Iterable[LinkPlan], nodes: Iterable[NodePlan]) -> None:
+    """Raise PlanError if links that cross one channel start on several hosts: each host shapes the links that start on
+    it."""
+    hosts = {node.name: node.host for node in nodes}
+    first: dict[str, str] = {}
+    for link in links:
+        for channel in dict.fromkeys(each.channel for each in link.crossings):
+            other = first.setdefault(channel, link.source)
+            if hosts[other] != hosts[link.source]:
+                apart = f"{other} on {hosts[other]} and {link.source} on {hosts[link.source]}"
+                why = f"{apart} both send into {channel}, and a channel is on one host"
+                raise PlanError(("shared", channel.split(" ")[0]), f"{why}: place them together with `hosts`")
+
+
+def _rate(traffic: CrossTraffic) -> float:
+    if traffic.kind != "trace":
+        return traffic.rate
+    return max(traffic.mean_rate(traffic.rows[-1][0] or 1.0), traffic.rows[-1][1])
+
+
+def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[str, float]:
+    """What each member gets if all send."""
+    alone = shares(channel, members)
+    if not others:
+        return alone
+    left = {member: rate * (1 - min(1.0, others / channel.rate)) for member, rate in alone.items()}
+    if channel.share == "fifo":
+        return left
+    together = shares(channel, [*members, _OTHERS])
+    return {member: max(left[member], together[member]) for member in members}
+
+
+def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkProfile:
+    """A profile with at most these rates and another delay; its own queue takes as long as before."""
+    if not rates:
+        return profile
+    own = 0.0 if profile.rate is None else 8 * (profile.buffer_limit or 0) / profile.rate
+    rate = min([*rates, *([] if profile.rate is None else [profile.rate])])
+    return replace(
+        profile,
+        latency=min(profile.latency + delay, LONGEST),
+        rate=max(rate, 1.0),
+        buffer=min(own, LONGEST),
+        buffer_bytes=None,
+    )

@@ -1,0 +1,50 @@
+"""Shared media in the report: what their channels carried, and how busy they were."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from orchestrator import text
+from orchestrator.report.figures import cycled
+from orchestrator.report.marks import Figure, axis, figure, line
+from orchestrator.results.history import History
+from orchestrator.results.media import channel_counters, profiles, readings, utilisation
+
+MEMBERS = 6  # in a row of the table: those with the most bytes
+
+
+def media_rows(history: History) -> list[dict[str, str]]:
+    """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
+    counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
+    training = max(history.training_ended - (history.training_began or 0.0), 1e-9)
+    read, rows = readings(history), []
+    for name, channel in profiles(history).items():
+        members, of = counted.get(name, []), read.get(name, [])
+        carried = sum(row.bytes for row in members)
+        rows.append(
+            {
+                "channel": name,
+                "rule": channel.share,
+                "rate": text.rate(channel.rate),
+                "carried": text.size(carried),
+                "mean": text.percent(sum(row.seconds for row in members) / training),
+                "most": text.percent(max((value for _, value in utilisation(history, of)), default=0.0)),
+                "queue": text.duration(max((8 * each.queued_bytes for each in of), default=0) / channel.rate),
+                "dropped": text.number(sum(row.overflowed for row in members)),
+                "shares": text.some(
+                    (f"{row.member} {text.percent(row.bytes / max(1, carried))}" for row in members), MEMBERS
+                ),
+            }
+        )
+    return rows
+
+
+def media_figure(history: History) -> Figure:
+    """The utilisation of each channel over the training; without marks if no channel carried anything."""
+    began, read = history.training_began or 0.0, readings(history)
+    marks = []
+    for (name, of), colour in zip(read.items(), cycled(len(read)), strict=True):
+        times, values = zip(*utilisation(history, of), strict=True)
+        marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
+    x, y = axis("seconds of training", zero=True), axis("utilisation", format="percent", range=(0.0, 1.05))
+    return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

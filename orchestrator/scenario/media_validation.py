@@ -1,0 +1,68 @@
+"""Validation of shared media: their members, routes and cross traffic, and whether engine and driver have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netem.units import format_duration, format_rate
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.links import Mistake
+from orchestrator.scenario.sections.media import CrossTrafficSpec
+from orchestrator.scenario.sections.routes import unknown_medium
+
+
+def check_media(scenario: Scenario) -> Iterator[Mistake]:
+    """Yield every mistake."""
+    media = scenario.resolved_media
+    yield from media.mistakes
+    if scenario.shared:
+        yield from _abilities(scenario)
+    used: dict[str, list[tuple[int, CrossTrafficSpec]]] = {}
+    for index, spec in enumerate(scenario.cross_traffic):
+        mistakes = list(_cross_traffic(scenario, spec))
+        yield from ((("cross_traffic", index, key), message) for key, message in mistakes)
+        if mistakes:
+            continue
+        for channel in media.on(spec.on, spec.direction):
+            for other, earlier in used.setdefault(channel, []):
+                if spec.at < earlier.end and earlier.at < spec.end:
+                    message = f"overlaps entry {other} on {channel}, which has one at a time: give them other times"
+                    yield ("cross_traffic", index), message
+                    break
+            used[channel].append((index, spec))
+
+
+def _abilities(scenario: Scenario) -> Iterator[Mistake]:
+    """Refuse media where the engine, the driver or the links do not have them."""
+    if scenario.engine == "kernel":
+        yield ("engine",), "kernel shapes each link alone and has no shared media: take userspace or auto"
+    if scenario.population is not None:
+        yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
+        return
+    real = scenario.resolved_links.real
+    if crossing := next((ends for ends in scenario.resolved_media.crossings if ends in real), None):
+        yield real[crossing], f"{crossing[0]} -> {crossing[1]} is real and cannot cross a shared medium: leave one out"
+
+
+def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:
+    media, after = scenario.resolved_media, scenario.stop.after
+    if spec.on not in media.channels:
+        yield "on", unknown_medium(spec.on, media.channels)
+        return
+    channels = media.on(spec.on, spec.direction)
+    if not channels:
+        yield "direction", f"{spec.on} is half duplex, so that both directions are one channel: leave it out"
+        return
+    least = min(media.channels[spec.on][channel].rate for channel in channels)
+    traffic = spec.traffic()
+    if spec.kind != "trace" and traffic.rate >= least:
+        yield (
+            "rate",
+            f"{format_rate(traffic.rate)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it",
+        )
+    elif spec.kind == "trace":
+        most = max(rate for _, rate in traffic.rows)
+        if most > least or traffic.mean_rate(traffic.rows[-1][0] or 1.0) >= least:
+            yield "csv", f"{format_rate(most)} is more than {spec.on} has, {format_rate(least)}: lower it"
+    if after is not None and spec.at >= after:
+        yield "at", f"the run is over by then: stop.after is {format_duration(after)}"

@@ -1,0 +1,235 @@
+"""Shared media in a scenario: channels that several links cross, and traffic of others on them.
+
+    shared:
+      cell-0:   {up: 20mbit, down: 100mbit, members: [device-0-*]}                a rate for each direction
+      ap-0:     {rate: 54mbit, duplex: half, share: frames, members: [device-1-*], rates: {device-1-3: 6mbit}}
+      backhaul: {rate: 100mbit, members: ["edge-* <-> cloud"]}                    each direction has the rate
+      cell-1:   {profile: lte-cell, buffer: 200ms, members: [device-2-*]}         a named medium, changed
+    routes:
+      device-1-* <-> edge-1: [ap-0, backhaul]                                     in order, from the lower end
+    cross_traffic:
+      - {on: backhaul, direction: up, kind: poisson, rate: 30mbit, at: 10s, for: 60s}
+      - {on: ap-0, kind: on-off, rate: 20mbit, on_for: 2s, off_for: 5s}
+      - {on: cell-0, kind: trace, csv: others.csv}
+
+A node that is a member is in the medium with its link towards the tier above. Packets towards the cloud cross the
+channel ``NAME up``, others ``NAME down``; a half-duplex medium has one channel, ``NAME``.
+`orchestrator.scenario.sections.routes` finds the channels of each link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, WithJsonSchema, field_validator, model_validator
+
+from netem.errors import ProfileError, UnitError
+from netem.media.library import MEDIA
+from netem.media.profile import ChannelProfile, CrossTraffic, Rule, TrafficKind
+from netem.profile import FULL_FRAME, LONGEST, LinkProfile
+from netem.schedules.traces import Table
+from netem.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
+from orchestrator.scenario.language.files import named_text
+from orchestrator.scenario.language.quantities import DURATION_SCHEMA, SIZE_SCHEMA, Duration, Rate
+from orchestrator.scenario.language.strict import Strict, unknown
+
+Direction = Literal["up", "down"]
+BUFFER = 0.1  # s, the default
+FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as that of a link
+
+
+def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
+    """The channels of a medium up and down; one that is half duplex has a single one."""
+    return (medium, medium) if half else (f"{medium} up", f"{medium} down")
+
+
+def buffer_of(written: Any, rate: float) -> float:
+    """The seconds of a buffer at a rate: of a time, a size, or None, the default. ValueError if it is too small for a
+    packet."""
+    if written is None:
+        return max(BUFFER, FEWEST_FRAMES * FULL_FRAME * 8 / rate)
+    try:
+        seconds = parse_duration(written)
+    except UnitError:
+        seconds = parse_size(written) * 8 / rate
+    if seconds * rate < FULL_FRAME * 8:
+        least = format_duration(round(FULL_FRAME * 8 / rate + 0.0005, 3))
+        raise ValueError(
+            f"buffer: {written} at {format_rate(rate)} is less than one full packet: give at least {least}"
+        )
+    if seconds > LONGEST:
+        raise ValueError(f"buffer: must be at most {format_duration(LONGEST)}, not {written}")
+    return seconds
+
+
+class MediumSpec(Strict):
+    """A medium that several links share: a rate for both directions or one for each, a sharing rule and a buffer."""
+
+    short: ClassVar[str | None] = "profile"
+
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(MEDIA)})] = Field(
+        default=None, description="the named medium to start from; the keys next to it change it"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="what all members together can send, Ethernet headers included; with duplex full, each way",
+    )
+    up: Rate | None = Field(default=None, description="the rate towards the cloud, if the directions differ")
+    down: Rate | None = Field(default=None, description="the rate away from the cloud")
+    duplex: Literal["half", "full"] | None = Field(
+        default=None,
+        description="full: each direction has a rate of its own; half: both share one; default: full",
+    )
+    share: Rule | None = Field(
+        default=None,
+        description="how members share the rate. fair: equal bytes. fifo: one queue, the shares follow from the "
+        "senders. airtime: equal time, with the rate of each member. frames: equal numbers of packets, so that a slow "
+        "member slows all (802.11b); default: fair",
+    )
+    buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA]})] = Field(
+        default=None,
+        description="what the queues in front of the medium hold together, as a time at its rate or as a size; packets "
+        "that do not fit are dropped; default: 100ms, at least 16 full packets",
+    )
+    rates: dict[str, Rate] = Field(
+        default={},
+        description="with airtime and frames: the rates of single members, by name or pattern; default: the medium's",
+    )
+    members: list[str] = Field(
+        default=[],
+        description="the nodes that are in the medium with their link to the tier above (`device-0-*`), and links "
+        "(`edge-* <-> cloud`); the asterisk stands for any text",
+    )
+
+    @field_validator("profile")
+    @classmethod
+    def _check_name(cls, value: str | None) -> str | None:
+        if value is not None and value not in MEDIA:
+            raise ValueError(unknown("named medium", value, MEDIA))
+        return value
+
+    @field_validator("buffer")
+    @classmethod
+    def _check_buffer(cls, value: Any) -> Any:
+        if value is not None:
+            try:
+                LinkProfile(rate=1.0).merged({"buffer": value})
+            except ProfileError as error:
+                raise ValueError(str(error).removeprefix("buffer: ")) from None
+        return value
+
+    @model_validator(mode="after")
+    def _check_sense(self) -> MediumSpec:
+        if self.rate is not None and (self.up is not None or self.down is not None):
+            raise ValueError("rate: is for both directions: give either rate, or up and down")
+        if self.half and (self.up is not None or self.down is not None):
+            raise ValueError("duplex: half has one rate for both directions: write rate instead of up and down")
+        if None in (rates := self.direction_rates):
+            if rates == (None, None):
+                raise ValueError("a medium needs a rate: write rate, or up and down, or the profile of a named medium")
+            given, other = ("up", "down") if self.up is not None else ("down", "up")
+            raise ValueError(f"{given}: goes with {other}; write rate for both directions")
+        for rate in rates:
+            buffer_of(self._settled("buffer"), rate or 1)
+        if self.rates and self.rule not in ("airtime", "frames"):
+            raise ValueError(f"rates: go with share: airtime or share: frames, not with {self.rule}")
+        most = min(rate for rate in rates if rate is not None)
+        for member, rate in self.rates.items():
+            if rate > most:
+                why = f"{format_rate(rate)} is more than the medium has, {format_rate(most)}"
+                raise ValueError(f"rates: {member}: {why}: give the medium the rate of its fastest member")
+        return self
+
+    def _settled(self, key: str) -> Any:
+        """The value of a key, given or of the named medium."""
+        given = getattr(self, key)
+        return (MEDIA[self.profile].get(key) if self.profile else None) if given is None else given
+
+    @property
+    def half(self) -> bool:
+        return bool(self._settled("duplex") == "half")
+
+    @property
+    def rule(self) -> Rule:
+        rule: Rule = self._settled("share") or "fair"
+        return rule
+
+    @cached_property
+    def direction_rates(self) -> tuple[float | None, float | None]:
+        """The rates up and down."""
+        if self.rate is not None:
+            return self.rate, self.rate
+        named = MEDIA[self.profile] if self.profile else {}
+        up, down = (named.get(key, named.get("rate")) for key in ("up", "down"))
+        return (
+            self.up if self.up is not None else None if up is None else parse_rate(up),
+            self.down if self.down is not None else None if down is None else parse_rate(down),
+        )
+
+    def channels(self, name: str, rates: Mapping[str, float]) -> dict[str, ChannelProfile]:
+        """The channels by name. ``rates``: of single members."""
+        made = {}
+        for channel, rate in zip(channel_names(name, half=self.half), self.direction_rates, strict=True):
+            assert rate is not None, "validation has checked it"
+            made[channel] = ChannelProfile(rate, self.rule, buffer_of(self._settled("buffer"), rate), dict(rates))
+        return made
+
+
+class CrossTrafficSpec(Strict):
+    """Traffic of others on a medium: packets that occupy it and are then discarded. It does not react to losses."""
+
+    on: str = Field(description="the medium")
+    direction: Direction | None = Field(
+        default=None, description="the direction of a medium with two; default: the same traffic in both"
+    )
+    kind: TrafficKind = Field(
+        description="constant: a packet at equal times. poisson: at random times. on-off: constant, with pauses of "
+        "random length. trace: the rate is that of a file"
+    )
+    rate: Rate | None = Field(default=None, description="its mean rate; of on-off, while it is on")
+    on_for: Duration | None = Field(default=None, gt=0, description="on-off only: the mean time for which it is on")
+    off_for: Duration | None = Field(default=None, gt=0, description="on-off only: the mean time for which it is off")
+    csv: str | None = Field(default=None, description="trace only: a table with the columns t and rate, 0 for none")
+    at: Duration = Field(default=0.0, description="its start, after training started")
+    for_: Duration | None = Field(
+        default=None, alias="for", gt=0, description="its duration; default: until the run ends"
+    )
+
+    _table: Table | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _check_sense(self, info: ValidationInfo) -> CrossTrafficSpec:
+        wanted = {"trace": ("csv",), "on-off": ("rate", "on_for", "off_for")}.get(self.kind, ("rate",))
+        for key in ("rate", "on_for", "off_for", "csv"):
+            given = getattr(self, key) is not None
+            if key in wanted and not given:
+                raise ValueError(f"{key} is missing: {self.kind} takes {', '.join(wanted)}")
+            if given and key not in wanted:
+                raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {', '.join(wanted)}")
+        if self.csv is not None:
+            try:
+                self._table = Table.read(named_text(self.csv, info.context), self.csv)
+            except ValueError as error:
+                raise ValueError(f"csv: {error}") from None
+            if stray := sorted({key for row in self._table.rows for key in row.values if key != "rate"}):
+                raise ValueError(f"csv: {self.csv} has a column {stray[0]}: cross traffic only has t and rate")
+        return self
+
+    def traffic(self) -> CrossTraffic:
+        """It as the switch and the simulation take it."""
+        rows = [] if self._table is None else [(row.at, row.values.get("rate", 0.0)) for row in self._table.rows]
+        if rows and rows[0][0] > 0:
+            rows.insert(0, (0.0, 0.0))
+        return CrossTraffic(self.kind, self.rate or 0.0, self.on_for or 0.0, self.off_for or 0.0, tuple(rows))
+
+    @property
+    def file(self) -> dict[str, str]:
+        """The name and the hash of the trace's file, if it has one."""
+        return {} if self._table is None else {"csv": self._table.name, "sha256": self._table.sha256}
+
+    @property
+    def end(self) -> float:
+        """When it ends, in seconds of training."""
+        return float("inf") if self.for_ is None else self.at + self.for_

@@ -1,0 +1,264 @@
+"""Which channels each link crosses, and in which order: the members and the routes of a scenario's shared media.
+
+A link first crosses the medium of its lower node, then its own medium. `routes` gives the order where a link crosses
+two of one kind. The reverse direction crosses the media in the reverse order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from netem.media.profile import ChannelProfile, Crossing
+from netem.units import format_duration, parse_rate
+from orchestrator import text
+from orchestrator.scenario.language.strict import unknown
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.language.words import shortened
+from orchestrator.scenario.sections.media import MediumSpec, buffer_of, channel_names
+from orchestrator.scenario.sections.topology import Ends, Pair, unknown_node
+
+_NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")
+_LINK = re.compile(r"(\S+) <-> (\S+)")
+
+
+class _Use(NamedTuple):
+    """A link's use of a medium: as which member, and whether that is its lower node."""
+
+    medium: str
+    member: str
+    by_node: bool
+
+
+@dataclass
+class SharedMedia:
+    """The media of a scenario: their ``channels`` and ``members`` by medium, the ``crossings`` of each direction that
+    has any, and the ``mistakes`` that were found."""
+
+    channels: dict[str, dict[str, ChannelProfile]] = field(default_factory=dict)
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    crossings: dict[Ends, tuple[Crossing, ...]] = field(default_factory=dict)
+    mistakes: list[tuple[KeyPath, str]] = field(default_factory=list)
+
+    def on(self, medium: str, direction: str | None) -> list[str]:
+        """The channels of a medium; ``direction``: only the one up or down."""
+        return [name for name in self.channels[medium] if direction is None or name == f"{medium} {direction}"]
+
+    def crossing(self, channels: Collection[str]) -> tuple[Ends, ...]:
+        """The directions that cross one of these channels."""
+        return tuple(ends for ends, way in self.crossings.items() if any(each.channel in channels for each in way))
+
+    def medium_of(self, node: str) -> str | None:
+        """The medium that a node is in; None if there is none, or several."""
+        found = [medium for medium, members in self.members.items() if node in members]
+        return found[0] if len(found) == 1 else None
+
+    def handed_over(self, node: str, to: str) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
+        """The directions of a node's links in its medium, with their crossings in another medium instead."""
+        own = self.medium_of(node)
+        assert own is not None, "validation has checked it"
+        up, down = channel_names(to, half=len(self.channels[to]) == 1)
+        found = []
+        for (source, target), way in self.crossings.items():
+            channel = up if source == node else down
+            new = [
+                Crossing(channel, node) if each.member == node and each.channel in self.channels[own] else each
+                for each in way
+            ]
+            if tuple(new) != way or (own == to and Crossing(channel, node) in way):
+                found.append((source, target, tuple(new)))
+        return tuple(found)
+
+    def changed(self, channel: str, medium: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that keys of a fault (``rate``, ``buffer``) give a channel's profile. A buffer that is not among
+        them keeps its time, and no member keeps a rate above that of the channel. ValueError if no packet fits."""
+        now = self.channels[medium][channel]
+        rate = parse_rate(keys["rate"]) if "rate" in keys else now.rate
+        found: dict[str, Any] = {"rate": rate} if "rate" in keys else {}
+        if "rate" in keys and now.rates:
+            found["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
+        if "buffer" in keys:
+            return found | {"buffer": buffer_of(keys["buffer"], rate)}
+        buffer_of(format_duration(round(now.buffer, 9)), rate)
+        return found
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name is that of a pattern, in which ``*`` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+
+
+def joined(pair: Pair) -> str:
+    """A link in words, as members have it: ``edge-0 <-> cloud``."""
+    return f"{pair.lower} <-> {pair.upper}"
+
+
+def resolve_media(
+    shared: Mapping[str, MediumSpec],
+    routes: Mapping[str, Sequence[str]],
+    pairs: Sequence[Pair],
+    targets: Collection[str] = (),
+) -> SharedMedia:
+    """The media of links between these pairs. ``targets``: the media that nodes are handed over to, which need no
+    member at the start."""
+    found = SharedMedia()
+    uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
+    nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
+    for name, spec in shared.items():
+        if not _NAME.fullmatch(name) or name in nodes:
+            why = "is a node" if name in nodes else "cannot be a name: write lower-case letters, digits and hyphens"
+            found.mistakes.append((("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0"))
+        members = _members(name, spec, pairs, nodes, uses, found)
+        if not spec.members and name not in targets:
+            found.mistakes.append((("shared", name), "no link crosses it: give it members, like members: [device-*]"))
+        rates = _rates(name, spec, pairs, nodes, None if name in targets else members, found)
+        found.members[name] = tuple(members)
+        found.channels[name] = spec.channels(name, rates)
+    order = _order(shared, routes, pairs, nodes, uses, found)
+    for pair, crossed in uses.items():
+        listed = order.get(pair)
+        way = sorted(crossed, key=lambda use: listed.index(use.medium) if listed else not use.by_node)
+        if listed is None and not any(path[0] == "routes" for path, _ in found.mistakes):
+            _check_obvious(pair, way, found)
+        up, down = [], []
+        for use in way:
+            channels = channel_names(use.medium, half=shared[use.medium].half)
+            up.append(Crossing(channels[0], use.member))
+            down.append(Crossing(channels[1], use.member))
+        found.crossings[pair.lower, pair.upper] = tuple(up)
+        found.crossings[pair.upper, pair.lower] = tuple(reversed(down))
+    return found
+
+
+def _members(
+    name: str,
+    spec: MediumSpec,
+    pairs: Sequence[Pair],
+    nodes: Sequence[str],
+    uses: defaultdict[Pair, list[_Use]],
+    found: SharedMedia,
+) -> list[str]:
+    """The members of a medium; notes its use by each link."""
+    places: dict[str, str] = {}  # how each member was written
+    for position, written in enumerate(spec.members):
+        path: KeyPath = ("shared", name, "members", position)
+        try:
+            links = _named(written, pairs, nodes)
+            for member, pair, by_node in links:
+                if any(use.medium == name for use in uses[pair]):
+                    raise ValueError(f"the link {joined(pair)} is in it twice: leave {written} or another member out")
+                uses[pair].append(_Use(name, member, by_node))
+                places[member] = written
+        except ValueError as error:
+            found.mistakes.append((path, str(error)))
+    return list(places)
+
+
+def _named(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[tuple[str, Pair, bool]]:
+    """The links of a member as written: the member's name, the link, and whether the member is its lower node.
+    ValueError if there are none."""
+    if _LINK.fullmatch(written):
+        return [(joined(pair), pair, False) for pair in _links(written, pairs, nodes)]
+    if " " in written or ">" in written:
+        raise ValueError(f"'{written}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'")
+    named = {node for node in nodes if matches(written, node)}
+    if not named:
+        raise ValueError(_no_match(written, nodes))
+    links = [(pair.lower, pair, True) for pair in pairs if pair.lower in named and pair.link_class != "edge-edge"]
+    if not links:
+        raise ValueError(f"{written} has no link to a tier above: name its links, like '* <-> {written}'")
+    return links
+
+
+def _links(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[Pair]:
+    """The links of a pattern ``a <-> b``, with either end first. ValueError if there are none."""
+    match = _LINK.fullmatch(written)
+    if match is None:
+        raise ValueError(f"'{written}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text")
+    a, b = match.groups()
+    for end in (a, b):
+        if not any(matches(end, node) for node in nodes):
+            raise ValueError(_no_match(end, nodes))
+    found = [
+        pair
+        for pair in pairs
+        if (matches(a, pair.lower) and matches(b, pair.upper)) or (matches(b, pair.lower) and matches(a, pair.upper))
+    ]
+    if not found:
+        raise ValueError(f"the topology has no link {written}")
+    return found
+
+
+def _no_match(written: str, nodes: Iterable[str]) -> str:
+    message = unknown_node(written, nodes)
+    return message.replace("there is no node", "no node matches") if "*" in written else message
+
+
+def _rates(
+    name: str,
+    spec: MediumSpec,
+    pairs: Sequence[Pair],
+    nodes: Sequence[str],
+    members: Collection[str] | None,
+    found: SharedMedia,
+) -> dict[str, float]:
+    """The rates of single members. ``members``: those that may have one; None: every node and link."""
+    rates: dict[str, float] = {}
+    for written, rate in spec.rates.items():
+        try:
+            named = [member for member, _, _ in _named(written, pairs, nodes) if members is None or member in members]
+            if not named:
+                raise ValueError(f"{written} is no member of {name}: add it to members, or leave its rate out")
+            rates |= dict.fromkeys(named, rate)
+        except ValueError as error:
+            found.mistakes.append((("shared", name, "rates", written), str(error)))
+    return rates
+
+
+def unknown_medium(name: str, media: Collection[str]) -> str:
+    """The message for a medium that the scenario does not have."""
+    if not media:
+        return f"there is no medium '{shortened(name)}': define it in `shared`"
+    return unknown("shared medium", name, media)
+
+
+def _order(
+    shared: Mapping[str, MediumSpec],
+    routes: Mapping[str, Sequence[str]],
+    pairs: Sequence[Pair],
+    nodes: Sequence[str],
+    uses: Mapping[Pair, Sequence[_Use]],
+    found: SharedMedia,
+) -> dict[Pair, Sequence[str]]:
+    """The media of each link that a route names, from the lower end to the upper one."""
+    order: dict[Pair, Sequence[str]] = {}
+    for written, media in routes.items():
+        try:
+            for medium in media:
+                if medium not in shared:
+                    raise ValueError(unknown_medium(medium, shared))
+                if media.count(medium) > 1:
+                    raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
+            for pair in _links(written, pairs, nodes):
+                crossed = {use.medium for use in uses.get(pair, ())}
+                if stray := [medium for medium in media if medium not in crossed]:
+                    raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
+                if missing := sorted(crossed - set(media)):
+                    raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
+                order[pair] = media
+        except ValueError as error:
+            found.mistakes.append((("routes", written), str(error)))
+    return order
+
+
+def _check_obvious(pair: Pair, way: Sequence[_Use], found: SharedMedia) -> None:
+    """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
+    for first, second in itertools.pairwise(way):
+        path: KeyPath = ("shared", second.medium)
+        if first.by_node == second.by_node and path not in (each for each, _ in found.mistakes):
+            route = f"routes: {{{joined(pair)}: [{', '.join(use.medium for use in way)}]}}"
+            found.mistakes.append((path, f"{joined(pair)} is in {first.medium} too: give the order, like {route}"))

@@ -105,7 +105,7 @@ async def userspace(plan: Plan, folder: Path) -> Stage:
 
     def shown(*ends: str) -> tuple[float, bool]:
         link = child.switch.links[ends[0], ends[1]]
-        return link.impairment.profile.latency, link.cut
+        return link.profile.latency, link.cut
 
     return Stage(
         fabric,

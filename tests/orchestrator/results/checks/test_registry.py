@@ -13,9 +13,10 @@ import pytest
 
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.checks import registry
 from orchestrator.results.checks.links import links_as_configured
 from orchestrator.results.checks.nodes import compute_on_time
-from orchestrator.results.checks.registry import Check, checks, overall, registry
+from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import COUNTERS

@@ -17,12 +17,12 @@ from orchestrator.drivers.local import sweep
 from orchestrator.drivers.swarm.plain import program_of, wires_from
 from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.fabric.engines import open_fabric
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk import Trunk, lay
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.copies.scenario_folder import unpack
 from orchestrator.planning.plan import Accelerated
-from orchestrator.planning.scenario_folder import unpack
 
 
 async def open_place(arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack) -> Place:

@@ -36,8 +36,8 @@ from orchestrator.results.rows import (
     State,
 )
 from orchestrator.results.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table, version
-from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
+from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 

@@ -14,11 +14,11 @@ from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.frames import Frames
 from orchestrator.drivers.swarm.plain import change_to, counted_of, link_to, node_to
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
-from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow, plus
 from orchestrator.fabric.coalesce import Coalescing
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 Deduction = Callable[[str, str], float]
 """The seconds that the network between the hosts of two nodes adds to the link from one to the other."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.errors import DriverError
-from orchestrator.host.clock import Clock
+from orchestrator.host.kernel.clock import Clock
 
 ENGINE = (
     *("ServerVersion", "OSType", "KernelVersion", "Architecture", "DockerRootDir", "CgroupVersion", "CgroupDriver"),
@@ -42,7 +42,7 @@ class Facts:
     model               of a board: "Raspberry Pi 4 Model B Rev 1.4"
     congestion_control  of TCP in the nodes' namespaces
     temperature         °C, the highest
-    accelerators        names, see `orchestrator.host.accelerators`
+    accelerators        names, see `orchestrator.host.kernel.accelerators`
     datasets            those that the host keeps
     throttled           what slows the processor down at this moment; None if nothing tells
     """

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from netem.profile import LinkProfile
 from node.errors import WireError
 from orchestrator.fabric.base import Counted, LinkChange
-from orchestrator.fabric.wiring import Wires
+from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.planning.programs import ProgramPlan

@@ -22,7 +22,7 @@ from orchestrator.drivers.swarm.bringing import Progress, bring_images, images_o
 from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.inventory import HostFacts
+from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for

@@ -31,7 +31,7 @@ from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
-from orchestrator.planning.inventory import Underlay
+from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.reading import parse

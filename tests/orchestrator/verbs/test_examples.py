@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError, ScenarioError
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load
 from orchestrator.sweep import reading
 from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, is_sweep, names

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.algorithms.common import average
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.population.availability import FromTrace
 from orchestrator.population.population import client_number
 from orchestrator.population.table import AvailabilityTable

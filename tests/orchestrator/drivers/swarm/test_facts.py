@@ -6,7 +6,7 @@ import pytest
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import told_of
 from orchestrator.errors import DriverError
-from orchestrator.host.clock import Clock
+from orchestrator.host.kernel.clock import Clock
 
 INFO = {"ServerVersion": "28.3.0", "MemoryLimit": True, "Runtimes": {"runc": {}, "nvidia": {}}, "Name": "pc-1"}
 IMAGE = {"Architecture": "amd64", "Config": {"Env": ["SECRET=1"], "Labels": {"a": "b"}}, "Size": 7}

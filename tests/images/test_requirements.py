@@ -109,7 +109,7 @@ def test_the_oldest_python_of_the_project_can_install_every_version() -> None:
     """Debian 12 has Python 3.11.2. Its pip searches for minutes if a version needs a later one."""
     oldest = "3.11.0"
     for name in pins(ROOT / "constraints.txt"):
-        required = distribution(name).metadata.get("Requires-Python", "")
+        required = str(distribution(name).metadata.json.get("requires_python", ""))
         assert SpecifierSet(required).contains(oldest), f"{name} requires Python {required}"
 
 

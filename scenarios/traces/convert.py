@@ -1,12 +1,12 @@
 """Convert a trace of FedScale or FLASH to a CSV file for `clients.availability`. It is printed.
 
-python scenarios/traces/convert.py fedscale client_behave_trace > stays.csv
-python scenarios/traces/convert.py flash state_traces.json > stays.csv
+python -m orchestrator.verbs.scenarios.traces.convert fedscale client_behave_trace > stays.csv
+python -m orchestrator.verbs.scenarios.traces.convert flash state_traces.json > stays.csv
 
 FedScale (F. Lai et al., "FedScale: Benchmarking Model and System Performance of Federated Learning at Scale", ICML
 2022): ``client_behave_trace``, a pickled dictionary. Each client has the starts ``active`` and the ends ``inactive`` of
-its stays, which repeat after ``finish_time`` seconds. A pickle can name any function to be called. Here it gets none,
-so only plain data is read, and both the file and the memory for it are limited.
+its stays, which repeat after ``finish_time`` seconds. A pickle can name any function to be called. So a file is refused
+before it is unpickled if it has more than plain data, and both the file and the memory for it are limited.
 
 FLASH (C. Yang et al., "Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data",
 WWW 2021): a JSON file. Each device has ``messages``, lines with a local time, a tab and a state. As in the authors'
@@ -25,6 +25,7 @@ import io
 import json
 import math
 import pickle
+import pickletools
 import resource
 import sys
 from collections import Counter
@@ -41,6 +42,11 @@ from orchestrator.population.table import HEADER
 LARGEST_FILE = 1 << 30  # bytes
 MEMORY = 1 << 28  # bytes that a conversion may take, and
 MEMORY_PER_BYTE = 64  # for each byte of the file: a stay of 8 bytes or more becomes four numbers and a tuple
+
+PLAIN = """PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT
+STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 EMPTY_LIST LIST APPEND APPENDS
+EMPTY_DICT DICT SETITEM SETITEMS PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET"""
+OPCODES = frozenset(PLAIN.split())  # those of pickletools; no tuples: to hash deeply nested ones ends the interpreter
 
 STAMP = "%Y-%m-%d %H:%M:%S"
 STATES = {
@@ -84,22 +90,24 @@ class Devices:
 
 
 def plain_data(pickled: bytes) -> Any:
-    """The value of a pickle without objects and calls. ValueError for any other."""
+    """The value of a pickle of lists, dictionaries, strings and numbers. ValueError for any other."""
     try:
-        return PlainUnpickler(io.BytesIO(pickled), encoding="latin-1").load()
-    except pickle.UnpicklingError as error:
-        raise ValueError(str(error)) from None
+        other = next((opcode.name for opcode, *_ in pickletools.genops(pickled) if opcode.name not in OPCODES), None)
+        value = None if other else PlainUnpickler(io.BytesIO(pickled), encoding="latin-1").load()
     except MemoryError:
         raise
     except Exception as error:  # as the documentation of pickle says: not only UnpicklingError
         raise ValueError(f"is damaged, or no pickle ({type(error).__name__}: {error})") from None
+    if other:
+        raise ValueError(f"has {other}: only lists, dictionaries, strings and numbers are read")
+    return value
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Finds no class and no function, so a pickle has nothing to call."""
+    """Finds no class and no function: a second guard, in case pickle and pickletools read a file differently."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"asks for {f'{module}.{name}'[:60]!r}: only plain data is read, no objects")
+        raise pickle.UnpicklingError("only plain data is read")
 
 
 def from_fedscale(pickled: bytes) -> Devices:
@@ -107,8 +115,8 @@ def from_fedscale(pickled: bytes) -> Devices:
     traces = plain_data(pickled)
     if not isinstance(traces, dict):
         raise ValueError(f"holds a {type(traces).__name__}, not a dictionary of clients")
-    if strange := next((client for client in traces if not isinstance(client, int | float | str)), None):
-        raise ValueError(f"has a {type(strange).__name__} as the name of a client")
+    if None in traces:
+        raise ValueError("has a client without a name")
     found, left = Devices(), len(pickled)
     for client, trace in traces.items():
         starts, ends, period = (_of(trace, client, key) for key in ("active", "inactive", "finish_time"))

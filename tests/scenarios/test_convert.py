@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -16,7 +17,16 @@ import pytest
 
 from orchestrator.population.availability import FromTrace
 from orchestrator.population.table import AvailabilityTable
-from scenarios.traces.convert import Device, Devices, from_fedscale, from_flash, main, plain_data, to_csv
+from scenarios.traces.convert import (
+    Device,
+    Devices,
+    PlainUnpickler,
+    from_fedscale,
+    from_flash,
+    main,
+    plain_data,
+    to_csv,
+)
 
 CLIENT: dict[str, Any] = {
     "duration": 211625,
@@ -84,7 +94,8 @@ def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
         ({1: CLIENT | {"finish_time": 0}}, "client 1: finish_time is 0"),
         ({1: CLIENT | {"finish_time": -1}}, "client 1: -1 is no time in seconds"),
         ({1: CLIENT | {"active": [1, 2, float("nan")]}}, "client 1: nan is no time in seconds"),
-        ({(1, 2): CLIENT}, "has a tuple as the name of a client"),
+        ({None: CLIENT}, "has a client without a name"),
+        ({(1, 2): CLIENT}, "has TUPLE2: only lists, dictionaries, strings and numbers are read"),
     ],
 )
 def test_other_pickles_are_refused(value: Any, message: str) -> None:
@@ -212,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, capsys: pytest.
     assert main(["fedscale", str(trace)]) == 2
     missing, hostile = capsys.readouterr().err.splitlines()
     assert "No such file" in missing
-    assert hostile == f"error: {trace}: asks for 'os.system': only plain data is read, no objects"
+    assert hostile == f"error: {trace}: has GLOBAL: only lists, dictionaries, strings and numbers are read"
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,8 +243,11 @@ def test_objects_and_calls_are_refused(protocol: int, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert plain_data(pickle.dumps(CLIENT, protocol)) == CLIENT
     for value in (Harmful(), [1, {"a": Harmful()}], np.float64(1), os.system):
-        with pytest.raises(ValueError, match=r"asks for '.*': only plain data is read, no objects"):
-            plain_data(pickle.dumps(value, protocol))
+        harmful = pickle.dumps(value, protocol)
+        with pytest.raises(ValueError, match=r"has .*GLOBAL: only lists"):
+            plain_data(harmful)
+        with pytest.raises(pickle.UnpicklingError, match="only plain data"):
+            PlainUnpickler(io.BytesIO(harmful)).load()
     assert not (tmp_path / "harmed").exists()
 
 
@@ -262,6 +276,7 @@ def test_hostile_pickles_are_refused(data: bytes) -> None:
         from_fedscale(data)
 
 
+DEEP = 1_000_000
 LONG = CLIENT | {"active": list(range(0, 200_000, 9)), "inactive": list(range(5, 200_005, 9))}
 
 
@@ -271,9 +286,12 @@ LONG = CLIENT | {"active": list(range(0, 200_000, 9)), "inactive": list(range(5,
         (b"]r\xff\xff\xff\xff.", "needs more than 256 MiB of memory"),  # an index that makes a table of 64 GiB
         (b"}" + b"(K\x01" * 300_000 + b"K\x02u.", "is damaged"),
         (pickle.dumps(dict.fromkeys(range(1000), LONG)), "has more stays than bytes"),  # one client, a thousand times
+        (b"}(" + b"K\x01" + DEEP * b"\x85" + b"K\x01u.", "has TUPLE1"),  # a key whose hash overflows the stack
+        (b"}(" + b"(K\x01" + DEEP * b"\x91(" + b"K\x01u.", "has FROZENSET"),
+        (b"}(K\x01" + DEEP * b"]" + (DEEP - 1) * b"a" + b"u.", "client 1 has no active"),  # lists are not hashed
     ],
 )
-def test_memory_stays_bounded(data: bytes, error: str, tmp_path: Path) -> None:
+def test_memory_and_stack_stay_bounded(data: bytes, error: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
     program = (
         "import sys; from pathlib import Path; from scenarios.traces.convert import main\n"

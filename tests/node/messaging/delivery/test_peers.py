@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from node.assignment import Timeouts
-from node.errors import TransportError
 from node.messaging.delivery.association import Association, Undelivered
 from node.messaging.delivery.peers import Peers
 from node.messaging.delivery.stream import QUEUE_MESSAGES
@@ -44,10 +41,3 @@ async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
     await peers.send(["b"], Message("model", "a"), replace=True)
     assert await peers.receive() == Undelivered("b", QUEUE_MESSAGES, "superseded")
     await asyncio.wait_for(both, 1)
-
-
-@virtual
-async def test_who_is_no_peer_is_named() -> None:
-    peers = Peers("a", [], "first", TIMEOUTS, LIMITS, lambda association: None)
-    with pytest.raises(TransportError, match="a has no peer 'z'; its peers are none"):
-        await peers.send(["z"], Message("model", "a"), replace=False)

@@ -42,6 +42,7 @@ from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.session import Session
 from orchestrator.run.showing import View
 from orchestrator.scenario.reading import parse
+from tests.virtual import virtual
 
 SCENARIO = """\
 name: played
@@ -617,21 +618,18 @@ async def test_the_run_ends_when_its_last_leader_leaves(stage: Stage) -> None:
         assert (await stage.session.ended).reason == "rounds"
 
 
-def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after_it(tmp_path: Path) -> None:
+@virtual
+async def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after_it(tmp_path: Path) -> None:
     leave = FaultSpan(1, "leave", "edge-1", 5.0, None, None, 2, "", ("edge-1",), {})
-
-    async def main() -> None:
-        stage = Stage(tmp_path, EDGES, Past(faults=(leave,)))
-        try:
-            await stage.train()
-            stage.control.say("edge-0", "done", reason="rounds")
-            async with asyncio.timeout(1.0):
-                assert (await stage.session.ended).reason == "rounds"
-        finally:
-            await stage.session.close()
-            stage.record.close()
-
-    run_virtual(main())
+    stage = Stage(tmp_path, EDGES, Past(faults=(leave,)))
+    try:
+        await stage.train()
+        stage.control.say("edge-0", "done", reason="rounds")
+        async with asyncio.timeout(1.0):
+            assert (await stage.session.ended).reason == "rounds"
+    finally:
+        await stage.session.close()
+        stage.record.close()
 
 
 @played()

@@ -35,8 +35,8 @@ from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
-    from orchestrator.run.judging import Conclusion
-    from orchestrator.run.showing import View
+    from orchestrator.run.display.snapshot import View
+    from orchestrator.run.judgement import Conclusion
     from orchestrator.serve.beside import Page
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
     """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
     from orchestrator.run.launch import resume
 
     directory = find_run(run, runs)
@@ -241,14 +241,14 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
 
 def _view(*, as_json: bool) -> Callable[[bool], View]:
     """What shows a run, by whether its clock is virtual."""
-    from orchestrator.run.view import open_view
+    from orchestrator.run.display.view import open_view
 
     quiet, plain = is_quiet(), is_verbose()
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
 def _check_pace(pace: str | None, driver: str) -> None:
-    from orchestrator.run.pacing import speed_of
+    from orchestrator.run.control.pace import speed_of
 
     if pace is None:
         return

@@ -20,18 +20,18 @@ from orchestrator.planning.learning.dataset import prepare_data
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
-from orchestrator.run.beginning import begin, on_clock
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
+from orchestrator.run.display.events import Listener
+from orchestrator.run.display.snapshot import SafeView, View, safely
 from orchestrator.run.down import clear
-from orchestrator.run.judging import Conclusion, judged
+from orchestrator.run.judgement import Conclusion, judged
 from orchestrator.run.lifecycle import execute
-from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
-from orchestrator.run.showing import SafeView, View, safely
-from orchestrator.run.tracking import tracked
-from orchestrator.run.works import Ending
+from orchestrator.run.start import begin, on_clock
+from orchestrator.run.tasks import Ending
+from orchestrator.run.trackers import tracked
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
@@ -78,7 +78,7 @@ def launch(
     ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
     simulated nodes, by default one for each processor. ``listener`` hears the run's events; its error is left to
     the caller. ``track``: destinations that follow the run. ``pace``: that of a simulation, see
-    `orchestrator.run.pacing`. ``begun`` is called once, when the record has begun.
+    `orchestrator.run.control.pace`. ``begun`` is called once, when the record has begun.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """

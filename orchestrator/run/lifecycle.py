@@ -1,6 +1,6 @@
 """One run, from a plan to its end. ``execute`` is the lifecycle. Everything else here belongs to one of its steps.
 
-What judges the run afterwards (`orchestrator.run.judging`) is not imported: a host that carries out a run for another
+What judges the run afterwards (`orchestrator.run.judgement`) is not imported: a host that carries out a run for another
 one does not judge it.
 """
 
@@ -21,20 +21,20 @@ from orchestrator.host.kernel.load import Others
 from orchestrator.host.process.processes import pids_of
 from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record import Record
-from orchestrator.run.by_hand import Commands
-from orchestrator.run.commands import heard
+from orchestrator.results.record.writer import Record
 from orchestrator.run.context import RunClock, RunContext
+from orchestrator.run.control.commands import heard
+from orchestrator.run.control.manual import Commands
+from orchestrator.run.control.pace import Pacing
+from orchestrator.run.display.events import Listener
+from orchestrator.run.display.snapshot import View
 from orchestrator.run.down import clear
-from orchestrator.run.link_probe import probe_links
-from orchestrator.run.listening import Listener
+from orchestrator.run.links.probe import probe_links
 from orchestrator.run.monitor import watch
-from orchestrator.run.pacing import Pacing
+from orchestrator.run.nodes.sensors import sensed
+from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.run.sensing import sensed
-from orchestrator.run.session import Session
-from orchestrator.run.showing import View
-from orchestrator.run.works import Ending, ending_after
+from orchestrator.run.tasks import Ending, ending_after
 from orchestrator.scenario.sections.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
@@ -62,7 +62,8 @@ async def execute(
     ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
     the directory's lock. It is closed when the run has ended. ``workers`` is the number of
     processes that train simulated nodes. ``calibrate``: measure the links at length, and do not train. An error of the
-    ``listener`` ends the run. ``pace``: that of a simulation when its training begins, see `orchestrator.run.pacing`.
+    ``listener`` ends the run. ``pace``: that of a simulation when its training begins, see
+    `orchestrator.run.control.pace`.
 
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
@@ -83,7 +84,7 @@ async def execute(
         with contextlib.suppress(RecordError):
             write_outcome(INTERRUPTION)
             record.close()
-        from orchestrator.run.judging import judge
+        from orchestrator.run.judgement import judge
 
         judge(directory)
 

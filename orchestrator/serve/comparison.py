@@ -11,7 +11,7 @@ from typing import Any
 from node.files import read_untrusted
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.marks import Figure
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
 from orchestrator.sweep.curves import Curve, band, curve_of
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import spreads

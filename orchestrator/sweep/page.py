@@ -13,8 +13,8 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import write_whole
 from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
-from orchestrator.results.targets import Judged
-from orchestrator.results.verdicts import MARKS, Verdict
+from orchestrator.results.checks.verdicts import MARKS, Verdict
+from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import band, read_curve
 from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
-from orchestrator.results.targets import Judged
+from orchestrator.results.evaluation.targets import Judged
 from orchestrator.sweep.curves import Band, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import Result, spreads

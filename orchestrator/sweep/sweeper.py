@@ -14,14 +14,14 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
-from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import History
-from orchestrator.results.rows import COMPLETE
-from orchestrator.run.elsewhere import begun
-from orchestrator.run.judging import judge
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import COMPLETE
+from orchestrator.run.display.progress_line import Glimpse
+from orchestrator.run.judgement import judge
 from orchestrator.run.launch import launch, prepared_plan
-from orchestrator.run.progress_line import Glimpse
-from orchestrator.run.tracking import tracked
+from orchestrator.run.remote import begun
+from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep

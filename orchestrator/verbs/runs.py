@@ -20,15 +20,15 @@ from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.overview import overview
-from orchestrator.results.rows import Event
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event
+from orchestrator.results.record.tables import TABLES
 from orchestrator.results.summary import summary
-from orchestrator.results.tables import TABLES
-from orchestrator.results.verdicts import Verdict
+from orchestrator.run.display.events import Listener
+from orchestrator.run.display.progress_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
-from orchestrator.run.listening import Listener
-from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario.plugins import kept
 from orchestrator.verbs.results import cards, frames, plots
 from orchestrator.verbs.results.cards import Drawing

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.drivers.swarm.settings import MARK
 from orchestrator.host.process.python import ROOT
-from orchestrator.run.elsewhere import begun
 from orchestrator.run.launch import prepared_plan
+from orchestrator.run.remote import begun
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import load
 from tests.orchestrator.sweep.test_running import SCENARIO

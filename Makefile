@@ -85,11 +85,14 @@ campaign-kills: setup  ## real runs of which a random process is killed or stopp
 	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER)
 campaign-hostile: setup  ## hostile input for everything that reads some: lines, runs, data, requests; INPUTS=n for each from seed FIRST=n
 	$(BIN)/python -m tests.campaign.hostile --first $(FIRST) --inputs $(INPUTS)
+SCRIPTS := orchestrator/report/script/*.js orchestrator/serve/page/*.js
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
+	$(BIN)/oxfmt --check --config orchestrator/.oxfmtrc.json $(SCRIPTS)
 	$(BIN)/python -m docs.language
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml

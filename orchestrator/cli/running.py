@@ -177,7 +177,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
         print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
     else:
         for result in results:
-            click.echo(result.told())
+            click.echo(result.describe())
         if not results:
             click.echo("nothing of any run is left on this host")
         if others := sorted(found.keys() - targets.keys()):

@@ -41,7 +41,7 @@ class Removed:
     def anything(self) -> bool:
         return self.stopped or bool(self.hosts or self.containers or self.processes or self.cgroups)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The result in one line."""
         if self.left:
             return f"{self.run}: could not remove {', '.join(self.left)}"

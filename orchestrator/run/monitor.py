@@ -50,7 +50,7 @@ async def watch(
     monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
     if virtual:
-        session.heard = monitor.glance
+        session.on_message = monitor.glance
     else:
         session.spawn(monitor.sample_forever())
         session.spawn(monitor.note_gaps_forever())

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from node.assignment import PluginSource
 from node.learning.data.datasets import open_prepared
@@ -28,29 +27,20 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
 from orchestrator.run.display.snapshot import Clock, Snapshot
 from orchestrator.run.lifecycle import execute
+from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.requirements import require
 from orchestrator.run.start import begin, on_clock
 from orchestrator.scenario.reading import parse
-from orchestrator.scenario.schema import Scenario
 
 STAYS = ("lock", "token")
 """The files of a directory that belong to processes of one host."""
 
 
-def begun(
-    plan: Plan,
-    scenario: Scenario,
-    file: Path,
-    overrides: Sequence[str],
-    runs: Path,
-    meta: Mapping[str, Any],
-    text: str | None,
-) -> RunDirectory:
-    """A fresh directory below ``runs`` with a record that has begun. The arguments are those of
-    `orchestrator.run.launch.launch`."""
+def begun(plan: Plan, origin: Origin, runs: Path) -> RunDirectory:
+    """A fresh directory below ``runs`` with a record that has started."""
     directory = RunDirectory.create(runs, plan.name)
     try:
-        begin(directory, plan, scenario, file, overrides, meta, text).close()
+        begin(directory, plan, origin).close()
         directory.remove_keys()  # no node starts here
     except BaseException:
         directory.remove()
@@ -79,7 +69,7 @@ def carry_out(directory: RunDirectory, data: Path, plugins: Iterable[PluginSourc
         plan = _plan_of(directory, data, plugins)
         require(plan, 1)
         record = Record.carry_on(directory.path, host)
-        on_clock(plan.driver, execute(plan, directory, record, _Unseen(), interruption, holding=holding))
+        on_clock(plan.driver, execute(plan, directory, record, _Unseen(), interruption, holding, RunOptions(1)))
 
 
 def _plan_of(directory: RunDirectory, data: Path, plugins: Iterable[PluginSource]) -> Plan:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from node.runtime.clock import VirtualLoop, run_virtual
@@ -15,28 +14,22 @@ from orchestrator.planning.copies.plugin_files import keep_plugins
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record.writer import Record
-from orchestrator.scenario.schema import Scenario, effective
+from orchestrator.run.options import Origin
+from orchestrator.scenario.schema import effective
 from orchestrator.scenario.sections.drivers import DRIVERS
 
 T = TypeVar("T")
 
 
-def begin(
-    directory: RunDirectory,
-    plan: Plan,
-    scenario: Scenario,
-    file: Path,
-    overrides: Sequence[str],
-    meta: Mapping[str, Any],
-    text: str | None,
-) -> Record:
+def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     """Write the shards, the scenario and the plan into the directory. RunError or RecordError if there is no room."""
+    file, text = origin.file, origin.text
     facts = {
         "scenario": str(file),
         "folder": str(file.parent.absolute()),
-        "overrides": list(overrides),
-        "effective": effective(scenario),
-        **meta,
+        "overrides": list(origin.overrides),
+        "effective": effective(origin.scenario),
+        **origin.meta,
     }
     try:
         plan.write_shards(directory.shards)

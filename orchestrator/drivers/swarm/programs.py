@@ -18,7 +18,7 @@ from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -66,16 +66,16 @@ class SwarmProgramsDriver(SwarmDriver):
             return bool(await self._agents.call(node.host, "listens", timeout=LOOK, pid=node.pid, port=port))
         return False
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
+    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, ProcessUsage]:
         hosts = sorted({handle.host for handle in nodes.values()})
         found = await asyncio.gather(*(self._usage(host, nodes) for host in hosts))
         return {node: used for each in found for node, used in each.items()}
 
-    async def _usage(self, host: str, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
+    async def _usage(self, host: str, nodes: Mapping[str, Handle]) -> dict[str, ProcessUsage]:
         pids = {node: handle.pid for node, handle in nodes.items() if handle.host == host}
         with contextlib.suppress(DriverError):
             told = await self._agents.call(host, "usage", timeout=LOOK, nodes=pids)
-            return {node: Usage(**used) for node, used in told.items()}
+            return {node: ProcessUsage(**used) for node, used in told.items()}
         return {}
 
     def hear(self, host: str, event: Message) -> None:

@@ -15,7 +15,7 @@ ON_TIME = 1.0  # s; commands to several containers on a busy host take tenths of
 TOO_LATE = 5.0  # s, from which on the run is another experiment
 
 
-class Lateness(NamedTuple):
+class FaultLateness(NamedTuple):
     """A fault took effect ``seconds`` after ``planned``. Both times are in seconds of training."""
 
     seconds: float
@@ -23,7 +23,7 @@ class Lateness(NamedTuple):
     span: FaultSpan
 
 
-def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[Lateness]:
+def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
     """The lateness of each fault that took effect, or met a node that was away. One of a round is due when the first
     leading node begins it."""
     began = history.training_began or 0.0
@@ -40,9 +40,9 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[Lateness]:
             continue
         if at is not None:
             away = sum(seconds for since, seconds in stops if since < made)
-            found.append(Lateness(made - began - away - at, at, span))
+            found.append(FaultLateness(made - began - away - at, at, span))
         elif (due := min((t for number, t in begins.items() if number >= (round or 0)), default=None)) is not None:
-            found.append(Lateness(made - due, due - began, span))
+            found.append(FaultLateness(made - due, due - began, span))
     return found
 
 

@@ -86,7 +86,7 @@ INSERT = {
 }
 
 
-class Counted(NamedTuple):
+class CounterTable(NamedTuple):
     """What is counted: ``each`` is the table of the things that have counts, ``view`` gives the totals."""
 
     each: str
@@ -106,8 +106,8 @@ class Counted(NamedTuple):
         return f"{self.growth} JOIN {self.each} ON {self.each}.id = {self.growth}.{self.each}"
 
 
-LINKS = Counted("link", ("source", "target"), ("link_class", "kind"), COUNTERS, "counters")
-FLOWS = Counted("flow", ("node", "peer", "kind", "direction"), (), ("messages", "bytes"), "traffic")
+LINKS = CounterTable("link", ("source", "target"), ("link_class", "kind"), COUNTERS, "counters")
+FLOWS = CounterTable("flow", ("node", "peer", "kind", "direction"), (), ("messages", "bytes"), "traffic")
 COUNTED = (LINKS, FLOWS)
 
 
@@ -151,7 +151,7 @@ def no_table(connection: sqlite3.Connection) -> str | None:
     return None if found is None else "{} {}".format(*found)
 
 
-def _totals(counted: Counted) -> str:
+def _totals(counted: CounterTable) -> str:
     """A selection of the totals; ``kind`` is its last column."""
     kind = [name for name in counted.facts if name == "kind"]
     facts = [name for name in counted.facts if name != "kind"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.results.record.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, Counted, Totals, make_tables
+from orchestrator.results.record.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, CounterTable, Totals, make_tables
 from orchestrator.scenario.sections.drivers import LinkKind
 
 DATABASE = "run.db"
@@ -239,7 +239,7 @@ class Record:
             for row in rows:
                 subscriber(table, row)
 
-    def _id(self, counted: Counted, thing: tuple[Any, ...]) -> int:
+    def _id(self, counted: CounterTable, thing: tuple[Any, ...]) -> int:
         """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
         ids, keys = self._ids[counted.each], thing[: len(counted.keys)]
         if keys not in ids:
@@ -258,7 +258,7 @@ class Record:
             raise _refused(self.directory, error) from error
 
 
-def _ids(connection: sqlite3.Connection, counted: Counted) -> dict[tuple[str, ...], int]:
+def _ids(connection: sqlite3.Connection, counted: CounterTable) -> dict[tuple[str, ...], int]:
     """The numbers of the things that are counted, by their keys."""
     found = connection.execute(f"SELECT id, {', '.join(counted.keys)} FROM {counted.each}")
     return {tuple(keys): id for id, *keys in found}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import FLOWS, LINKS, Counted
+from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
 
 
 class LinkGrowth(NamedTuple):
@@ -39,7 +39,7 @@ class SentGrowth(NamedTuple):
     bytes: int
 
 
-def latest(history: History, counted: Counted) -> int:
+def latest(history: History, counted: CounterTable) -> int:
     """The id of the latest row; 0 if there is none."""
     return int(history.rows(f"SELECT COALESCE(MAX(id), 0) FROM {counted.growth}")[0][0])
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import LinkCounters, PeerTraffic
-from orchestrator.results.record.schema import FLOWS, LINKS, Counted
+from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
 from orchestrator.results.record.writer import PROBED
 from orchestrator.scenario.sections.drivers import link_kind
 
@@ -125,7 +125,7 @@ def messages_by_kind(history: History) -> dict[str, int]:
     return dict(totals)
 
 
-def _totals(counted: Counted, columns: Sequence[str]) -> str:
+def _totals(counted: CounterTable, columns: Sequence[str]) -> str:
     """A query for what was counted altogether, after these columns of the things; the earliest thing comes first."""
     sums = ", ".join(f"SUM({name}) AS {name}" for name in counted.counts)
     grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"

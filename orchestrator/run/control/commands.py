@@ -23,10 +23,10 @@ OVER = {"error": "the run is over"}
 
 
 @contextlib.asynccontextmanager
-async def heard(run: RunContext, operations: Operations) -> AsyncIterator[None]:
-    """Hear commands while the body runs. ``operations``: those of a user, by name.
+async def accept_commands(run: RunContext, operations: Operations) -> AsyncIterator[None]:
+    """Accept commands while the body runs. ``operations``: those of a user, by name.
 
-    If this host has no such sockets, no command is heard. If it refuses one, the record has a note.
+    If this host has no such sockets, it accepts none. If it refuses one, the record has a note.
     """
     path = run.directory.commands
     if not user_socket.AVAILABLE:
@@ -38,8 +38,8 @@ async def heard(run: RunContext, operations: Operations) -> AsyncIterator[None]:
         run.note("note", {"text": f"this run takes no manual faults: {path} cannot be made ({error.strerror})"})
         yield
         return
-    listener = Listener(operations)
-    server = await asyncio.start_unix_server(listener.hear, sock=listening, limit=user_socket.LONGEST)
+    listener = CommandServer(operations)
+    server = await asyncio.start_unix_server(listener.accept, sock=listening, limit=user_socket.LONGEST)
     try:
         yield
     finally:
@@ -49,14 +49,14 @@ async def heard(run: RunContext, operations: Operations) -> AsyncIterator[None]:
         await listener.close()
 
 
-class Listener:
+class CommandServer:
     """Answers the requests of every connection."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self._connections: set[asyncio.Task[None]] = set()
 
-    def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a new connection."""
         task = asyncio.create_task(self._converse(reader, writer))
         self._connections.add(task)

@@ -24,7 +24,7 @@ class Listener:
         self.end: Callable[[str], object] = _nothing
         self._call = call
 
-    def hear(self, table: str, row: tuple[Any, ...]) -> None:
+    def receive(self, table: str, row: tuple[Any, ...]) -> None:
         """Hear of a new row of the record. Does not raise."""
         event = event_of(table, row)
         if event is None or self.error is not None:

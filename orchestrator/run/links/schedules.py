@@ -44,21 +44,21 @@ class Schedules:
         self._spawn = spawn
         self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
         self._going = True
-        self._heard = 0.0
+        self._last_message = 0.0
         self._stirred = asyncio.Event()
 
     def begin(self, elapsed: float = 0.0) -> None:
         """Start the schedules, ``elapsed`` seconds into training. Their times count from the start of training."""
         began = asyncio.get_running_loop().time() - elapsed
-        self.heard()
+        self.message_arrived()
         for number, course in enumerate(self.courses):
             changes = changes_since(elapsed, course.schedule.changes(course.link.profile))
             self._spawn(self._run(course, changes, f"schedule {number}", began))
 
-    def heard(self) -> None:
+    def message_arrived(self) -> None:
         """Note that a node has sent a message. Schedules wait while no node sends one: if all nodes waited for ever, a
         repeating schedule would keep a virtual clock going, and the deadlock would not be found."""
-        self._heard = asyncio.get_running_loop().time()
+        self._last_message = asyncio.get_running_loop().time()
         self._stirred.set()
 
     def end(self) -> list[Course]:
@@ -82,7 +82,7 @@ class Schedules:
             change = following
 
     async def _sleep_while_quiet(self) -> bool:
-        if asyncio.get_running_loop().time() - self._heard <= QUIET:
+        if asyncio.get_running_loop().time() - self._last_message <= QUIET:
             return False
         self._stirred.clear()
         await self._stirred.wait()

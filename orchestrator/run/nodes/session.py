@@ -53,7 +53,7 @@ class Session:
         links = Links(plan.links, environment.fabric)
         self.faults = FaultInjector(plan, self.lives, links, self._note_fault, self.spawn)
         self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
-        self.heard: Callable[[], None] = lambda: None  # called after each message of a node
+        self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
         self._began: float | None = None  # when training began, on the run's clock
         self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
@@ -135,10 +135,10 @@ class Session:
     async def _hear_messages(self) -> None:
         async for node, message in self._control.messages():
             if node in self.nodes:
-                self.schedules.heard()
+                self.schedules.message_arrived()
                 if self._hearing.take(node, message):
                     self._follow(self.nodes[node], message)
-                self.heard()
+                self.on_message()
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
         """React to a message that has been checked."""

@@ -295,7 +295,7 @@ def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(
 
 
 def test_what_was_removed_is_counted_in_words() -> None:
-    assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).told() == (
+    assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).describe() == (
         "a: ended 1 process, removed 2 cgroups; nothing of it is left on this host"
     )
-    assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).told()
+    assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).describe()

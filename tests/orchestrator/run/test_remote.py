@@ -18,6 +18,7 @@ from orchestrator.results.record.history import History
 from orchestrator.run.display.progress_line import Glimpse
 from orchestrator.run.judgement import judge
 from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.remote import begun, carry_out, travelling
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import load
@@ -61,8 +62,8 @@ def planned(file: Path) -> tuple[Scenario, Plan]:
 
 def begin(file: Path) -> tuple[RunDirectory, Plan]:
     scenario, plan = planned(file)
-    meta = {"sweep": "mine", "case": "small"}
-    return begun(plan, scenario, file, ["seed=3"], file.parent / "runs", meta, None), plan
+    origin = Origin(scenario, file, ["seed=3"], meta={"sweep": "mine", "case": "small"})
+    return begun(plan, origin, file.parent / "runs"), plan
 
 
 def copied(directory: RunDirectory, place: Path) -> RunDirectory:
@@ -100,7 +101,9 @@ def test_a_run_that_travels_gives_the_record_of_one_that_stays(file: Path, tmp_p
     (tmp_path / "site" / "some_models").mkdir(parents=True)
     (tmp_path / "site" / "some_models" / "__init__.py").write_text(MODELS)
     scenario, plan = planned(file)
-    _, stayed = launch(plan, scenario, file, ["seed=3"], tmp_path / "here", lambda _: Glimpse("here"), workers=1)
+    _, stayed = launch(
+        plan, Origin(scenario, file, ["seed=3"]), tmp_path / "here", lambda _: Glimpse("here"), RunOptions(1)
+    )
     assert rows(back) == rows(stayed)
     with History.open(back.path) as one, History.open(stayed.path) as other:
         assert one.meta.keys() - other.meta.keys() == {"host", "sweep", "case"}
@@ -122,5 +125,5 @@ def test_nothing_is_left_of_a_run_that_cannot_begin(file: Path, tmp_path: Path) 
     (source,) = [each for each in plan.plugins if each.is_file]
     Path(source.root).write_text(LINKS + "# changed\n")
     with pytest.raises(RunError, match=r"links\.py was changed"):
-        begun(replace(plan), scenario, file, [], tmp_path / "runs", {}, None)
+        begun(replace(plan), Origin(scenario, file), tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []

@@ -13,7 +13,9 @@ import pytest
 
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.checks import registry as module
+from orchestrator.results.checks import registry
+from orchestrator.results.checks.links import links_as_configured
+from orchestrator.results.checks.nodes import compute_on_time
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.record.history import History
@@ -77,7 +79,7 @@ def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
     # It records no messages of roles, its clients come by no trace, and nothing was refused.
     not_its = ("result as expected", "network between hosts", "participation", "clients available", "messages accepted")
-    assert [check["name"] for check in found] == [name for name in module.CHECKS if name not in not_its]
+    assert [check["name"] for check in found] == [name for name in registry.CHECKS if name not in not_its]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
 
@@ -103,7 +105,7 @@ def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
     def broken(_: History) -> tuple[Verdict, str]:
         raise KeyError("nodes")
 
-    monkeypatch.setitem(module.CHECKS, "finished", broken)
+    monkeypatch.setitem(registry.CHECKS, "finished", broken)
     found = checks(History.open(Example().build(tmp_path)))
     assert found[0]["verdict"] == "unknown"
     assert "KeyError: 'nodes'" in found[0]["detail"]
@@ -155,7 +157,7 @@ def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
 
 
 def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
-    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected", "messages accepted"}
+    assert set(get_args(CheckName)) == registry.CHECKS.keys() - {"result as expected", "messages accepted"}
 
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_abandoned_rounds_are_told(tmp_path: Path) -> None:
 
 def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
     history = History.open(Example(probe_error=0.3).build(tmp_path))
-    verdict, detail = module.links_as_configured(history)
+    verdict, detail = links_as_configured(history)
     assert verdict == "fail"
     assert detail.startswith("16 of 16 probes failed: ")
     assert "configured" in detail
@@ -397,7 +399,7 @@ def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
 
 def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
-    assert module.compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
+    assert compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
 
 
 OVERLOAD = Overload(

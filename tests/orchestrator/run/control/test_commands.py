@@ -1,4 +1,4 @@
-"""The socket of a run: who is heard, what garbage does, and what becomes of it."""
+"""The socket of a run: who is accept_commands, what garbage does, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import user_socket
 from orchestrator.run.context import RunContext
-from orchestrator.run.control.commands import heard
+from orchestrator.run.control.commands import accept_commands
 
 LONG = b'{"op": "' + b"x" * user_socket.LONGEST + b'"}\n'
 
@@ -51,7 +51,7 @@ def on(tmp_path: Path, act: Callable[[Stage], Coroutine[Any, Any, None]]) -> Sta
 
     async def main() -> None:
         run = SimpleNamespace(directory=stage.directory, note=lambda name, data: stage.notes.append(data["text"]))
-        async with heard(cast(RunContext, run), stage.operations):
+        async with accept_commands(cast(RunContext, run), stage.operations):
             await act(stage)
 
     asyncio.run(main())
@@ -129,7 +129,7 @@ def test_whoever_waits_learns_that_the_run_is_over(tmp_path: Path) -> None:
     async def main() -> list[Any]:
         stage = Stage(tmp_path)
         run = SimpleNamespace(directory=stage.directory, note=lambda name, data: None)
-        async with heard(cast(RunContext, run), stage.operations):
+        async with accept_commands(cast(RunContext, run), stage.operations):
             await act(stage)
         return await waiting[0]
 

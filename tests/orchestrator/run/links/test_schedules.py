@@ -52,7 +52,7 @@ def follow(
         while loop.time() < until:
             await asyncio.sleep(min(10.0, until - loop.time()))
             if not quiet:
-                schedules.heard()
+                schedules.message_arrived()
         found = schedules.end()
         for task in tasks:
             task.cancel()

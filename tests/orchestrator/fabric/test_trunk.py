@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from netem.measurement.intervals import binomial_range
 from netem.measurement.measure import plan_probe
 from netem.profile import LinkProfile
 from netem.userspace.vxlan import TAPS
@@ -24,6 +25,7 @@ from orchestrator.fabric.trunk import PORT, Trunk, forwarding_lines, host_lines,
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import assert_as_asked, measure, settled, wait_until
+from tests.netem.tools import Tools
 from tests.netem.traffic import datagrams, goodput, round_trips, transfer
 from tests.netem.wiring import Namespace, NamespacesRefusedError
 from tests.orchestrator.fabric.hosts import MTU, RUN, Hosts, Laying, Opening, vxlan_header
@@ -390,6 +392,55 @@ def move(hosts: Hosts, node: str, to: int) -> None:
             if to == hosts.homes["cloud"]:  # there it is a stranger now
                 with pytest.raises(TimeoutError):
                     far.recv(100)
+
+
+@pytest.fixture
+def tools(hosts: Hosts) -> Tools:
+    return Tools(lambda name: hosts.nodes[name].prefix, hosts.address)
+
+
+@netns
+class TestByProgramsThatKnowNothingOfUs:
+    """As in tests/e2e/test_measured.py, whose tolerances these are, but between hosts.
+
+    What the hubs and the trunk themselves take, without a shaped link, comes on top: it is this machine's.
+    """
+
+    @pytest.mark.parametrize("asked", [0.005, 0.020, 0.100])
+    def test_round_trip(self, hosts: Hosts, tools: Tools, asked: float) -> None:
+        def both(profile: LinkProfile) -> None:
+            for ends in (("device-1", "cloud"), ("cloud", "device-1")):
+                hosts.change(*ends, profile)
+
+        def median() -> float:
+            return statistics.median(tools.ping("device-1", "cloud", 20, 0.02))
+
+        both(LinkProfile())
+        bare = median()
+        assert bare < BUSY
+        both(LinkProfile(latency=asked))
+        trip = 2 * asked
+        settled(median, trip, trip + bare + max(0.001, 0.02 * trip))
+
+    @pytest.mark.parametrize("asked", [5e6, 50e6])
+    def test_rate(self, hosts: Hosts, tools: Tools, asked: float) -> None:
+        hosts.change("device-1", "cloud", LinkProfile(rate=asked))
+        hosts.change("cloud", "device-1", LinkProfile())
+
+        def rate() -> float:
+            found = tools.iperf("device-1", "cloud", "--time", "2", "--omit", "1")["sum_received"]
+            return float(found["bits_per_second"]) / PAYLOAD
+
+        settled(rate, 0.97 * asked, 1.03 * asked)
+
+    @pytest.mark.parametrize("ends", [("device-1", "cloud"), ("cloud", "device-1")])
+    def test_loss(self, hosts: Hosts, tools: Tools, ends: tuple[str, str]) -> None:
+        """On one way, so that an echo crosses it once."""
+        hosts.change(*ends, LinkProfile(loss=0.01))
+        hosts.change(ends[1], ends[0], LinkProfile())
+        count = 2000
+        low, high = binomial_range(count, 0.01, 0.999)
+        settled(lambda: count - len(tools.ping(*ends, count, 0.002)), low, high)
 
 
 @netns

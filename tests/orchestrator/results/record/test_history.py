@@ -54,7 +54,7 @@ def test_a_database_of_another_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (SCHEMA_VERSION + 1, r"a newer version of edgebed \(it has schema 6, this version reads 5\): upgrade edgebed"),
+        (SCHEMA_VERSION + 1, r"a newer version of edgebed \(it has schema 7, this version reads 6\): upgrade edgebed"),
         (2, r"an older version of edgebed \(it has schema 2, .*\): read it with that version, or start its scenario"),
     ],
 )

@@ -48,7 +48,7 @@ async def start_carrier(
     engine = await asyncio.to_thread(Engine.connect)
     stack.callback(engine.close)
     await asyncio.to_thread(lend, directory.path / PACKAGES)
-    (directory.path / RUNS).mkdir(exist_ok=True)
+    await asyncio.to_thread((directory.path / RUNS).mkdir, exist_ok=True)
     loop = asyncio.get_running_loop()
 
     def told(line: str | None) -> None:

@@ -45,17 +45,9 @@ class DataSets:
 
     async def put_data(self, sha256: str, path: str, data: bytes, first: bool) -> None:
         """Add bytes to a file of a data set that is brought. HostError if the disk is full."""
-        folder = self._coming_folder(_checked(sha256))
         if Path(path).name != path or path in ("", ".."):
             raise DriverError(f"no file of a data set: {path}")
-        try:
-            with (folder / path).open("wb" if first else "ab") as stream:
-                stream.write(data)
-        except OSError as error:
-            free = text.size(shutil.disk_usage(self.folder).free)
-            what = f"the data set cannot be written ({error.strerror}; {free} are free)"
-            raise HostError(what, "make room there", ["docker system df", "docker system prune"]) from None
-        (folder / path).chmod(0o644)
+        await asyncio.to_thread(self._put, _checked(sha256), path, data, first)
 
     async def keep_data(self, sha256: str) -> None:
         """The data set is whole: take it into use, and keep it. DriverError if it has another hash."""
@@ -80,6 +72,17 @@ class DataSets:
         os.utime(path)
         self._used[sha256] = lock
         return True
+
+    def _put(self, sha256: str, path: str, data: bytes, first: bool) -> None:
+        file = self._coming_folder(sha256) / path
+        try:
+            with file.open("wb" if first else "ab") as stream:
+                stream.write(data)
+        except OSError as error:
+            free = text.size(shutil.disk_usage(self.folder).free)
+            what = f"the data set cannot be written ({error.strerror}; {free} are free)"
+            raise HostError(what, "make room there", ["docker system df", "docker system prune"]) from None
+        file.chmod(0o644)
 
     def _keep(self, sha256: str) -> None:
         folder = self._coming_folder(sha256)

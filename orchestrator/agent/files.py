@@ -25,11 +25,7 @@ class Files:
 
     async def put(self, path: str, data: bytes, first: bool) -> None:
         """Add bytes to a file."""
-        file = self._inside(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb" if first else "ab") as stream:
-            stream.write(data)
-        file.chmod(0o644)
+        await asyncio.to_thread(_add, self._inside(path), data, first)
 
     async def files(self, folder: str) -> list[str]:
         """The files of a folder and of those below it, relative to it."""
@@ -46,6 +42,13 @@ class Files:
         if ".." in found.parts or not found.is_relative_to(base):
             raise DriverError(f"no file of the run: {path}")
         return found
+
+
+def _add(file: Path, data: bytes, first: bool) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb" if first else "ab") as stream:
+        stream.write(data)
+    file.chmod(0o644)
 
 
 def files_below(folder: Path) -> list[str]:

@@ -47,14 +47,14 @@ class Images:
 
     async def images(self, names: Sequence[str]) -> dict[str, Any]:
         """What the Engine has under each name, as `told_of` tells it, and the bytes that are free for more."""
-        return {"images": await asyncio.to_thread(self._look, names), "free": self._room()}
+        return {"images": await asyncio.to_thread(self._look, names), "free": await asyncio.to_thread(self._room)}
 
     async def load(self, name: str, data: bytes, first: bool) -> None:
         """Give the Engine the next bytes of the archive of an image. Answered when the Engine has taken them, so that
         only these bytes are in memory."""
         if first:
             self._end_loading(name)
-            self._free[name] = self._room()
+            self._free[name] = await asyncio.to_thread(self._room)
             self._loading[name] = await asyncio.to_thread(self._load, name)
         with self._disk(name):
             await asyncio.to_thread(self._of(self._loading, name).add, data)
@@ -70,7 +70,7 @@ class Images:
 
     async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None:
         """Have the Engine pull an image from its registry by its digest, and give it its name. `pulled` tells more."""
-        self._free[name] = self._room()
+        self._free[name] = await asyncio.to_thread(self._room)
         pulling = await asyncio.to_thread(self._pull, repository, digest, login)
         self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
 

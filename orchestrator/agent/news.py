@@ -24,7 +24,7 @@ class NewOutput:
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
                 end = os.fstat(file.fileno()).st_size
-                while (start := self._read.get(path.stem, 0)) < end:  # another reader may have read on meanwhile
+                while (start := self._read.get(path.stem, 0)) < end:
                     file.seek(start)
                     data = file.read(min(PIECE, end - start))
                     self._read[path.stem] = start + len(data)

@@ -53,6 +53,6 @@ async def _driver(arguments: Mapping[str, Any], directory: RunDirectory, data: P
     archive = directory.path / SCENARIO
     folder = archive.with_suffix("")
     await asyncio.to_thread(unpack, archive, folder)
-    archive.unlink()
+    await asyncio.to_thread(archive.unlink)
     programs = [program_of(each) for each in arguments["programs"]]
     return PodsDriver(engine, directory, programs, images, arguments["names"], folder)

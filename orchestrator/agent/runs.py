@@ -65,9 +65,7 @@ class Runs:
         """Begin to carry out a run, whose files were put there. The event ``ended`` tells its end."""
         if self._carrier is None:
             raise DriverError("no worker runs here: the agent has restarted")
-        own = self._path(run)
-        for path in (own, *own.rglob("*")):
-            os.chown(path, *self._carrier.user, follow_symlinks=False)
+        await asyncio.to_thread(_give, self._path(run), self._carrier.user)
         line = json.dumps({"run": run, "data": data, "plugins": list(plugins)})
         await asyncio.to_thread(self._carrier.send, line)
 
@@ -104,3 +102,9 @@ class Runs:
     def _last_words(self) -> str:
         said = " / ".join(each.strip() for each in self._said if each.strip())
         return f": {said}" if said else ""
+
+
+def _give(folder: Path, user: tuple[int, int]) -> None:
+    """Give a folder and all that is in it to a user and a group."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, *user, follow_symlinks=False)

@@ -19,12 +19,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 0.2  # s between looks at the logs
 
 Tell = Callable[..., None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Worker:
         self._relay: NodesEnd | None = None
         self._output: NewOutput | None = None
         self._checkpoints: NewCheckpoints | None = None
+        self._telling = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
@@ -160,19 +162,16 @@ class Worker:
             await self._runs.close()
             await self._stack.aclose()
         finally:
-            self._datasets.close()
+            await asyncio.to_thread(self._datasets.close)
             if self._directory is not None:
-                self._directory.remove()
+                await asyncio.to_thread(self._directory.remove)
 
     # The run
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
         await asyncio.to_thread(self._begun, run)
-        path = self._folder / run
-        path.mkdir()
-        self._directory = RunDirectory(path)
-        self._directory.furnish()
+        self._directory = await asyncio.to_thread(_furnished, self._folder / run)
 
     # The driver
 
@@ -187,7 +186,7 @@ class Worker:
         if data is not None:  # the files of programs are their own affair
             self._checkpoints = NewCheckpoints(directory.checkpoints)
         tellers: list[asyncio.Task[None]] = []
-        self._stack.push_async_callback(_end, tellers)  # when the nodes have ended, whose exits they tell
+        self._stack.push_async_callback(self._end_tellers, tellers)  # when the nodes have ended, whose exits they tell
         prepared = Path() if data is None else self._datasets.path(data)
         place = self._place = await self._make(arguments, directory, prepared, self._stack)
         self._prober = place.prober
@@ -205,12 +204,12 @@ class Worker:
         planned = node_of(node)
         file = self._assignment(planned.name)
         if assignment is not None:
-            _secret(file, assignment)
+            await asyncio.to_thread(_secret, file, assignment)
         return (await self._there.driver.start(planned, file, self._run.logs / f"{planned.name}.log")).pid
 
     async def forget(self, node: str) -> None:
         """Remove the assignment of a node, which holds its secret key."""
-        self._assignment(node).unlink(missing_ok=True)
+        await asyncio.to_thread(self._assignment(node).unlink, missing_ok=True)
 
     async def kill(self, node: str) -> None:
         await self._there.driver.kill(node)
@@ -326,14 +325,20 @@ class Worker:
             await asyncio.sleep(LOOK_EVERY)
 
     async def _tell_new(self) -> None:
-        """Tell what is new until now. Other work goes on after each piece of a log."""
-        if self._output is not None:
-            for log, data in self._output.read():
-                self._tell("log", log=log, data=data)
-                await asyncio.sleep(0)
-        if self._checkpoints is not None:
-            for piece in self._checkpoints.read():
-                self._tell("checkpoint", **piece._asdict())
+        """Tell what is new until now."""
+        async with self._telling:
+            if self._output is not None:
+                async for log, data in _read(self._output.read()):
+                    self._tell("log", log=log, data=data)
+            if self._checkpoints is not None:
+                async for piece in _read(self._checkpoints.read()):
+                    self._tell("checkpoint", **piece._asdict())
+
+    async def _end_tellers(self, tellers: Sequence[asyncio.Task[None]]) -> None:
+        async with self._telling:  # otherwise a piece that is read, and not told yet, would be lost
+            for task in tellers:
+                task.cancel()
+        await _end(tellers)
 
     async def _tell_breakdown(self, lost: asyncio.Event, what: str) -> None:
         await lost.wait()
@@ -358,6 +363,20 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:
+    """The pieces, each of which is read in a thread."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece
+
+
+def _furnished(path: Path) -> RunDirectory:
+    """The directory of a run, made at ``path``."""
+    path.mkdir()
+    directory = RunDirectory(path)
+    directory.furnish()
+    return directory
 
 
 def _secret(file: Path, content: bytes) -> Path:

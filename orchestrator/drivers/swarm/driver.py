@@ -8,7 +8,7 @@ import filecmp
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm.absence import Absence, Patience
 from orchestrator.drivers.swarm.channel import Agents, Message
+from orchestrator.drivers.swarm.file_writer import FileWriter
 from orchestrator.drivers.swarm.files import bring, bring_data
 from orchestrator.drivers.swarm.plain import node_to, reading_of
 from orchestrator.drivers.swarm.relay import OrchestratorsEnd
@@ -69,6 +70,8 @@ class SwarmDriver:
         self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
         self._notes: list[str] = []
         self._logs = {*self.homes, *(program.label for program in plan.programs)}
+        self._writer = FileWriter()
+        self.flush = self._writer.flush
 
     def use(self, agents: Agents) -> None:
         """The agents of this run. They are made after this driver, which hears them."""
@@ -99,8 +102,9 @@ class SwarmDriver:
     async def _bring(self, host: str) -> None:
         """Bring a host the files that its nodes need."""
         agents, directory = self._agents, self._directory
-        kept = [each for node in self._on(host) for each in _files(directory.checkpoints_of(node))]
-        for file in (directory.shards, *_files(directory.plugins), *kept):
+        await self.flush()
+        folders = [directory.plugins, *map(directory.checkpoints_of, self._on(host))]
+        for file in (directory.shards, *await asyncio.to_thread(_files, folders)):
             await bring(agents, host, file, file.relative_to(directory.path))
         assert self._data is not None, "the data set was prepared"
         await bring_data(agents, host, Path(self._plan.data_directory), self._data)
@@ -167,6 +171,7 @@ class SwarmDriver:
 
     async def _bring_checkpoint(self, host: str, node: str) -> float | None:
         """Bring a host the checkpoint of a node. Returns its age in seconds, None if there is none."""
+        await self.flush()
         file = checkpoint_path(self._directory.checkpoints_of(node), node)
         if not file.exists():
             return None
@@ -224,6 +229,7 @@ class SwarmDriver:
         finally:
             for relay in self._relays.values():
                 await relay.close()
+            await self.flush()
 
     async def _finish(self, host: str) -> None:
         try:
@@ -239,9 +245,11 @@ class SwarmDriver:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
                 self._ended(host, node, Handle(pid, host), code)
             case {"name": "log", "log": str(log), "data": bytes(data)}:
-                self._log(host, log, data)
+                name = log if log in self._logs else f"{host}.{log}"
+                self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
             case {"name": "checkpoint", "node": str(node), "data": bytes(data)} if self.homes.get(node) == host:
-                self._keep(node, data, first=event["first"], last=event["last"])
+                path = checkpoint_path(self._directory.checkpoints_of(node), node)
+                self._writer.add(_keep, path, data, event["first"], event["last"])
             case {"name": "relay", "connection": int(connection)}:
                 self._relays[host].take(connection, event["data"])
             case {"name": "sensors", "readings": list(rows)}:
@@ -297,36 +305,36 @@ class SwarmDriver:
     def _ended(self, host: str, node: str, handle: Handle, code: int) -> None:
         if self._running[host].get(node) == handle:
             del self._running[host][node]
-        self._end(node, handle, code)
+        self._writer.then(self._end, node, handle, code)  # its last output comes before
 
     def _end(self, node: str, handle: Handle, code: int) -> None:
         self.exits.put_nowait(Exit(node, handle, code))
 
-    def _keep(self, node: str, data: bytes, *, first: bool, last: bool) -> None:
-        """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was
-        given comes back once, and stays as old as it is."""
-        path = checkpoint_path(self._directory.checkpoints_of(node), node)
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        with part.open("wb" if first else "ab") as file:
-            file.write(data)
-        if last and path.exists() and filecmp.cmp(part, path, shallow=False):
-            part.unlink()
-        elif last:
-            part.replace(path)
-
     def _on(self, host: str) -> list[str]:
         return [node for node, home in self.homes.items() if home == host]
 
-    def _log(self, host: str, log: str, data: bytes) -> None:
-        name = log if log in self._logs else f"{host}.{log}"
-        with (self._directory.logs / f"{Path(name).name}.log").open("ab") as file:
-            file.write(data)
+
+def _keep(path: Path, data: bytes, first: bool, last: bool) -> None:
+    """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was given
+    comes back once, and stays as old as it is."""
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_suffix(".part")
+    _append(part, data, first=first)
+    if last and path.exists() and filecmp.cmp(part, path, shallow=False):
+        part.unlink()
+    elif last:
+        part.replace(path)
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files in a folder and below it."""
-    return sorted(each for each in folder.rglob("*") if each.is_file())
+def _append(path: Path, data: bytes, *, first: bool = False) -> None:
+    """Add bytes to a file. The first ones replace its content."""
+    with path.open("wb" if first else "ab") as file:
+        file.write(data)
+
+
+def _files(folders: Iterable[Path]) -> list[Path]:
+    """All files in these folders and below them."""
+    return [each for folder in folders for each in sorted(folder.rglob("*")) if each.is_file()]
 
 
 async def _nothing(_: object) -> None:

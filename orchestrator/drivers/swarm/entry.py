@@ -89,6 +89,7 @@ async def open_environment(
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
     driver = SwarmProgramsDriver(plan, directory) if plan.programs else SwarmDriver(plan, directory)
+    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
     agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)

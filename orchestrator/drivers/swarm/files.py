@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Container, Iterator
+from collections.abc import AsyncIterator, Container
 from pathlib import Path
 from typing import IO
 
@@ -15,8 +15,8 @@ from orchestrator.host.hashes import files_in
 
 async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
     """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
-    with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as stream:
-        for data, first in _pieces(stream):
+    with io.BytesIO(file) if isinstance(file, bytes) else await asyncio.to_thread(file.open, "rb") as stream:
+        async for data, first in _pieces(stream):
             await agents.call(host, "put", path=str(path), data=data, first=first)
 
 
@@ -26,8 +26,8 @@ async def bring_data(agents: Agents, host: str, folder: Path, sha256: str) -> No
     if await agents.call(host, "has_data", sha256=sha256):
         return
     for file in await asyncio.to_thread(files_in, folder):
-        with file.open("rb") as stream:
-            for data, first in _pieces(stream):
+        with await asyncio.to_thread(file.open, "rb") as stream:
+            async for data, first in _pieces(stream):
                 await agents.call(host, "put_data", sha256=sha256, path=file.name, data=data, first=first)
     await agents.call(host, "keep_data", sha256=sha256)
 
@@ -40,19 +40,23 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Cont
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:
         place = into / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("wb") as file:
+        with await asyncio.to_thread(_created, place) as file:
             more = True
             while more:
                 data = await agents.call(host, "get", folder=str(folder), path=str(path), start=file.tell())
-                file.write(data)
+                await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
     return paths
 
 
-def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _created(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
+
+
+async def _pieces(stream: IO[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
     """The pieces of a file, and whether each is the first. An empty file has one."""
     first = True
-    while (data := stream.read(PIECE)) or first:
+    while (data := await asyncio.to_thread(stream.read, PIECE)) or first:
         yield data, first
         first = False

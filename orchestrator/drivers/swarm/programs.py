@@ -83,7 +83,7 @@ class SwarmProgramsDriver(SwarmDriver):
             case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
                 program = self._programs[label]
                 if self.homes[program.node] == host:
-                    self.ends.put_nowait(ProgramEnd(program, code))
+                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code))
             case _:
                 super().hear(host, event)
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
+from orchestrator.agent.news import NewOutput
 from orchestrator.agent.worker import Place, Worker
 from orchestrator.drivers.base import Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm import underlay
@@ -247,6 +248,41 @@ async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: Wor
     assert (world.directory.logs / "device-0.log").read_text().endswith("last words\n")  # before its end
 
 
+async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:
+    driver, log = world.stage.driver, world.directory.logs / "device-2.log"
+    os.mkfifo(log)  # a write waits until somebody reads
+    tested = threading.Event()
+    reading = asyncio.create_task(asyncio.to_thread(lambda: (tested.wait(PATIENCE), log.read_bytes())))
+    driver.hear("pc-2", {"name": "log", "log": "device-2", "data": b"last words\n"})
+    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0})
+    await world.stage.agents.call("pc-2", "forget", node="device-2")
+    assert driver.exits.empty()  # the output of a node comes before its end
+    tested.set()
+    assert await asyncio.wait_for(driver.exits.get(), PATIENCE) == Exit("device-2", Handle(1, "pc-2"), 0)
+    assert await reading == (True, b"last words\n")
+
+
+async def test_a_slow_disk_of_a_host_does_not_stop_its_agent_and_nothing_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, tested, pieces = threading.Event(), threading.Event(), ["device-2"]
+
+    def read(output: NewOutput) -> Iterator[tuple[str, bytes]]:
+        while pieces:
+            log = pieces.pop()
+            reads.set()
+            yield log, b"in time\n" if tested.wait(PATIENCE) else b"too late\n"
+
+    monkeypatch.setattr(NewOutput, "read", read)
+    assert await asyncio.to_thread(reads.wait, PATIENCE)
+    await world.stage.agents.call("pc-2", "forget", node="device-2")
+    closing = asyncio.create_task(world.stage.driver.close())
+    await world.stage.agents.call("pc-2", "forget", node="device-2")  # the agent has got the request to finish
+    tested.set()
+    await closing
+    assert (world.directory.logs / "device-2.log").read_text() == "in time\n"
+
+
 def _wait_for_content(path: Path, content: bytes) -> None:
     wait_for(lambda: (path.exists() and path.read_bytes() == content) or None, f"the content of {path}", PATIENCE)
 
@@ -448,6 +484,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     assert await driver.ready("device-0") is None
     # A checkpoint that is still told by its old host is not its own.
     driver.hear("pc-2", {"name": "checkpoint", "node": "device-0", "data": b"old", "first": True, "last": True})
+    await driver.flush()
     assert kept.read_bytes() == b"kept"
     assert time.time() - kept.stat().st_mtime > 90  # though it came back from pc-1
 

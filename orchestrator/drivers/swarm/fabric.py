@@ -109,9 +109,10 @@ class SwarmFabric(Coalescing):
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
         by_host = defaultdict(list)
-        undo: list[LinkChange] = []
+        altered = {(change.source, change.target) for change in changes}
+        links, cut = {ends: self._links[ends] for ends in altered}, self._cut & altered
         for number, change in enumerate(changes):
-            undo.append(self._note(change))
+            self._note(change)
             if self._driver.has(self._hosts[change.source]):
                 by_host[self._hosts[change.source]].append(number)
         errors: list[Exception | None] = [None] * len(changes)
@@ -124,13 +125,18 @@ class SwarmFabric(Coalescing):
                 return
             except OrchestratorError as error:
                 replies = [str(error)] * len(numbers)
+            if len(replies) != len(numbers):
+                replies = [f"its agent gave {len(replies)} results of {len(numbers)} changes"] * len(numbers)
             for number, reply in zip(numbers, replies, strict=True):
                 errors[number] = None if reply is None else FabricError(f"{host}: {reply}")
 
         await asyncio.gather(*(of(host, numbers) for host, numbers in by_host.items()))
-        for number in reversed(range(len(changes))):
-            if errors[number] is not None:
-                self._note(undo[number])
+        if any(errors):  # as if the refused changes had not been requested
+            self._links |= links
+            self._cut = (self._cut - altered) | cut
+            for change, error in zip(changes, errors, strict=True):
+                if error is None:
+                    self._note(change)
         return errors
 
     async def counters(self) -> Counted:
@@ -161,16 +167,13 @@ class SwarmFabric(Coalescing):
     async def close(self) -> None:
         """The links of a host end with its nodes, see `SwarmDriver.close`."""
 
-    def _note(self, change: LinkChange) -> LinkChange:
-        """Note a change as made. Returns the change that takes it back."""
+    def _note(self, change: LinkChange) -> None:
+        """Note a change as made."""
         ends = change.source, change.target
         if change.profile is not None:
-            before = self._links[ends].profile
             self._links[ends] = replace(self._links[ends], profile=change.profile)
-            return replace(change, profile=before)
-        was_cut = ends in self._cut
-        (self._cut.add if change.cut else self._cut.discard)(ends)
-        return replace(change, cut=was_cut)
+        else:
+            (self._cut.add if change.cut else self._cut.discard)(ends)
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         return replace(profile, latency=max(0.0, profile.latency - self._deduction(source, target)))

@@ -36,6 +36,8 @@ class TwoHosts:
         self.engines = dict.fromkeys(self.hosts, "userspace")
         self.tcp: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
         self.errors: dict[str, Exception | str] = {}
+        self.refused: set[int] = set()  # changes, by their place in a batch
+        self.answers: int | None = None  # the number of results of a batch
         self.changes: dict[str, list[dict[str, Any]]] = {"pc-1": [], "pc-2": []}
         self.shaped: dict[str, list[dict[str, Any]]] = {"pc-1": [], "pc-2": []}
 
@@ -52,7 +54,8 @@ class TwoHosts:
         if verb == "counters":
             return asdict(Counted([{"source": "device-0", "target": "cloud", "offered": 1}]))
         self.changes[host] += arguments["changes"]
-        return [error for _ in arguments["changes"]]
+        replies = ["no" if number in self.refused else error for number in range(len(arguments["changes"]))]
+        return replies[: self.answers]
 
 
 @dataclass
@@ -97,6 +100,28 @@ async def test_a_profile_that_is_refused_does_not_come_back(opened: Opened) -> N
     del opened.hosts.errors["pc-2"]
     await fabric.reshape("pc-2")
     assert opened.hosts.shaped["pc-2"] == before
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_of_two_changes_of_a_link_the_one_that_is_made_stays(opened: Opened, refused: int) -> None:
+    fabric = await opened.fabric()
+    opened.hosts.refused = {refused}
+    profiles = [LinkProfile(latency=0.3), LinkProfile(latency=0.5)]
+    done = await asyncio.gather(
+        *(fabric.change("device-1", "cloud", profile) for profile in profiles), return_exceptions=True
+    )
+    assert [isinstance(each, FabricError) for each in done] == [refused == 0, refused == 1]
+    opened.hosts.refused = set()
+    await fabric.reshape("pc-2")
+    shaped = {each["source"]: each["profile"] for each in opened.hosts.shaped["pc-2"]}
+    assert shaped["device-1"] == profiles[1 - refused].to_mapping()
+
+
+async def test_a_host_that_answers_for_too_few_changes_is_named(opened: Opened) -> None:
+    fabric = await opened.fabric()
+    opened.hosts.answers = 0
+    with pytest.raises(FabricError, match="^pc-2: its agent gave 0 results of 1 changes$"):
+        await fabric.cut("device-1", "cloud")
 
 
 async def test_a_change_for_a_lost_host_takes_effect_later(opened: Opened) -> None:

@@ -120,7 +120,7 @@ async def test_of_two_changes_of_a_link_the_one_that_is_made_stays(opened: Opene
 async def test_a_host_that_answers_for_too_few_changes_is_named(opened: Opened) -> None:
     fabric = await opened.fabric()
     opened.hosts.answers = 0
-    with pytest.raises(FabricError, match="^pc-2: its agent gave 0 results of 1 changes$"):
+    with pytest.raises(FabricError, match=r"^pc-2: its agent gave 0 results of 1 changes$"):
         await fabric.cut("device-1", "cloud")
 
 

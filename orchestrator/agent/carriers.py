@@ -12,7 +12,7 @@ import importlib.util
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,14 @@ LENT = ("annotated_types", "pydantic", "pydantic_core", "typing_inspection", "ya
 
 async def start_carrier(
     datasets: Path,
-    arguments: Mapping[str, Any],
+    image: str,
+    command: Sequence[str],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
 ) -> Carrier:
-    """Start the container. ``datasets``: the folder of this host's. ``arguments``: the ``image`` of nodes, the
-    ``module`` that it runs, and the ``name`` of this host. ``hear`` receives each line of output, and None at the end.
+    """Start the container. ``datasets``: the folder of this host's. ``image``: that of nodes. ``command``: the module
+    that it runs, and the name of this host. ``hear`` receives each line of output, and None at the end.
     HostError if no fitting image is here."""
     engine = await asyncio.to_thread(Engine.connect)
     stack.callback(engine.close)
@@ -55,7 +56,7 @@ async def start_carrier(
         if not loop.is_closed():
             loop.call_soon_threadsafe(hear, line)
 
-    return await asyncio.to_thread(_start, engine, datasets, arguments, directory, told, stack)
+    return await asyncio.to_thread(_start, engine, datasets, image, command, directory, told, stack)
 
 
 def lend(folder: Path) -> None:
@@ -101,19 +102,19 @@ def options(
 def _start(
     engine: Engine,
     datasets: Path,
-    arguments: Mapping[str, Any],
+    image: str,
+    command: Sequence[str],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
 ) -> Carrier:
-    name = arguments["image"]
-    found = engine.image(name)
-    if (error := node_image.problem(name, found, engine.facts()["Architecture"])) is not None:
+    found = engine.image(image)
+    if (error := node_image.problem(image, found, engine.facts()["Architecture"])) is not None:
         raise error
     assert found is not None
     user = node_image.user_of(found, os.geteuid(), os.getegid())
-    command = [arguments["module"], arguments["name"], str(PLACE / RUNS), str(PLACE / DATA)]
-    container = engine.create(name, [], options(directory, datasets, found, user, command))
+    whole = [*command, str(PLACE / RUNS), str(PLACE / DATA)]
+    container = engine.create(image, [], options(directory, datasets, found, user, whole))
     stack.push_async_callback(asyncio.to_thread, _remove, engine, directory.run)
     output = engine.output(container)
     held: Any = engine.hold(container)

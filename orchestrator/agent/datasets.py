@@ -26,7 +26,7 @@ COMING = ".coming-"
 
 
 class DataSets:
-    """The public methods are verbs, see `Worker`. ``folder`` is that of this host, ``limit`` in bytes."""
+    """``folder`` is that of this host, ``limit`` in bytes."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder, self._limit = folder, limit

@@ -8,15 +8,15 @@ import importlib.metadata
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.agent.datasets import told_of as told_of_data
-from orchestrator.agent.worker import Examined
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.local import sweep
+from orchestrator.drivers.swarm.calls import ExaminationSetup
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import told_of
 from orchestrator.errors import OrchestratorError
@@ -37,16 +37,16 @@ HOST_FILES = Path("/proc/1/root")
 T = TypeVar("T")
 
 
-async def examine(datasets: Path, arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+async def examine(
+    datasets: Path, setup: ExaminationSetup, folder: Path, stack: AsyncExitStack
+) -> tuple[Facts, int, HubProber]:
     """The facts, and a hub on a trunk to the hubs of the other hosts. ``datasets``: the folder of this host's.
-    ``arguments``: the ``run``, the ``image`` of nodes, and the ``number``, ``hosts`` and ``mtu`` of the trunk (see
-    `lay_trial`). HostError if no hub can be opened."""
-    run = arguments["run"]
-    stack.push_async_callback(sweep, run)
-    hub = await Hub.open(run, folder)
+    HostError if no hub can be opened."""
+    stack.push_async_callback(sweep, setup.run)
+    hub = await Hub.open(setup.run, folder)
     stack.push_async_callback(hub.close)
-    engine, image = await asyncio.to_thread(_engine, arguments["image"])
-    trunk, notes = await _trunk({key: arguments[key] for key in ("run", "number", "hosts", "mtu")}, hub, folder, stack)
+    engine, image = await asyncio.to_thread(_engine, setup.image)
+    trunk, notes = await _trunk(setup, hub, folder, stack)
     facts = Facts(
         version=importlib.metadata.version("edgebed"),
         kernel=os.uname().release,
@@ -61,7 +61,7 @@ async def examine(datasets: Path, arguments: Mapping[str, Any], folder: Path, st
         clock=clock(),
         **await asyncio.to_thread(shown, host_files()),
     )
-    return Examined(facts.to_plain(), hub.anchor.pid, HubProber(hub))
+    return facts, hub.anchor.pid, HubProber(hub)
 
 
 def host_files() -> Path:
@@ -91,10 +91,10 @@ def _engine(image: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     return None, None
 
 
-async def _trunk(trunk: Mapping[str, Any], hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
+async def _trunk(setup: ExaminationSetup, hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
     """Lay a trunk. Returns why it cannot be laid, and what is to be known of it."""
     try:
-        carrier = await lay_trial(hub=hub, directory=folder, **trunk)
+        carrier = await lay_trial(setup.run, setup.number, setup.hosts, setup.mtu, hub, folder)
     except OrchestratorError as error:
         return str(getattr(error, "what", error)), []
     stack.push_async_callback(carrier.close)

@@ -8,47 +8,47 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from node.files import open_untrusted
 from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.errors import DriverError
-from orchestrator.host.directory import RunDirectory
 
 
 class Files:
-    """The verbs for files. Paths are relative to the ``directory`` of the run."""
+    """The files of a run. Paths are in its directory, see `inside`."""
 
-    def __init__(self, directory: Callable[[], RunDirectory]) -> None:
-        self._directory = directory
+    async def put(self, path: Path, data: bytes, first: bool, secret: bool) -> None:
+        """Add bytes to a file. The ``first`` ones replace its content. Only this user can read a ``secret`` file."""
+        await asyncio.to_thread(_add, path, data, first, 0o600 if secret else 0o644)
 
-    async def put(self, path: str, data: bytes, first: bool) -> None:
-        """Add bytes to a file."""
-        await asyncio.to_thread(_add, self._inside(path), data, first)
+    async def remove(self, path: Path) -> None:
+        """Remove a file, if it exists."""
+        await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def files(self, folder: str) -> list[str]:
+    async def files(self, folder: Path) -> list[str]:
         """The files of a folder and of those below it, relative to it."""
-        return await asyncio.to_thread(files_below, self._inside(folder))
+        return await asyncio.to_thread(files_below, folder)
 
-    async def get(self, folder: str, path: str, start: int) -> bytes:
+    async def get(self, folder: Path, path: str, start: int) -> bytes:
         """A piece of a file of such a folder, see `piece_of`."""
-        return await asyncio.to_thread(piece_of, self._inside(folder), path, start)
-
-    def _inside(self, path: str) -> Path:
-        """A path in the directory of the run. DriverError if it leads elsewhere."""
-        base = self._directory().path
-        found = base / path
-        if ".." in found.parts or not found.is_relative_to(base):
-            raise DriverError(f"no file of the run: {path}")
-        return found
+        return await asyncio.to_thread(piece_of, folder, path, start)
 
 
-def _add(file: Path, data: bytes, first: bool) -> None:
+def inside(base: Path, path: Path) -> Path:
+    """A path in the directory of the run, its ``base``. DriverError if it leads elsewhere."""
+    found = base / path
+    if ".." in found.parts or not found.is_relative_to(base):
+        raise DriverError(f"no file of the run: {path}")
+    return found
+
+
+def _add(file: Path, data: bytes, first: bool, mode: int) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb" if first else "ab") as stream:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if first else os.O_APPEND)
+    with open(os.open(file, flags, mode), "wb") as stream:
+        os.fchmod(stream.fileno(), mode)
         stream.write(data)
-    file.chmod(0o644)
 
 
 def files_below(folder: Path) -> list[str]:

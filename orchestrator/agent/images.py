@@ -29,7 +29,7 @@ class Keeper(Protocol):
 
 
 class Images:
-    """The public methods are verbs, see `Worker`. ``folder`` lies where the Engine keeps its images."""
+    """``folder`` lies where the Engine keeps its images."""
 
     def __init__(
         self,
@@ -74,15 +74,14 @@ class Images:
         pulling = await asyncio.to_thread(self._pull, repository, digest, login)
         self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
 
-    async def pulled(self, name: str) -> dict[str, Any]:
-        """Whether a pull is over, or after a while the bytes that are ``done`` of those that are ``known``. Raises its
+    async def pulled(self, name: str) -> tuple[bool, int, int]:
+        """Whether a pull is over, or after a while the bytes that are done, and those that are known. Raises its
         error."""
         _, task = self._of(self._pulling, name)
         await asyncio.wait([task], timeout=LOOK_EVERY)
         if over := task.done():
             task.result()
-        done, known = self._pulled.get(name, (0, 0))
-        return {"over": over, "done": done, "known": known}
+        return over, *self._pulled.get(name, (0, 0))
 
     async def close(self) -> None:
         """End what has begun. The Engine discards what is not whole."""

@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from node.assignment import PluginSource
 from orchestrator.drivers.swarm.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
@@ -30,12 +30,12 @@ class Carrier:
     user: tuple[int, int]
 
 
-Start = Callable[[Mapping[str, Any], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
+Start = Callable[[str, Sequence[str], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
 """Starts a carrier, see `orchestrator.agent.carriers.start_carrier`."""
 
 
 class Runs:
-    """The verbs for runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
+    """The runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class Runs:
         self._closing = False
         self._stack = AsyncExitStack()
 
-    async def employ(self, **arguments: Any) -> None:
-        """Start the carrier, and wait until it is ready. HostError if it ends before."""
+    async def employ(self, image: str, module: str, name: str) -> None:
+        """Start the carrier, see `Start`, and wait until it is ready. HostError if it ends before."""
         self._ready = asyncio.get_running_loop().create_future()
-        self._carrier = await self._start(arguments, self._directory(), self._hear, self._stack)
+        self._carrier = await self._start(image, [module, name], self._directory(), self._hear, self._stack)
         try:
             async with asyncio.timeout(READY):
                 await self._ready
         except TimeoutError:
             raise HostError(f"the worker for runs was not ready within {READY:.0f} s{self._last_words()}") from None
 
-    async def carry(self, run: str, data: str, plugins: Sequence[Mapping[str, Any]]) -> None:
+    async def carry(self, run: str, data: str, plugins: Sequence[PluginSource]) -> None:
         """Begin to carry out a run, whose files were put there. The event ``ended`` tells its end."""
         if self._carrier is None:
             raise DriverError("no worker runs here: the agent has restarted")
         await asyncio.to_thread(_give, self._path(run), self._carrier.user)
-        line = json.dumps({"run": run, "data": data, "plugins": list(plugins)})
+        line = json.dumps({"run": run, "data": data, "plugins": [asdict(each) for each in plugins]})
         await asyncio.to_thread(self._carrier.send, line)
 
     async def drop(self, run: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
-from orchestrator.agent.place import open_place
+from orchestrator.agent.host_run import open_host_run
 from orchestrator.agent.sensors import of_host
 from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
@@ -58,7 +58,7 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         stack.callback(logging.getLogger().removeHandler, telling)
         begun, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
         look = partial(examine, datasets.folder)
-        worker = Worker(folder, channel.tell, open_place, look, of_host, begun=begun, datasets=datasets)
+        worker = Worker(folder, channel.tell, open_host_run, look, of_host, begun=begun, datasets=datasets)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,

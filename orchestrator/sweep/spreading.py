@@ -15,13 +15,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.swarm.bringing import bring_images
+from orchestrator.drivers.swarm.calls import Host, HostRuns
 from orchestrator.drivers.swarm.channel import Agents, Message
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.files import bring, bring_data, fetch
@@ -40,7 +41,6 @@ from orchestrator.verbs.image import PACKAGES
 
 CARRIER = "orchestrator.sweep.carrier"
 AWAY = 60.0  # s without any host after which a sweep ends
-EMPLOYED = 150.0  # s for a host to begin; a Raspberry Pi takes half a minute to load torch
 
 T = TypeVar("T")
 
@@ -237,13 +237,11 @@ class _Spreading:
             self._changed.set()
 
     async def _prepare(self, host: str) -> None:
-        call = self.agents.call
         try:
-            await call(host, "begin", run=self._run)
+            await self.agents.call(host, Host.begin, self._run)
             await self._provide(self.agents, self._hosts[host], self._tell)
             await bring(self.agents, host, self._code, Path(CODE))
-            image = node_image.image_name()
-            await call(host, "employ", timeout=EMPLOYED, image=image, module=CARRIER, name=host)
+            await self.agents.call(host, HostRuns.employ, node_image.image_name(), CARRIER, host)
         except LostError:
             return  # it is found again, or stays away
         except OrchestratorError as error:
@@ -281,13 +279,13 @@ class _Spreading:
         end: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._ends[host, run] = end
         try:
-            await agents.call(host, "carry", run=run, data=sha256, plugins=[asdict(each) for each in job.plugins])
+            await agents.call(host, HostRuns.carry, run, sha256, job.plugins)
             if (error := await end) is None:
                 await self._fetch(job, host)
         finally:
             del self._ends[host, run]
         with suppress(DriverError):  # it goes with the sweep at the latest
-            await agents.call(host, "drop", run=run)
+            await agents.call(host, HostRuns.drop, run)
         return error
 
     async def _hash(self, data: Path) -> str:

@@ -61,7 +61,7 @@ class HostReport:
         return usable(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        facts = None if self.facts is None else self.facts.to_plain()
+        facts = None if self.facts is None else asdict(self.facts)
         return described(self.host) | {"facts": facts, "findings": [each.to_json() for each in self.findings]}
 
 

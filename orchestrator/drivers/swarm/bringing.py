@@ -12,6 +12,7 @@ from orchestrator.drivers.base import Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.transfers import Saving
+from orchestrator.drivers.swarm.calls import HostImages
 from orchestrator.drivers.swarm.channel import PIECE, Agents
 from orchestrator.drivers.swarm.images import (
     Archive,
@@ -29,7 +30,6 @@ from orchestrator.drivers.swarm.registry import pin
 from orchestrator.planning.plan import Plan
 from orchestrator.together import together
 
-LOADING = 3600.0  # s for an Engine to load an image that it has got whole; an SD card is slow
 STEPS = 10  # of the progress that is told
 
 
@@ -53,7 +53,7 @@ async def bring_images(
     HostError, before anything is brought, if a host cannot get an image."""
 
     async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
-        return host, await agents.call(host, "images", names=sorted(wanted[host]))
+        return host, await agents.call(host, HostImages.images, sorted(wanted[host]))
 
     told = dict(await asyncio.gather(*map(ask, sorted(wanted))))
     with closing(await asyncio.to_thread(Engine.connect)) as engine:
@@ -98,10 +98,10 @@ async def _bring(delivery: Delivery, source: Archive, agents: Agents, tell: Tell
     with closing(await asyncio.to_thread(Saving, source.id)) as saving:
         sent = 0
         while data := await asyncio.to_thread(saving.read, PIECE):
-            await together(agents.call(host, "load", name=name, data=data, first=sent == 0) for host in hosts)
+            await together(agents.call(host, HostImages.load, name, data, sent == 0) for host in hosts)
             sent += len(data)
             progress.at(sent, source.size)
-    await together(agents.call(host, "loaded", name=name, timeout=LOADING) for host in hosts)
+    await together(agents.call(host, HostImages.loaded, name) for host in hosts)
     tell(f"{where}: the image {name} is there")
 
 
@@ -109,9 +109,11 @@ async def _pull(host: str, name: str, source: Pinned, login: str | None, agents:
     tell(f"{host} pulls the image {source.reference}")
     progress = Progress(lambda share: tell(f"{host} pulls {name}: {share}"))
     repository, digest = split(source.reference)
-    await agents.call(host, "pull", name=name, repository=repository, digest=digest, login=login)
-    while not (found := await agents.call(host, "pulled", name=name))["over"]:
-        progress.at(found["done"], found["known"])
+    await agents.call(host, HostImages.pull, name, repository, digest, login)
+    over = False
+    while not over:
+        over, done, known = await agents.call(host, HostImages.pulled, name)
+        progress.at(done, known)
     tell(f"{host}: the image {name} is there")
 
 

@@ -9,7 +9,7 @@ From an agent:
     event {name, ...}                               see orchestrator.agent.worker
     beat {}                                         each BEAT seconds
 To an agent:
-    request {id, verb, arguments}                   see orchestrator.agent.worker
+    request {id, call, arguments}                   see orchestrator.drivers.swarm.calls
     notice {name, ...}                              asks for no answer; notices arrive in order
     beat {}                                         an agent that hears nothing for its lease ends what it has made
 
@@ -27,7 +27,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgpack
 import zmq
@@ -38,14 +38,14 @@ from node.messaging.gate import Gate
 from node.messaging.sockets import Authenticator, set_client_keys, set_server_keys, watch
 from node.messaging.wire import quoted, unpack
 from orchestrator import errors
+from orchestrator.drivers.swarm.calls import PATIENCE, TIMEOUTS, bound, plain, result_of
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 5
+PROTOCOL = 6
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
-PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
 
 ANEW = ["python -m orchestrator hosts down", "python -m orchestrator hosts up"]
 """The commands that replace agents that were left running."""
@@ -57,6 +57,8 @@ _FLUSH = 1000  # ms to send the last messages
 _CONNECTIONS = 16  # of each address; several hosts may share one
 
 Message = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class AgentChannel:
@@ -113,7 +115,7 @@ class AgentChannel:
         self.send({"type": "event", "name": name, **fields})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self._socket.send(msgpack.packb(message), zmq.NOBLOCK)
+        self._socket.send(msgpack.packb(message, default=plain), zmq.NOBLOCK)
         asyncio.get_running_loop().call_soon(self._read)
 
     async def close(self) -> None:
@@ -129,11 +131,11 @@ class AgentChannel:
     async def _answer(self, request: Message, answer: Callable[[str, Message], Awaitable[Any]]) -> None:
         reply: Message = {"type": "reply", "id": request["id"]}
         try:
-            reply["result"] = await answer(request["verb"], request["arguments"])
+            reply["result"] = await answer(request["call"], request["arguments"])
         except OrchestratorError as error:
             reply |= {"error": str(error), "kind": type(error).__name__}
         except Exception as error:
-            logger.exception("the request '%s' failed", request["verb"])
+            logger.exception("the call '%s' failed", request["call"])
             reply |= {
                 "error": f"{type(error).__name__}: {error} (a bug of edgebed; see the agent's log)",
                 "kind": "",
@@ -254,9 +256,28 @@ class Agents:
             pass
         return sorted(wanted - self._agents.keys())
 
-    async def call(self, host: str, verb: str, *, timeout: float = PATIENCE, **arguments: Any) -> Any:
-        """The result of a request. LostError if the agent is away, or is lost meanwhile; DriverError if it does not
-        answer in time. An error of the agent is raised as what it was there, with the name of the host."""
+    async def call(
+        self,
+        host: str,
+        method: Callable[Concatenate[Any, P], Awaitable[T]],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Call a method on a host, see `orchestrator.drivers.swarm.calls`. Errors as those of `request`; DriverError if
+        the result is of another type."""
+        name = method.__qualname__
+        found = await self.request(host, name, bound(method, *arguments, **named), TIMEOUTS.get(name, PATIENCE))
+        try:
+            result: T = result_of(method, found)
+        except WireError as error:
+            raise DriverError(
+                f"{host}: its agent's result of '{name}' is none ({error}): is it another version?"
+            ) from None
+        return result
+
+    async def request(self, host: str, call: str, arguments: Message, timeout: float = PATIENCE) -> Any:
+        """The result of a call as plain data. LostError if the agent is away, or is lost meanwhile; DriverError if it
+        does not answer in time. An error of the agent is raised as what it was there, with the name of the host."""
         agent = self._agents.get(host)
         if agent is None:
             raise LostError(f"{host}: its agent is away")
@@ -264,11 +285,11 @@ class Agents:
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         agent.waiting[number] = waiting
         try:
-            self._send(agent, {"type": "request", "id": number, "verb": verb, "arguments": arguments})
+            self._send(agent, {"type": "request", "id": number, "call": call, "arguments": arguments})
             async with asyncio.timeout(timeout):
                 return await waiting
         except TimeoutError:
-            raise DriverError(f"{host}: its agent gave no answer to '{verb}' for {timeout:g} s") from None
+            raise DriverError(f"{host}: its agent gave no answer to '{call}' for {timeout:g} s") from None
         finally:
             agent.waiting.pop(number, None)
 
@@ -293,7 +314,7 @@ class Agents:
 
     def _send(self, agent: _Agent, message: Message) -> None:
         try:
-            self._socket.send_multipart([agent.address, msgpack.packb(message)], zmq.NOBLOCK)
+            self._socket.send_multipart([agent.address, msgpack.packb(message, default=plain)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise  # otherwise its connection is broken: it comes again, or its lease ends

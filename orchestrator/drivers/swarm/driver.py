@@ -9,16 +9,16 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from node.runtime.checkpoint import checkpoint_path
-from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm.absence import Absence, Patience
+from orchestrator.drivers.swarm.calls import Host, HostFiles, HostSetup, from_plain
 from orchestrator.drivers.swarm.channel import Agents, Message
 from orchestrator.drivers.swarm.file_writer import FileWriter
 from orchestrator.drivers.swarm.files import bring, bring_data
-from orchestrator.drivers.swarm.plain import node_to, reading_of
 from orchestrator.drivers.swarm.relay import OrchestratorsEnd
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
@@ -28,9 +28,6 @@ from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.together import together
-
-FINISH = 60.0  # s for a host to end its nodes and links
-SENSE = 15.0  # s for a host to find its sensors and to read them
 
 
 class SwarmDriver:
@@ -59,7 +56,7 @@ class SwarmDriver:
         self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none
-        self._arguments: Callable[[str], Mapping[str, Any]]
+        self._setup: Callable[[str], HostSetup]
         self._away: dict[str, Absence] = {}
         self._changed = asyncio.Event()  # hosts are back, or nodes have moved
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
@@ -96,7 +93,7 @@ class SwarmDriver:
             directory.socket,
             lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
         )
-        await agents.call(host, "begin", run=directory.run)
+        await agents.call(host, Host.begin, directory.run)
         await self._bring(host)
 
     async def _bring(self, host: str) -> None:
@@ -109,16 +106,16 @@ class SwarmDriver:
         assert self._data is not None, "the data set was prepared"
         await bring_data(agents, host, Path(self._plan.data_directory), self._data)
 
-    async def open_links(self, arguments: Callable[[str], Mapping[str, Any]]) -> None:
-        """Open the driver, the hub and the links of each host. ``arguments``: those for a host, for the nodes that live
-        there at that moment, as the agent's place takes them."""
-        self._arguments = arguments
+    async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
+        """Open the driver, the hub and the links of each host. ``setup``: that of a host, for the nodes that run there
+        at that moment."""
+        self._setup = setup
         await together(self._open_links(host) for host in self.hosts)
 
     async def _open_links(self, host: str) -> None:
-        found = await self._agents.call(host, "open", data=self._data, **self._arguments(host))
-        self.engines[host], self.tcp[host] = found["engine"], found["tcp"]
-        self._notes += [note for each in found["notes"] if (note := f"{host}: {each}") not in self._notes]
+        found = await self._agents.call(host, Host.open, self._data, self._setup(host))
+        self.engines[host], self.tcp[host] = found.engine, found.tcp
+        self._notes += [note for each in found.notes if (note := f"{host}: {each}") not in self._notes]
 
     def has(self, host: str) -> bool:
         """Whether a host is there, and open."""
@@ -183,25 +180,28 @@ class SwarmDriver:
         return age
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
-        content = None if self._plan.programs else await asyncio.to_thread(assignment.read_bytes)
-        host = self.homes[node.name]
-        pid = await self._agents.call(host, "start", node=node_to(node), assignment=content)
-        handle = Handle(pid, host)
+        host, base = self.homes[node.name], self._directory.path
+        place, log = assignment.relative_to(base), log.relative_to(base)
+        if not self._plan.programs:
+            content = await asyncio.to_thread(assignment.read_bytes)
+            await self._agents.call(host, HostFiles.put, place, content, first=True, secret=True)
+        handle = replace(await self._agents.call(host, Driver.start, node, place, log), host=host)
         self._running[host][node.name] = handle
         return handle
 
     async def forget(self, node: str) -> None:
         with contextlib.suppress(LostError):  # what a lost host has is removed when its agent begins again
-            await self._agents.call(self.homes[node], "forget", node=node)
+            place = (self._directory.nodes / f"{node}.json").relative_to(self._directory.path)
+            await self._agents.call(self.homes[node], HostFiles.remove, place)
 
     async def kill(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "kill", node=node)
+        await self._agents.call(self.homes[node], Driver.kill, node)
 
     async def pause(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "pause", node=node)
+        await self._agents.call(self.homes[node], CanPause.pause, node)
 
     async def resume(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "resume", node=node)
+        await self._agents.call(self.homes[node], CanPause.resume, node)
 
     async def sense(self) -> None:
         """Read the sensors of each host. A host whose agent does not answer tells nothing."""
@@ -210,7 +210,7 @@ class SwarmDriver:
 
     async def _sense(self, host: str) -> None:
         with contextlib.suppress(DriverError):  # why, is in the agent's log, or in the news that the host is lost
-            await self._agents.call(host, "sense", timeout=SENSE)
+            await self._agents.call(host, Host.sense)
 
     def note(self, *notes: str) -> None:
         """Add notes for the record."""
@@ -233,7 +233,7 @@ class SwarmDriver:
 
     async def _finish(self, host: str) -> None:
         try:
-            await self._agents.call(host, "finish", timeout=FINISH)
+            await self._agents.call(host, Host.finish)
         except DriverError as error:
             raise DriverError(f"{error}; `down {self._directory.run}` shows what it may have left") from None
 
@@ -253,7 +253,7 @@ class SwarmDriver:
             case {"name": "relay", "connection": int(connection)}:
                 self._relays[host].take(connection, event["data"])
             case {"name": "sensors", "readings": list(rows)}:
-                readings = [reading_of(row) for row in rows]
+                readings = from_plain(dict[str, list[Reading]], {"readings": rows})["readings"]
                 self._sensors[host].update(each[:3] for each in readings)
                 self.news.put_nowait(HostReadings(host, readings))
             case {"name": "broken", "error": str(error)}:

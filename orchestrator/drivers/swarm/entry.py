@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
@@ -22,6 +21,9 @@ from orchestrator.fabric.wiring import MTU, wires_of
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from orchestrator.drivers.swarm.calls import HostSetup
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
@@ -108,7 +110,7 @@ async def open_environment(
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
     mtu = mtu_of(min(mtus.values())) if len(mtus) > 1 else MTU
-    await driver.open_links(lambda host: _arguments(plan, driver.homes, directory.run, host, mtu))
+    await driver.open_links(lambda host: _setup(plan, driver.homes, directory.run, host, mtu))
     prober = SwarmProber(agents, mtu)
     addresses = {host.name: host.address for host in plan.hosts}
     ends = [End(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
@@ -127,21 +129,19 @@ async def open_environment(
     return Environment(driver, fabric, control, prober, told, network)
 
 
-def _arguments(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> dict[str, Any]:
-    """What the agent of a host needs to open its driver, hub and links, see `orchestrator.agent.place`. ``homes``: the
-    present host of each node."""
+def _setup(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> HostSetup:
+    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
+    from orchestrator.drivers.swarm.calls import HostSetup
     from orchestrator.drivers.swarm.fabric import remotes
-    from orchestrator.drivers.swarm.plain import program_to, wires_to
 
     (address,) = [each.address for each in plan.hosts if each.name == host]
     elsewhere = remotes(plan, homes, host)
-    trunk = Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None
-    return {
-        "image": node_image.image_name(),
-        "images": sorted(plan.images_of(plan.nodes_on(host))),
-        "accelerated": [list(each) for each in plan.accelerated(host)],
-        "programs": [program_to(each) for each in plan.programs] or None,
-        "names": addresses(plan),
-        "wires": wires_to(wires_of(plan)),
-        "trunk": None if trunk is None else asdict(trunk),
-    }
+    return HostSetup(
+        image=node_image.image_name(),
+        images=sorted(plan.images_of(plan.nodes_on(host))),
+        accelerated=plan.accelerated(host),
+        programs=plan.programs or None,
+        names=addresses(plan),
+        wires=wires_of(plan),
+        trunk=Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None,
+    )

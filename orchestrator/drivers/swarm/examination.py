@@ -13,7 +13,8 @@ from itertools import combinations
 from pathlib import Path
 
 from orchestrator.drivers.base import Tell
-from orchestrator.drivers.swarm.channel import Agents, Message
+from orchestrator.drivers.swarm.calls import ExaminationSetup, Host
+from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.drivers.swarm.prober import SwarmProber
@@ -31,7 +32,6 @@ from orchestrator.planning.keys import keypair
 from orchestrator.text import count
 
 NAME = "doctor"
-PATIENCE = 60.0  # s for the facts of a host
 SMALL = 100  # bytes of a packet that passes everywhere
 AT_ONCE = 4  # tries of the trunk; each starts two processes
 
@@ -69,7 +69,8 @@ async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, i
             ends = _ends(agents, hosts, found)
             # A host reaches itself over its loopback, whose packets may be larger than those of a network.
             mtu = min(each.mtu for each in ends.values()) if len(ends) > 1 else MTU
-            hubs = await _ask(agents, ends, {"run": run, "image": image, "mtu": mtu}, found)
+            addresses = [each.address for each in ends.values()]
+            hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), found)
             if len(hubs) > 1:
                 tell(f"measuring between {count(len(hubs), 'host')}")
                 told = [ends[name] for name in hubs]
@@ -80,16 +81,14 @@ async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, i
     return found
 
 
-async def _ask(agents: Agents, ends: Mapping[str, End], arguments: Message, found: Examination) -> dict[str, End]:
+async def _ask(agents: Agents, ends: Mapping[str, End], setup: ExaminationSetup, found: Examination) -> dict[str, End]:
     """Ask the hosts. Returns the ends of the trunk in the hubs of those that answer."""
-    addresses = [each.address for each in ends.values()]
     hubs = {}
 
     async def ask(number: int, name: str) -> None:
         try:
-            told = await agents.call(name, "facts", timeout=PATIENCE, number=number, hosts=addresses, **arguments)
-            found.facts[name] = Facts.from_plain(told["facts"])
-            hubs[name] = End(name, address_of(number), told["hub"], mtu_of(arguments["mtu"]))
+            found.facts[name], hub = await agents.call(name, Host.facts, replace(setup, number=number))
+            hubs[name] = End(name, address_of(number), hub, mtu_of(setup.mtu))
         except (DriverError, HostError) as error:
             found.silent[name] = str(error).removeprefix(f"{name}: ")
 

@@ -9,21 +9,19 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 from netem.profile import LinkProfile
+from orchestrator.drivers.swarm.calls import HostLinks
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.frames import Frames
-from orchestrator.drivers.swarm.plain import change_to, counted_of, link_to, node_to
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
 from orchestrator.fabric import tcp
-from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow, plus
+from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange, LinkRow, plus
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.scenario.topology import Ends
 
 Deduction = Callable[[str, str], float]
 """The seconds that the network between the hosts of two nodes adds to the link from one to the other."""
-
-COUNTING = 5.0  # s for the counters of a host; without an answer the latest ones stay
 
 
 class SwarmFabric(Coalescing):
@@ -49,13 +47,13 @@ class SwarmFabric(Coalescing):
         return list(self._notes)
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
-        await self._agents.call(handle.host, "attach", node=node_to(node), pid=handle.pid)
+        await self._agents.call(handle.host, Fabric.attach, node, handle)
 
     async def detach(self, node: NodePlan) -> None:
         host = self._hosts[node.name]
         if self._driver.has(host):  # the interfaces of a lost host are gone
             with contextlib.suppress(LostError):
-                await self._agents.call(host, "detach", node=node_to(node))
+                await self._agents.call(host, Fabric.detach, node)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         """The host of a link's target is told too: it lets in what comes from other hosts."""
@@ -76,7 +74,7 @@ class SwarmFabric(Coalescing):
 
         async def at(host: str) -> None:
             try:
-                await self._agents.call(host, "redirect", remotes=remotes(self._plan, self._hosts, host))
+                await self._agents.call(host, HostLinks.redirect, remotes(self._plan, self._hosts, host))
                 await self._reshape([self._links[ends] for ends in self._links if set(ends) & set(nodes)], host)
             except OrchestratorError as error:
                 self._agents.lose(host, str(error))
@@ -87,20 +85,20 @@ class SwarmFabric(Coalescing):
     async def _reshape(self, links: Sequence[LinkPlan], host: str) -> None:
         await self._shape(links, {host})
         own = {(link.source, link.target) for link in links if self._hosts[link.source] == host}
-        cuts = [change_to(LinkChange(*ends, cut=True)) for ends in sorted(self._cut & own)]
-        for error in await self._agents.call(host, "alter", changes=cuts):
+        cuts = [LinkChange(*ends, cut=True) for ends in sorted(self._cut & own)]
+        for error in await self._agents.call(host, HostLinks.alter, cuts):
             if error is not None:
                 raise FabricError(f"{host}: {error}")
 
     async def _shape(self, links: Sequence[LinkPlan], hosts: Container[str]) -> None:
         by_host = defaultdict(list)
         for link in links:
-            shaped = replace(link, profile=self._less(link.source, link.target, link.profile))
+            shaped = replace(link, profile=self._less(link.source, link.target, link.profile), schedule=None)
             for host in {self._hosts[link.source], self._hosts[link.target]}:
                 if host in hosts:
-                    by_host[host].append(link_to(shaped))
+                    by_host[host].append(shaped)
         found = await asyncio.gather(
-            *(self._agents.call(host, "shape", links=given) for host, given in by_host.items())
+            *(self._agents.call(host, HostLinks.shape, given) for host, given in by_host.items())
         )
         self._notes += [f"{host}: {note}" for host, notes in zip(by_host, found, strict=True) for note in notes]
 
@@ -118,9 +116,9 @@ class SwarmFabric(Coalescing):
         errors: list[Exception | None] = [None] * len(changes)
 
         async def of(host: str, numbers: list[int]) -> None:
-            shaped = [change_to(self._as_shaped(changes[number])) for number in numbers]
+            shaped = [self._as_shaped(changes[number]) for number in numbers]
             try:
-                replies = await self._agents.call(host, "alter", changes=shaped)
+                replies = await self._agents.call(host, HostLinks.alter, shaped)
             except LostError:
                 return
             except OrchestratorError as error:
@@ -152,7 +150,7 @@ class SwarmFabric(Coalescing):
         """Returns the host, None if it is lost or does not answer."""
         if self._driver.has(host):
             with contextlib.suppress(DriverError):
-                self._counted[host] = counted_of(await self._agents.call(host, "counters", timeout=COUNTING))
+                self._counted[host] = await self._agents.call(host, Fabric.counters)
                 return host
         return None
 

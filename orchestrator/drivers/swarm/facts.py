@@ -1,14 +1,11 @@
-"""What the agent of a host tells of it, as plain data for the channel."""
+"""What the agent of a host reports of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from orchestrator.errors import DriverError
 from orchestrator.host.clock import Clock
 
 ENGINE = (
@@ -63,22 +60,6 @@ class Facts:
     accelerators: tuple[str, ...] = ()
     datasets: tuple[KeptData, ...] = ()
     throttled: tuple[str, ...] | None = None
-
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, data: Any) -> Facts:
-        """DriverError if it is something else, as that of another version may be."""
-        try:
-            return _FACTS.validate_python(data)
-        except ValidationError as error:
-            raise DriverError(
-                f"no facts of a host ({error.error_count()} errors): the agent is of another version"
-            ) from None
-
-
-_FACTS = TypeAdapter(Facts)
 
 
 def of_engine(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Container
 from pathlib import Path
 from typing import IO
 
+from orchestrator.drivers.swarm.calls import HostDataSets, HostFiles
 from orchestrator.drivers.swarm.channel import PIECE, Agents
 from orchestrator.errors import DriverError
 from orchestrator.host.hashes import files_in
@@ -17,25 +18,25 @@ async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> No
     """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
     with io.BytesIO(file) if isinstance(file, bytes) else await asyncio.to_thread(file.open, "rb") as stream:
         async for data, first in _pieces(stream):
-            await agents.call(host, "put", path=str(path), data=data, first=first)
+            await agents.call(host, HostFiles.put, path, data, first)
 
 
 async def bring_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
     """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
     of its files, see `hash_of_files`. DriverError if other files than those arrive."""
-    if await agents.call(host, "has_data", sha256=sha256):
+    if await agents.call(host, HostDataSets.has_data, sha256):
         return
     for file in await asyncio.to_thread(files_in, folder):
         with await asyncio.to_thread(file.open, "rb") as stream:
             async for data, first in _pieces(stream):
-                await agents.call(host, "put_data", sha256=sha256, path=file.name, data=data, first=first)
-    await agents.call(host, "keep_data", sha256=sha256)
+                await agents.call(host, HostDataSets.put_data, sha256, file.name, data, first)
+    await agents.call(host, HostDataSets.keep_data, sha256)
 
 
 async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Container[str] = ()) -> list[Path]:
     """Fetch the files of a folder, relative to a host's directory of the run, but not those that ``stays`` names.
     Returns their paths in ``into``, relative to it."""
-    paths = [Path(each) for each in await agents.call(host, "files", folder=str(folder)) if each not in stays]
+    paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder) if each not in stays]
     if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:
@@ -43,7 +44,7 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Cont
         with await asyncio.to_thread(_created, place) as file:
             more = True
             while more:
-                data = await agents.call(host, "get", folder=str(folder), path=str(path), start=file.tell())
+                data = await agents.call(host, HostFiles.get, folder, str(path), file.tell())
                 await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
     return paths

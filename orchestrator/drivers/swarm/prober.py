@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from orchestrator.drivers.swarm.calls import HostProbes
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle
+from orchestrator.fabric.prober import Prober
 
 
 class SwarmProber:
@@ -20,18 +22,22 @@ class SwarmProber:
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
-        begun = await self._call(handle.host, "respond", pid=handle.pid, address=address)
+        with _host_errors():
+            ready, number = await self._agents.call(handle.host, HostProbes.respond, handle, address)
         try:
-            yield begun["ready"]
+            yield ready
         finally:
-            await self._call(handle.host, "dismiss", number=begun["number"])
+            with _host_errors():
+                await self._agents.call(handle.host, HostProbes.dismiss, number)
 
     async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
-        return await self._call(handle.host, "probe", pid=handle.pid, arguments=list(arguments))
+        with _host_errors():
+            return await self._agents.call(handle.host, Prober.probe, handle, arguments)
 
-    async def _call(self, host: str, verb: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = await self._agents.call(host, verb, **arguments)
-        except DriverError as error:
-            raise HostError(str(error)) from None
-        return found
+
+@contextlib.contextmanager
+def _host_errors() -> Iterator[None]:
+    try:
+        yield
+    except DriverError as error:
+        raise HostError(str(error)) from None

@@ -7,13 +7,12 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.drivers.base import ProgramEnd
+from orchestrator.drivers.base import ProgramEnd, RunsPrograms
 from orchestrator.drivers.programs import quota_notes
 from orchestrator.drivers.swarm.absence import Patience
 from orchestrator.drivers.swarm.channel import Message
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.files import bring, fetch
-from orchestrator.drivers.swarm.plain import program_to
 from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
@@ -22,8 +21,6 @@ from orchestrator.host.usage import Usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.scenario_folder import pack
-
-LOOK = 5.0  # s for a host to say what its programs do
 
 
 class SwarmProgramsDriver(SwarmDriver):
@@ -53,30 +50,30 @@ class SwarmProgramsDriver(SwarmDriver):
         return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
-        await self._agents.call(self.homes[program.node], "run", program=program_to(program))
+        place = log.relative_to(self._directory.path)
+        await self._agents.call(self.homes[program.node], RunsPrograms.run, program, place)
 
     async def terminate(self, program: ProgramPlan) -> None:
-        await self._agents.call(self.homes[program.node], "terminate", program=program_to(program))
+        await self._agents.call(self.homes[program.node], RunsPrograms.terminate, program)
 
     async def release(self, node: str, code: int = 0) -> None:
-        await self._agents.call(self.homes[node], "release", node=node, code=code)
+        await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
 
     async def listens(self, node: Handle, port: int) -> bool:
         with contextlib.suppress(DriverError):  # its host is lost, or slow: it is asked again
-            return bool(await self._agents.call(node.host, "listens", timeout=LOOK, pid=node.pid, port=port))
+            return await self._agents.call(node.host, RunsPrograms.listens, node, port)
         return False
 
     async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
-        hosts = sorted({handle.host for handle in nodes.values()})
-        found = await asyncio.gather(*(self._usage(host, nodes) for host in hosts))
-        return {node: used for each in found for node, used in each.items()}
+        found: dict[str, Usage] = {}
 
-    async def _usage(self, host: str, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
-        pids = {node: handle.pid for node, handle in nodes.items() if handle.host == host}
-        with contextlib.suppress(DriverError):
-            told = await self._agents.call(host, "usage", timeout=LOOK, nodes=pids)
-            return {node: Usage(**used) for node, used in told.items()}
-        return {}
+        async def of(host: str) -> None:
+            own = {node: handle for node, handle in nodes.items() if handle.host == host}
+            with contextlib.suppress(DriverError):
+                found.update(await self._agents.call(host, RunsPrograms.usage, own))
+
+        await asyncio.gather(*(of(host) for host in {handle.host for handle in nodes.values()}))
+        return found
 
     def hear(self, host: str, event: Message) -> None:
         match event:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.swarm.calls import Host
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.cluster import Agent, Cluster
 from orchestrator.drivers.swarm.settings import FILE, HOST, IMAGE, LEASE, SOCKET, Settings
@@ -23,7 +24,6 @@ AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
 LOOK_EVERY = 0.5  # s between questions to the swarm
 FAILING = 10.0  # s; Swarm starts an agent again each second or two, and one may fail while another run ends
 MUTE_REASON = "its agent runs, but does not reach the orchestrator"
-LEAVE = 10.0  # s for an agent to answer that it goes
 MUTE = 45.0  # s for an agent that runs to say hello; a Raspberry Pi 3 takes 15 s to start Python
 
 
@@ -104,7 +104,7 @@ async def dismiss(agents: Agents) -> None:
 
     async def at(host: str) -> None:
         with contextlib.suppress(DriverError, HostError):  # one that does not answer goes after its lease
-            await agents.call(host, "leave", timeout=LEAVE)
+            await agents.call(host, Host.leave)
 
     await asyncio.gather(*map(at, agents.there))
 

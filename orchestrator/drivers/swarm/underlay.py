@@ -10,6 +10,7 @@ from statistics import median
 
 from netem.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
 from netem.profile import LinkProfile
+from orchestrator.drivers.swarm.calls import Host
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.errors import HostError, LostError, PlanError
@@ -147,8 +148,8 @@ class SwarmUnderlay:
         asking, asked = pair
         address = self._addresses[asked]
         try:
-            ready = await self._agents.call(asked, "listen", address=address)
-            trips = await self._agents.call(asking, "echo", address=address, **ready, count=ECHOES, spacing=SPACING)
+            port, token = await self._agents.call(asked, Host.listen, address)
+            trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
         except LostError:
             return None
         if not trips:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
-from orchestrator.agent.worker import Examine, Examined, Open, Worker
+from orchestrator.agent.worker import Examine, Open, Worker
 from orchestrator.drivers.swarm.absence import Patience
 from orchestrator.drivers.swarm.channel import AgentChannel, Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
@@ -30,7 +30,7 @@ AWAY = Patience(grace=LEASE + 2.0, end=LEASE + 5.0)
 PATIENCE = 20.0
 
 
-async def _nobody_asks(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+async def _nobody_asks(*_: Any) -> Any:
     raise AssertionError("nobody examines the host")
 
 

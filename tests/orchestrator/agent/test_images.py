@@ -19,6 +19,7 @@ from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm import bringing
 from orchestrator.drivers.swarm.bringing import Progress, bring_images, images_of
+from orchestrator.drivers.swarm.calls import HostImages
 from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
@@ -235,7 +236,7 @@ async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -
     bringing_it = asyncio.create_task(world.bring())
     await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
     for _ in range(3):  # other requests are answered
-        await world.stage.agents.call("pc-2", "images", names=[])
+        await world.stage.agents.call("pc-2", HostImages.images, [])
     assert PIECES - SAVINGS[0].left <= 1
     slow.takes.set()
     await asyncio.wait_for(bringing_it, PATIENCE)
@@ -255,7 +256,7 @@ async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
     assert slow.closed > closed
     assert (SAVINGS[0].closed, world.layers()) == (True, ["a", None, None])
     with pytest.raises(DriverError, match="pc-3: the image other has not been started"):
-        await world.stage.agents.call("pc-3", "load", name="other", data=b"x", first=False)
+        await world.stage.agents.call("pc-3", HostImages.load, "other", b"x", first=False)
 
 
 async def test_a_disk_that_gets_full_is_told_with_its_host(world: World) -> None:

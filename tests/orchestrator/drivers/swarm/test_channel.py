@@ -25,8 +25,8 @@ HELLO: Message = {"host": "pc-1", "incarnation": "a", "version": "1"}
 PATIENCE = 20.0  # s
 
 
-async def echo(verb: str, arguments: Message) -> Any:
-    return {"verb": verb, **arguments}
+async def echo(call: str, arguments: Message) -> Any:
+    return {"call": call, **arguments}
 
 
 class Stage:
@@ -83,12 +83,12 @@ async def test_requests_events_and_notices_arrive(stage: Stage) -> None:
     channel, _ = await stage.agent()
     assert stage.agents.hello("pc-1")["version"] == "1"
     data = bytes(range(256))
-    assert await stage.agents.call("pc-1", "put", data=data) == {"verb": "put", "data": data}
+    assert await stage.agents.request("pc-1", "put", {"data": data}) == {"call": "put", "data": data}
     for number in range(100):
         stage.agents.tell("pc-1", "relay", number=number)
     assert [(await stage.notices.get())["number"] for _ in range(100)] == list(range(100))
     channel.tell("exit", node="device-0", code=-9)
-    assert await stage.agents.call("pc-1", "later") == {"verb": "later"}  # messages arrive in order
+    assert await stage.agents.request("pc-1", "later", {}) == {"call": "later"}  # messages arrive in order
     assert stage.events == [("pc-1", {"type": "event", "name": "exit", "node": "device-0", "code": -9})]
 
 
@@ -99,46 +99,46 @@ async def test_an_agent_that_tells_much_is_no_flood(stage: Stage, caplog: pytest
     async with asyncio.timeout(PATIENCE):
         for _ in range(messages):
             channel.tell("log", data=bytes(PIECE))
-            await stage.agents.call("pc-1", "next")
+            await stage.agents.request("pc-1", "next", {})
         while sum(stage.agents._gate._taken.values()) < messages * PIECE:
-            await stage.agents.call("pc-1", "looked")
+            await stage.agents.request("pc-1", "looked", {})
     assert (caplog.text, len(stage.events), stage.lost.empty()) == ("", messages, True)
 
 
 async def test_errors_keep_their_class_and_name_the_host(stage: Stage) -> None:
-    async def refuse(verb: str, arguments: Message) -> Any:
-        raise {"host": HostError("no Engine", "start it"), "link": FabricError("no link")}.get(verb, KeyError("x"))
+    async def refuse(call: str, arguments: Message) -> Any:
+        raise {"host": HostError("no Engine", "start it"), "link": FabricError("no link")}.get(call, KeyError("x"))
 
     await stage.agent(answer=refuse)
     with pytest.raises(HostError, match=r"^pc-1: no Engine: start it$"):
-        await stage.agents.call("pc-1", "host")
+        await stage.agents.request("pc-1", "host", {})
     with pytest.raises(FabricError, match=r"^pc-1: no link$"):
-        await stage.agents.call("pc-1", "link")
+        await stage.agents.request("pc-1", "link", {})
     with pytest.raises(DriverError, match=r"^pc-1: KeyError: 'x' \(a bug"):
-        await stage.agents.call("pc-1", "other")
+        await stage.agents.request("pc-1", "other", {})
 
 
 async def test_requests_do_not_wait_for_each_other(stage: Stage) -> None:
     released = asyncio.Event()
 
-    async def answer(verb: str, arguments: Message) -> Any:
-        if verb == "slow":
+    async def answer(call: str, arguments: Message) -> Any:
+        if call == "slow":
             await released.wait()
-        return verb
+        return call
 
     await stage.agent(answer=answer)
-    slow = asyncio.create_task(stage.agents.call("pc-1", "slow"))
-    assert await stage.agents.call("pc-1", "fast") == "fast"
+    slow = asyncio.create_task(stage.agents.request("pc-1", "slow", {}))
+    assert await stage.agents.request("pc-1", "fast", {}) == "fast"
     released.set()
     assert await slow == "slow"
 
 
 async def test_a_silent_agent_is_lost_with_what_it_was_asked(stage: Stage) -> None:
-    async def never(verb: str, arguments: Message) -> Any:
+    async def never(call: str, arguments: Message) -> Any:
         await asyncio.Event().wait()
 
     channel, serving = await stage.agent(answer=never)
-    asked = asyncio.create_task(stage.agents.call("pc-1", "anything"))
+    asked = asyncio.create_task(stage.agents.request("pc-1", "anything", {}))
     await asyncio.sleep(0)
     serving.cancel()
     await channel.close()
@@ -146,7 +146,7 @@ async def test_a_silent_agent_is_lost_with_what_it_was_asked(stage: Stage) -> No
         await asyncio.wait_for(asked, PATIENCE)
     assert (await stage.lost.get())[0] == "pc-1"
     with pytest.raises(DriverError, match="pc-1: its agent is away"):
-        await stage.agents.call("pc-1", "anything")
+        await stage.agents.request("pc-1", "anything", {})
 
 
 async def test_an_agent_that_begins_again_is_another_one(stage: Stage) -> None:
@@ -154,7 +154,7 @@ async def test_an_agent_that_begins_again_is_another_one(stage: Stage) -> None:
     again = stage.channel()
     serving = asyncio.create_task(again.serve({**HELLO, "incarnation": "b"}, echo, LEASE))
     assert await asyncio.wait_for(stage.lost.get(), PATIENCE) == ("pc-1", "its agent restarted")
-    assert await stage.agents.call("pc-1", "x") == {"verb": "x"}
+    assert await stage.agents.request("pc-1", "x", {}) == {"call": "x"}
     assert stage.agents.hello("pc-1")["incarnation"] == "b"
     assert stage.found == ["pc-1", "pc-1"]
     serving.cancel()
@@ -166,14 +166,14 @@ async def test_an_agent_that_stood_still_for_its_lease_does_nothing_of_what_it_w
     """The orchestrator has given it up. What it was asked may be done on another host now."""
     done: list[str] = []
 
-    async def answer(verb: str, arguments: Message) -> Any:
-        done.append(verb)
+    async def answer(call: str, arguments: Message) -> Any:
+        done.append(call)
 
     _, serving = await stage.agent(answer=answer)
-    await stage.agents.call("pc-1", "early")
+    await stage.agents.request("pc-1", "early", {})
     now = channel._now
     monkeypatch.setattr(channel, "_now", lambda: now() + LEASE + 1.0)
-    asked = asyncio.create_task(stage.agents.call("pc-1", "late"))
+    asked = asyncio.create_task(stage.agents.request("pc-1", "late", {}))
     await asyncio.wait_for(serving, PATIENCE)
     assert done == ["early"]
     asked.cancel()
@@ -220,7 +220,7 @@ async def test_strangers_and_garbage_change_nothing(
         mine._socket.send(message)
     async with asyncio.timeout(PATIENCE):
         while "refused a stranger" not in caplog.text or caplog.text.count("not a message of an agent") < 4:
-            assert await stage.agents.call("pc-1", "still there") == {"verb": "still there"}
+            assert await stage.agents.request("pc-1", "still there", {}) == {"call": "still there"}
     assert await stage.agents.wait_for(["pc-9"], 0.1) == ["pc-9"]  # none of them was heard
     assert (stage.found, stage.events, stage.lost.empty()) == (["pc-1"], [], True)
     assert caplog.text.count("refused a stranger") == 1  # each key is told of once

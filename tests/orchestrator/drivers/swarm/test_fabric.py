@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from netem.profile import LinkProfile
+from orchestrator.drivers.swarm.calls import HostLinks
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.fabric import SwarmFabric
 from orchestrator.errors import DriverError, FabricError, LostError
-from orchestrator.fabric.base import Counted
+from orchestrator.fabric.base import Counted, Fabric, LinkChange
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.scenario.reading import parse
 
 SCENARIO = """\
@@ -38,23 +40,24 @@ class TwoHosts:
         self.errors: dict[str, Exception | str] = {}
         self.refused: set[int] = set()  # changes, by their place in a batch
         self.answers: int | None = None  # the number of results of a batch
-        self.changes: dict[str, list[dict[str, Any]]] = {"pc-1": [], "pc-2": []}
-        self.shaped: dict[str, list[dict[str, Any]]] = {"pc-1": [], "pc-2": []}
+        self.changes: dict[str, list[LinkChange]] = {"pc-1": [], "pc-2": []}
+        self.shaped: dict[str, list[LinkPlan]] = {"pc-1": [], "pc-2": []}
 
     def has(self, host: str) -> bool:
         return True
 
-    async def call(self, host: str, verb: str, **arguments: Any) -> Any:
+    async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
         error = self.errors.get(host)
         if isinstance(error, Exception):
             raise error
-        if verb == "shape":
-            self.shaped[host] = arguments["links"]
+        if method is Fabric.counters:
+            return Counted([{"source": "device-0", "target": "cloud", "offered": 1}])
+        if method is HostLinks.shape:
+            (self.shaped[host],) = arguments
             return []
-        if verb == "counters":
-            return asdict(Counted([{"source": "device-0", "target": "cloud", "offered": 1}]))
-        self.changes[host] += arguments["changes"]
-        replies = ["no" if number in self.refused else error for number in range(len(arguments["changes"]))]
+        (changes,) = arguments
+        self.changes[host] += changes
+        replies = ["no" if number in self.refused else error for number in range(len(changes))]
         return replies[: self.answers]
 
 
@@ -87,7 +90,7 @@ async def test_a_host_that_fails_a_change_fails_only_its_own(opened: Opened, err
     for host in TwoHosts.hosts:
         opened.hosts.changes[host].clear()
         await fabric.reshape(host)
-    cut = {host: [(each["source"], each["target"]) for each in opened.hosts.changes[host]] for host in TwoHosts.hosts}
+    cut = {host: [(each.source, each.target) for each in opened.hosts.changes[host]] for host in TwoHosts.hosts}
     assert cut == {"pc-1": [("device-0", "cloud")], "pc-2": []}
 
 
@@ -113,8 +116,8 @@ async def test_of_two_changes_of_a_link_the_one_that_is_made_stays(opened: Opene
     assert [isinstance(each, FabricError) for each in done] == [refused == 0, refused == 1]
     opened.hosts.refused = set()
     await fabric.reshape("pc-2")
-    shaped = {each["source"]: each["profile"] for each in opened.hosts.shaped["pc-2"]}
-    assert shaped["device-1"] == profiles[1 - refused].to_mapping()
+    shaped = {each.source: each.profile for each in opened.hosts.shaped["pc-2"]}
+    assert shaped["device-1"] == profiles[1 - refused]
 
 
 async def test_a_host_that_answers_for_too_few_changes_is_named(opened: Opened) -> None:
@@ -130,7 +133,7 @@ async def test_a_change_for_a_lost_host_takes_effect_later(opened: Opened) -> No
     await fabric.cut("device-1", "cloud")
     del opened.hosts.errors["pc-2"]
     await fabric.reshape("pc-2")
-    assert [(each["source"], each["target"]) for each in opened.hosts.changes["pc-2"]] == [("device-1", "cloud")]
+    assert [(each.source, each.target) for each in opened.hosts.changes["pc-2"]] == [("device-1", "cloud")]
 
 
 async def test_counters_of_a_silent_host_stay(opened: Opened) -> None:

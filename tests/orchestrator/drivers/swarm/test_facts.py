@@ -3,9 +3,10 @@ from __future__ import annotations
 import msgpack
 import pytest
 
+from node.errors import WireError
+from orchestrator.drivers.swarm.calls import from_plain, plain
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import told_of
-from orchestrator.errors import DriverError
 from orchestrator.host.clock import Clock
 
 INFO = {"ServerVersion": "28.3.0", "MemoryLimit": True, "Runtimes": {"runc": {}, "nvidia": {}}, "Name": "pc-1"}
@@ -23,7 +24,7 @@ def test_facts_pass_the_channel() -> None:
         accelerators=("NVIDIA H100 80GB HBM3",),
         throttled=("under-voltage",),
     )
-    assert Facts.from_plain(msgpack.unpackb(msgpack.packb(facts.to_plain()))) == facts
+    assert from_plain(Facts, msgpack.unpackb(msgpack.packb(facts, default=plain))) == facts
 
 
 def test_what_is_told_of_the_engine() -> None:
@@ -34,6 +35,6 @@ def test_what_is_told_of_the_engine() -> None:
 
 
 def test_an_agent_of_another_version() -> None:
-    assert Facts.from_plain({"version": "1", "kernel": "6", "new": 1}).disk_free is None
-    with pytest.raises(DriverError, match=r"no facts of a host \(1 errors\): the agent is of another version"):
-        Facts.from_plain({"version": "1"})
+    assert from_plain(Facts, {"version": "1", "kernel": "6", "new": 1}).disk_free is None
+    with pytest.raises(WireError, match=r"^kernel: Field required$"):
+        from_plain(Facts, {"version": "1"})

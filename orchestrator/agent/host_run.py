@@ -1,0 +1,50 @@
+"""What a run has on the host of an agent: containers of its Engine, a hub, and links."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from orchestrator.agent.serve import HANDLERS_HERE
+from orchestrator.agent.worker import HostRun
+from orchestrator.drivers.docker.driver import DockerDriver
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.pods import PodsDriver
+from orchestrator.drivers.local import sweep
+from orchestrator.drivers.swarm.calls import HostSetup
+from orchestrator.drivers.swarm.settings import SCENARIO
+from orchestrator.fabric.engines import open_fabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.prober import HubProber
+from orchestrator.fabric.trunk import lay
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.scenario_folder import unpack
+
+
+async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
+    """Open the run on this host. ``data``: the folder of its data set."""
+    stack.push_async_callback(sweep, directory.run)
+    driver = await _driver(setup, directory, data)
+    stack.push_async_callback(driver.close)
+    await driver.open()
+    hub = await Hub.open(directory.run, directory.path)
+    stack.push_async_callback(hub.close)
+    carrier = None
+    if setup.trunk is not None:
+        carrier = await lay(setup.trunk, hub, directory.run, directory.path)
+        stack.push_async_callback(carrier.close)
+    fabric = await open_fabric(setup.wires, hub, directory, setup.trunk)
+    stack.push_async_callback(fabric.close)
+    return HostRun(driver, fabric, HubProber(hub), carrier)
+
+
+async def _driver(setup: HostSetup, directory: RunDirectory, data: Path) -> DockerDriver:
+    engine = await asyncio.to_thread(Engine.connect)
+    if setup.programs is None:
+        return DockerDriver(engine, directory, data, setup.images, setup.image, HANDLERS_HERE, setup.accelerated)
+    archive = directory.path / SCENARIO
+    folder = archive.with_suffix("")
+    await asyncio.to_thread(unpack, archive, folder)
+    await asyncio.to_thread(archive.unlink)
+    return PodsDriver(engine, directory, setup.programs, setup.images, setup.names, folder)

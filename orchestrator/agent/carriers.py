@@ -52,11 +52,11 @@ async def start_carrier(
     await asyncio.to_thread((directory.path / RUNS).mkdir, exist_ok=True)
     loop = asyncio.get_running_loop()
 
-    def told(line: str | None) -> None:
+    def forward(line: str | None) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(hear, line)
 
-    return await asyncio.to_thread(_start, engine, datasets, image, command, directory, told, stack)
+    return await asyncio.to_thread(_start, engine, datasets, image, command, directory, forward, stack)
 
 
 def lend(folder: Path) -> None:
@@ -72,14 +72,14 @@ def lend(folder: Path) -> None:
 
 
 def options(
-    directory: RunDirectory, datasets: Path, found: Mapping[str, Any], user: tuple[int, int], command: list[str]
+    directory: RunDirectory, datasets: Path, image: Mapping[str, Any], user: tuple[int, int], command: list[str]
 ) -> dict[str, Any]:
-    """The SDK's arguments for the container. ``found``: the attributes of the image."""
-    variables = dict(each.partition("=")[::2] for each in found["Config"].get("Env") or ())
+    """The SDK's arguments for the container. ``image``: the attributes of the image."""
+    variables = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
     path = [str(PLACE / CODE), *filter(None, [variables.get("PYTHONPATH")]), str(PLACE / PACKAGES)]
     places = {name: directory.path / name for name in (CODE, PACKAGES, RUNS)} | {DATA: datasets}
     mounts = [Mount(str(PLACE / name), str(path), type="bind", read_only=name != RUNS) for name, path in places.items()]
-    python = (found["Config"].get("Entrypoint") or ["python3"])[0]
+    python = (image["Config"].get("Entrypoint") or ["python3"])[0]
     return {
         "name": f"{directory.run}-{PART}",
         "labels": {RUN: directory.run, NODE: PART, DIRECTORY: str(directory.path)},

@@ -13,17 +13,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.agent.datasets import told_of as told_of_data
+from orchestrator.agent.datasets import describe as describe_data
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.swarm.calls import ExaminationSetup
 from orchestrator.drivers.swarm.facts import Facts, of_engine
-from orchestrator.drivers.swarm.images import told_of
+from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric import tcp
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.prober import HubProber
-from orchestrator.fabric.trunk_trial import lay_trial
+from orchestrator.fabric.trunk_trial import create_trial
 from orchestrator.host import python
 from orchestrator.host.accelerators import accelerators
 from orchestrator.host.clock import clock
@@ -57,9 +57,9 @@ async def examine(
         trunk_notes=tuple(notes),
         netem=await _netem(hub),
         congestion_control=(await tcp.in_force(hub)).get(tcp.CONGESTION),
-        datasets=await asyncio.to_thread(told_of_data, datasets),
+        datasets=await asyncio.to_thread(describe_data, datasets),
         clock=clock(),
-        **await asyncio.to_thread(shown, host_files()),
+        **await asyncio.to_thread(read_facts, host_files()),
     )
     return facts, hub.anchor.pid, HubProber(hub)
 
@@ -69,7 +69,7 @@ def host_files() -> Path:
     return HOST_FILES if os.access(HOST_FILES / "proc", os.R_OK) else Path("/")
 
 
-def shown(root: Path) -> dict[str, Any]:
+def read_facts(root: Path) -> dict[str, Any]:
     """The facts that files below ``root`` show: dev, sys, proc, lib and usr."""
     model = root / "proc/device-tree/model"
     readings = [each for each in read(discover(root)) if each.value is not None]
@@ -87,14 +87,14 @@ def shown(root: Path) -> dict[str, Any]:
 def _engine(image: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """What the Engine tells of itself, and of the image; None if it does not answer."""
     with contextlib.suppress(OrchestratorError), contextlib.closing(Engine.connect()) as engine:
-        return of_engine(engine.facts()), told_of(engine.image(image))
+        return of_engine(engine.facts()), describe_image(engine.image(image))
     return None, None
 
 
 async def _trunk(setup: ExaminationSetup, hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
-    """Lay a trunk. Returns why it cannot be laid, and what is to be known of it."""
+    """Create a trunk. Returns why it cannot be created, and notes on it."""
     try:
-        carrier = await lay_trial(setup.run, setup.number, setup.hosts, setup.mtu, hub, folder)
+        carrier = await create_trial(setup.run, setup.number, setup.hosts, setup.mtu, hub, folder)
     except OrchestratorError as error:
         return str(getattr(error, "what", error)), []
     stack.push_async_callback(carrier.close)

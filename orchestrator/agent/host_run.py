@@ -17,7 +17,7 @@ from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.prober import HubProber
-from orchestrator.fabric.trunk import lay
+from orchestrator.fabric.trunk import create_trunk
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.scenario_folder import unpack
 
@@ -32,7 +32,7 @@ async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, s
     stack.push_async_callback(hub.close)
     carrier = None
     if setup.trunk is not None:
-        carrier = await lay(setup.trunk, hub, directory.run, directory.path)
+        carrier = await create_trunk(setup.trunk, hub, directory.run, directory.path)
         stack.push_async_callback(carrier.close)
     fabric = await open_fabric(setup.wires, hub, directory, setup.trunk)
     stack.push_async_callback(fabric.close)

@@ -47,7 +47,7 @@ class Runs:
         self._tell, self._fail, self._start, self._directory = tell, fail, start, directory
         self._carrier: Carrier | None = None
         self._ready: asyncio.Future[None]
-        self._said: deque[str] = deque(maxlen=LAST_WORDS)
+        self._last_lines: deque[str] = deque(maxlen=LAST_WORDS)
         self._closing = False
         self._stack = AsyncExitStack()
 
@@ -92,7 +92,7 @@ class Runs:
             elif not self._closing:
                 self._fail(error)
         elif not line.startswith(MARK):
-            self._said.append(line)
+            self._last_lines.append(line)
             self._tell("log", log=RUNS, data=f"{line}\n".encode())
         elif message := json.loads(line.removeprefix(MARK)):
             self._tell("ended", run=message["run"], error=message["error"])
@@ -100,7 +100,7 @@ class Runs:
             self._ready.set_result(None)
 
     def _last_words(self) -> str:
-        said = " / ".join(each.strip() for each in self._said if each.strip())
+        said = " / ".join(each.strip() for each in self._last_lines if each.strip())
         return f": {said}" if said else ""
 
 

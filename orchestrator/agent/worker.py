@@ -28,7 +28,7 @@ from orchestrator.agent.echoes import Responder, ask
 from orchestrator.agent.files import Files, inside
 from orchestrator.agent.images import Images
 from orchestrator.agent.links import Links
-from orchestrator.agent.news import NewCheckpoints, NewOutput
+from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
 from orchestrator.agent.runs import Runs, Start
 from orchestrator.drivers.base import Driver, RunsPrograms
@@ -84,18 +84,18 @@ class Worker:
         find: Callable[[], Sequence[Sensor]] = discover,
         images: Images | None = None,
         carrier: Start | None = None,
-        begun: Callable[[str], None] = lambda run: None,
+        on_begin: Callable[[str], None] = lambda run: None,
         datasets: DataSets | None = None,
     ) -> None:
         """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
-        out the runs of a sweep. ``begun`` is called in a thread with the run that begins here. ``datasets`` are those
-        that this host keeps."""
+        out the runs of a sweep. ``on_begin`` is called in a thread with the run that begins here. ``datasets`` are
+        those that this host keeps."""
         self._folder = folder
         self._tell = tell
         self._make = make
         self._examine = examine
         self._find = find
-        self._begun = begun
+        self._on_begin = on_begin
         self._sensing: Sensing | None = None
         self._stack = AsyncExitStack()
         images = images or Images(folder)
@@ -106,13 +106,13 @@ class Worker:
         self._host_run: HostRun | None = None
         self._prober: Prober | None = None
         self._relay: NodesEnd | None = None
-        self._output: NewOutput | None = None
-        self._checkpoints: NewCheckpoints | None = None
-        self._telling = asyncio.Lock()  # while new output and checkpoints are read
+        self._output: LogStream | None = None
+        self._checkpoints: CheckpointStream | None = None
+        self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
-        self._probes = Probes(lambda: self._probing)
+        self._probes = Probes(lambda: self._open_prober)
         self._targets: dict[str, Callable[[], object]] = {
             "Host": lambda: self,
             "HostFiles": Files,
@@ -122,7 +122,7 @@ class Worker:
             "HostProbes": lambda: self._probes,
             "HostRuns": lambda: runs,
             "Fabric": lambda: self._open_run.fabric,
-            "Prober": lambda: self._probing,
+            "Prober": lambda: self._open_prober,
             **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
         }
 
@@ -160,30 +160,31 @@ class Worker:
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
-        await asyncio.to_thread(self._begun, run)
-        self._directory = await asyncio.to_thread(_furnished, self._folder / run)
+        await asyncio.to_thread(self._on_begin, run)
+        self._directory = await asyncio.to_thread(_make_directory, self._folder / run)
 
     async def open(self, data: str | None, setup: HostSetup) -> HostEngine:
         """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use;
         None for nodes that run programs."""
         directory = self._run
-        self._relay = NodesEnd(directory.socket, self._send_relayed)
+        self._relay = NodesEnd(directory.socket, self._send_to_relay)
         self._stack.push_async_callback(self._relay.close)
         await self._relay.listen()
-        self._output = NewOutput(directory.logs)
+        self._output = LogStream(directory.logs)
         if data is not None:  # the files of programs are their own affair
-            self._checkpoints = NewCheckpoints(directory.checkpoints)
-        tellers: list[asyncio.Task[None]] = []
-        self._stack.push_async_callback(self._end_tellers, tellers)  # when the nodes have ended, whose exits they tell
+            self._checkpoints = CheckpointStream(directory.checkpoints)
+        reporters: list[asyncio.Task[None]] = []
+        self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
         prepared = Path() if data is None else self._datasets.path(data)
         run = self._host_run = await self._make(setup, directory, prepared, self._stack)
         self._prober = run.prober
-        tellers += _begun(self._tell_exits(run.driver), self._tell_news())
+        reporters += _start_tasks(self._report_exits(run.driver), self._forward_output_forever())
         if isinstance(run.driver, RunsPrograms):
-            tellers += _begun(self._tell_ends(run.driver))
+            reporters += _start_tasks(self._report_ends(run.driver))
         watched: list[Fabric | Carrier] = [run.fabric, *([] if run.carrier is None else [run.carrier])]
-        watchers = _begun(self._tell_breakdown(run.driver.lost, run.driver.breakdown), *map(self._watch, watched))
-        self._stack.push_async_callback(_end, watchers)  # first: what ends in order has not failed
+        breakdown = self._report_breakdown(run.driver.lost, run.driver.breakdown)
+        watchers = _start_tasks(breakdown, *map(self._watch, watched))
+        self._stack.push_async_callback(_cancel, watchers)  # first: what ends in order has not failed
         notes = [*run.driver.notes(), *([] if run.carrier is None else run.carrier.notes())]
         return HostEngine(run.fabric.engine, run.fabric.tcp, notes)
 
@@ -214,9 +215,9 @@ class Worker:
         if self._sensing is not None:
             await self._sensing.sense(everything=True)
             return
-        self._sensing = Sensing(self._tell_readings, logger.warning, self._find)
+        self._sensing = Sensing(self._report_readings, logger.warning, self._find)
         await self._sensing.begin()
-        self._stack.push_async_callback(_end, _begun(self._sense_forever(self._sensing)))
+        self._stack.push_async_callback(_cancel, _start_tasks(self._sense_forever(self._sensing)))
 
     # The end
 
@@ -225,7 +226,7 @@ class Worker:
         await self._probes.dismiss_all()
         await self._stack.aclose()
         self._host_run = self._prober = None
-        await self._tell_new()
+        await self._forward_output()
 
     async def leave(self) -> None:
         """End, and remove everything that was made here. The next agent of this host serves the next run."""
@@ -246,7 +247,7 @@ class Worker:
         return self._host_run
 
     @property
-    def _probing(self) -> Prober:
+    def _open_prober(self) -> Prober:
         if self._prober is None:
             raise DriverError("nothing is open here: the agent has restarted, or the run is over")
         return self._prober
@@ -257,33 +258,33 @@ class Worker:
         except Exception:
             logger.exception("the sensors are not read any more")
 
-    def _tell_readings(self, readings: Sequence[Reading]) -> None:
+    def _report_readings(self, readings: Sequence[Reading]) -> None:
         if readings:
             self._tell("sensors", readings=readings)
 
-    def _send_relayed(self, connection: int, data: bytes | None) -> None:
+    def _send_to_relay(self, connection: int, data: bytes | None) -> None:
         self._tell("relay", connection=connection, data=data)
 
-    async def _tell_exits(self, driver: Driver) -> None:
+    async def _report_exits(self, driver: Driver) -> None:
         while True:
             ended = await driver.exits.get()
-            await self._tell_new()
+            await self._forward_output()
             self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
 
-    async def _tell_ends(self, driver: RunsPrograms) -> None:
+    async def _report_ends(self, driver: RunsPrograms) -> None:
         while True:
             ended = await driver.ends.get()
-            await self._tell_new()
+            await self._forward_output()
             self._tell("program", label=ended.program.label, code=ended.code)
 
-    async def _tell_news(self) -> None:
+    async def _forward_output_forever(self) -> None:
         while True:
-            await self._tell_new()
+            await self._forward_output()
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _tell_new(self) -> None:
-        """Tell what is new until now."""
-        async with self._telling:
+    async def _forward_output(self) -> None:
+        """Send the output and checkpoints that are new until now."""
+        async with self._forwarding:
             if self._output is not None:
                 async for log, data in _read(self._output.read()):
                     self._tell("log", log=log, data=data)
@@ -291,13 +292,13 @@ class Worker:
                 async for piece in _read(self._checkpoints.read()):
                     self._tell("checkpoint", **piece._asdict())
 
-    async def _end_tellers(self, tellers: Sequence[asyncio.Task[None]]) -> None:
-        async with self._telling:  # otherwise a piece that is read, and not told yet, would be lost
-            for task in tellers:
+    async def _end_reporters(self, reporters: Sequence[asyncio.Task[None]]) -> None:
+        async with self._forwarding:  # otherwise a piece that is read, and not sent yet, would be lost
+            for task in reporters:
                 task.cancel()
-        await _end(tellers)
+        await _cancel(reporters)
 
-    async def _tell_breakdown(self, lost: asyncio.Event, what: str) -> None:
+    async def _report_breakdown(self, lost: asyncio.Event, what: str) -> None:
         await lost.wait()
         self._break(f"the process that runs the nodes has ended: {what}")
 
@@ -312,11 +313,11 @@ class Worker:
         self.over.set()
 
 
-def _begun(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+def _start_tasks(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
     return [asyncio.create_task(work) for work in works]
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -328,7 +329,7 @@ async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:
         yield piece
 
 
-def _furnished(path: Path) -> RunDirectory:
+def _make_directory(path: Path) -> RunDirectory:
     """The directory of a run, made at ``path``."""
     path.mkdir()
     directory = RunDirectory(path)

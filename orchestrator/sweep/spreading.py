@@ -21,11 +21,11 @@ from typing import Any, Protocol, TypeVar
 
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.swarm.bringing import bring_images
 from orchestrator.drivers.swarm.calls import Host, HostRuns
 from orchestrator.drivers.swarm.channel import Agents, Message
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.files import bring, bring_data, fetch
+from orchestrator.drivers.swarm.files import fetch, send_data, send_file
+from orchestrator.drivers.swarm.image_copies import copy_images
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.drivers.swarm.settings import CODE, LEASE, RUNS
 from orchestrator.drivers.swarm.standing import access
@@ -77,7 +77,7 @@ class Work(Protocol):
 
 async def provide(agents: Agents, host: Member, tell: Callable[[str], None]) -> None:
     """Bring a host the image of nodes if it lacks it. HostError if it cannot get the image."""
-    await bring_images({host.name: {node_image.image_name()}}, {host.name: host.architecture}, agents, tell)
+    await copy_images({host.name: {node_image.image_name()}}, {host.name: host.architecture}, agents, tell)
 
 
 Provide = Callable[[Agents, Member, Callable[[str], None]], Awaitable[None]]
@@ -240,7 +240,7 @@ class _Spreading:
         try:
             await self.agents.call(host, Host.begin, self._run)
             await self._provide(self.agents, self._hosts[host], self._tell)
-            await bring(self.agents, host, self._code, Path(CODE))
+            await send_file(self.agents, host, self._code, Path(CODE))
             await self.agents.call(host, HostRuns.employ, node_image.image_name(), CARRIER, host)
         except LostError:
             return  # it is found again, or stays away
@@ -273,9 +273,9 @@ class _Spreading:
         agents, run = self.agents, job.directory.run
         sha256 = await self._hash(job.data)
         async with self._bringing[host]:
-            await bring_data(agents, host, job.data, sha256)
+            await send_data(agents, host, job.data, sha256)
         for file in travelling(job.directory):
-            await bring(agents, host, file, Path(RUNS, run, file.relative_to(job.directory.path)))
+            await send_file(agents, host, file, Path(RUNS, run, file.relative_to(job.directory.path)))
         end: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._ends[host, run] = end
         try:

@@ -37,7 +37,7 @@ TIMEOUTS = {
     "Host.finish": 60.0,
     "Host.leave": 10.0,
     "Host.facts": 60.0,
-    "HostImages.loaded": 3600.0,  # an SD card is slow
+    "HostImages.finish_load": 3600.0,  # an SD card is slow
     "HostRuns.employ": 150.0,  # a Raspberry Pi takes half a minute to load torch
 }
 """Seconds for the answers to some calls."""
@@ -70,7 +70,7 @@ class HostEngine:
 @dataclass(frozen=True)
 class ExaminationSetup:
     """What a host needs to examine itself: a ``run`` to name what it makes, the ``image`` of nodes, and the ``number``,
-    ``hosts`` and ``mtu`` of the trunk (see `lay_trial`)."""
+    ``hosts`` and ``mtu`` of the trunk (see `create_trial`)."""
 
     run: str
     image: str
@@ -106,9 +106,9 @@ class HostDataSets(Protocol):
 class HostImages(Protocol):
     async def images(self, names: Sequence[str]) -> dict[str, Any]: ...
     async def load(self, name: str, data: bytes, first: bool) -> None: ...
-    async def loaded(self, name: str) -> None: ...
+    async def finish_load(self, name: str) -> None: ...
     async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None: ...
-    async def pulled(self, name: str) -> tuple[bool, int, int]: ...
+    async def pull_progress(self, name: str) -> tuple[bool, int, int]: ...
 
 
 class HostLinks(Protocol):

@@ -84,8 +84,8 @@ class AgentChannel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lease = math.inf
         self._waits: float | None = None
-        self._heard = _now()
-        self.heard_anything = False  # whether the orchestrator has sent anything
+        self._last_contact = _now()
+        self.has_contact = False  # whether the orchestrator has sent anything
 
     async def serve(
         self,
@@ -97,7 +97,7 @@ class AgentChannel:
         """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
         ``lease`` seconds; before its first word for ``waits`` seconds, by default as long."""
         self.send({"type": "hello", "protocol": PROTOCOL, **hello})
-        self._lease, self._waits, self._heard = lease, waits, _now()
+        self._lease, self._waits, self._last_contact = lease, waits, _now()
         while not self._over:
             try:
                 async with asyncio.timeout(BEAT):
@@ -144,8 +144,8 @@ class AgentChannel:
 
     @property
     def _over(self) -> bool:
-        patience = self._lease if self.heard_anything or self._waits is None else self._waits
-        return _now() - self._heard > patience
+        patience = self._lease if self.has_contact or self._waits is None else self._waits
+        return _now() - self._last_contact > patience
 
     def _read(self) -> None:
         while not self._socket.closed:
@@ -155,7 +155,7 @@ class AgentChannel:
                 return
             if self._over:
                 continue
-            self._heard, self.heard_anything = _now(), True
+            self._last_contact, self.has_contact = _now(), True
             if message["type"] == "request":
                 self._requests.put_nowait(message)
             elif message["type"] == "notice":
@@ -173,30 +173,30 @@ class _Agent:
 
     address: bytes
     hello: Message
-    heard: float
+    last_contact: float
     waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
 
 
 class Agents:
-    """The orchestrator's side. ``heard`` receives the events of agents. ``lost`` receives a host whose agent was silent
-    for the lease, or began again, with the reason and the seconds of its silence; ``found`` receives a host whose agent
-    is there."""
+    """The orchestrator's side. ``on_event`` receives the events of agents. ``on_loss`` receives a host whose agent was
+    silent for the lease, or has restarted, with the reason and the seconds of its silence. ``on_arrival`` receives a
+    host whose agent is connected."""
 
     def __init__(
         self,
         keys: Keypair,
         agents: str,
         lease: float,
-        heard: Callable[[str, Message], None],
-        lost: Callable[[str, str, float], None],
-        found: Callable[[str], None],
+        on_event: Callable[[str, Message], None],
+        on_loss: Callable[[str, str, float], None],
+        on_arrival: Callable[[str], None],
     ) -> None:
         """``agents``: the public key of the agents."""
-        self._lease, self._heard, self._lost, self._found = lease, heard, lost, found
+        self._lease, self._on_event, self._on_loss, self._on_arrival = lease, on_event, on_loss, on_arrival
         self._agents: dict[str, _Agent] = {}
         self._names: dict[bytes, str] = {}
-        self._refused: dict[str, str] = {}
-        self._changed = asyncio.Event()
+        self._refusals: dict[str, str] = {}
+        self._change = asyncio.Event()
         self._ids = itertools.count(1)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = Authenticator(self._context, {agents: "agent"})
@@ -228,8 +228,8 @@ class Agents:
         return int(endpoint.rpartition(":")[2])
 
     @property
-    def there(self) -> list[str]:
-        """The hosts whose agents are there."""
+    def online(self) -> list[str]:
+        """The hosts whose agents are connected."""
         return sorted(self._agents)
 
     def hello(self, host: str) -> Message:
@@ -243,15 +243,15 @@ class Agents:
         try:
             async with asyncio.timeout(timeout):
                 while wanted - self._agents.keys():
-                    if refused := wanted & self._refused.keys():
+                    if refused := wanted & self._refusals.keys():
                         host = min(refused)
                         raise HostError(
-                            f"the agent on {host} {self._refused[host]}",
+                            f"the agent on {host} {self._refusals[host]}",
                             "give all hosts the same image; restart the agents that `hosts up` has left running",
                             ANEW,
                         )
-                    self._changed.clear()
-                    await self._changed.wait()
+                    self._change.clear()
+                    await self._change.wait()
         except TimeoutError:
             pass
         return sorted(wanted - self._agents.keys())
@@ -344,9 +344,9 @@ class Agents:
         if name is None:
             return  # it was lost, and has not said hello again
         agent = self._agents[name]
-        agent.heard = now
+        agent.last_contact = now
         if message["type"] == "event":
-            self._heard(name, message)
+            self._on_event(name, message)
         elif message["type"] == "reply":
             waiting = agent.waiting.get(message["id"])
             if waiting is not None and not waiting.done():
@@ -357,14 +357,14 @@ class Agents:
         if not isinstance(host, str):
             raise WireError(f"the host is {quoted(host)}")
         if hello["protocol"] != PROTOCOL:
-            self._refused[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
+            self._refusals[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
         else:
             if host in self._agents:
                 self._lose(host, "its agent restarted")
             self._agents[host] = _Agent(address, hello, now)
             self._names[address] = host
-            self._found(host)
-        self._changed.set()
+            self._on_arrival(host)
+        self._change.set()
 
     def _lose(self, host: str, reason: str) -> None:
         agent = self._agents.pop(host)
@@ -372,7 +372,7 @@ class Agents:
         for waiting in agent.waiting.values():
             if not waiting.done():
                 waiting.set_exception(LostError(f"{host}: {reason}"))
-        self._lost(host, reason, asyncio.get_running_loop().time() - agent.heard)
+        self._on_loss(host, reason, asyncio.get_running_loop().time() - agent.last_contact)
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
@@ -384,8 +384,8 @@ class Agents:
             # Time for which this process stood still must not count as the agents' silence.
             stood, slept = max(0.0, loop.time() - slept - 2 * BEAT), loop.time()
             for host, agent in list(self._agents.items()):
-                agent.heard += stood
-                if loop.time() - agent.heard > self._lease:
+                agent.last_contact += stood
+                if loop.time() - agent.last_contact > self._lease:
                     self._lose(host, f"nothing was received from its agent for {self._lease:g} s")
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm.absence import Absence, Patience
 from orchestrator.drivers.swarm.calls import Host, HostFiles, HostSetup, from_plain
 from orchestrator.drivers.swarm.channel import Agents, Message
 from orchestrator.drivers.swarm.file_writer import FileWriter
-from orchestrator.drivers.swarm.files import bring, bring_data
+from orchestrator.drivers.swarm.files import send_data, send_file
+from orchestrator.drivers.swarm.outage import HostOutage, OutageTimeouts
 from orchestrator.drivers.swarm.relay import OrchestratorsEnd
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
@@ -41,7 +41,7 @@ class SwarmDriver:
 
     name = "swarm"
 
-    def __init__(self, plan: Plan, directory: RunDirectory, patience: Patience | None = None) -> None:
+    def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
@@ -51,14 +51,14 @@ class SwarmDriver:
         self.tcp: dict[str, Mapping[str, str]] = {}  # the TCP settings of nodes on each host
         self.homes = {node.name: node.host for node in plan.nodes}
         self.between: Between = {}  # what was measured between the hosts
-        self._plan, self._directory, self._patience = plan, directory, patience or Patience()
-        self.reopened: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
-        self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
+        self._plan, self._directory, self._timeouts = plan, directory, timeouts or OutageTimeouts()
+        self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
+        self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none
         self._setup: Callable[[str], HostSetup]
-        self._away: dict[str, Absence] = {}
-        self._changed = asyncio.Event()  # hosts are back, or nodes have moved
+        self._outages: dict[str, HostOutage] = {}
+        self._change = asyncio.Event()  # hosts are back, or nodes have moved
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
         self._reopening: set[asyncio.Task[None]] = set()
         self._relays: dict[str, OrchestratorsEnd] = {}
@@ -94,17 +94,17 @@ class SwarmDriver:
             lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
         )
         await agents.call(host, Host.begin, directory.run)
-        await self._bring(host)
+        await self._send_files(host)
 
-    async def _bring(self, host: str) -> None:
+    async def _send_files(self, host: str) -> None:
         """Bring a host the files that its nodes need."""
         agents, directory = self._agents, self._directory
         await self.flush()
         folders = [directory.plugins, *map(directory.checkpoints_of, self._on(host))]
         for file in (directory.shards, *await asyncio.to_thread(_files, folders)):
-            await bring(agents, host, file, file.relative_to(directory.path))
+            await send_file(agents, host, file, file.relative_to(directory.path))
         assert self._data is not None, "the data set was prepared"
-        await bring_data(agents, host, Path(self._plan.data_directory), self._data)
+        await send_data(agents, host, Path(self._plan.data_directory), self._data)
 
     async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
         """Open the driver, the hub and the links of each host. ``setup``: that of a host, for the nodes that run there
@@ -119,54 +119,54 @@ class SwarmDriver:
 
     def has(self, host: str) -> bool:
         """Whether a host is there, and open."""
-        return host in self._relays and host not in self._away
+        return host in self._relays and host not in self._outages
 
     async def ready(self, node: str) -> str | None:
         """Wait until a node whose host was lost can start: there, or on another host if the restart policy says so.
         Returns why it cannot, None if it can."""
         while True:
-            absence = self._away.get(self.homes[node])
-            if absence is None:
+            outage = self._outages.get(self.homes[node])
+            if outage is None:
                 async with self._moving:
-                    if self.homes[node] not in self._away:
+                    if self.homes[node] not in self._outages:
                         return kept_apart(self._plan, self.homes, node, self.between)
                 continue
-            absence.waiting.add(node)
-            due, moves = absence.due(node, self._patience, may_move=self._plan.restart == "on-failure")
+            outage.waiting.add(node)
+            due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
             if asyncio.get_running_loop().time() < due:
                 await self._change_until(due)
             elif moves:
-                await self._move(absence)
+                await self._move(outage)
             else:
-                reason = absence.staying.get(node)
-                return f"its host {absence.host} stays away" + (f", and {reason}" if reason else "")
+                reason = outage.stuck.get(node)
+                return f"its host {outage.host} stays away" + (f", and {reason}" if reason else "")
 
     async def _change_until(self, due: float) -> None:
-        self._changed.clear()
+        self._change.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(due):
-                await self._changed.wait()
+                await self._change.wait()
 
-    async def _move(self, absence: Absence) -> None:
+    async def _move(self, outage: HostOutage) -> None:
         """Let the nodes that wait for a host live on others, as far as they can."""
         async with self._moving:
-            waiting = {each for each in absence.waiting if self.homes[each] == absence.host} - absence.staying.keys()
-            if self._away.get(absence.host) is not absence or absence.opening or not waiting:
+            waiting = {each for each in outage.waiting if self.homes[each] == outage.host} - outage.stuck.keys()
+            if self._outages.get(outage.host) is not outage or outage.opening or not waiting:
                 return
             there = {host for host in self.hosts if self.has(host)}
             found = moves(self._plan, self.homes, waiting, there, self.between)
-            absence.staying |= found.staying
+            outage.stuck |= found.staying
             for node, reason in found.staying.items():
-                self.news.put_nowait(NodeMove(node, absence.host, None, reason))
+                self.news.put_nowait(NodeMove(node, outage.host, None, reason))
             self.homes |= found.hosts
-            await self.moved(found.hosts)
+            await self.on_move(found.hosts)
             for node, host in found.hosts.items():
-                age = await self._bring_checkpoint(host, node)
-                reason = f"{absence.reason}; {found.reasons[node]}"
-                self.news.put_nowait(NodeMove(node, absence.host, host, reason, age))
-        self._changed.set()
+                age = await self._send_checkpoint(host, node)
+                reason = f"{outage.reason}; {found.reasons[node]}"
+                self.news.put_nowait(NodeMove(node, outage.host, host, reason, age))
+        self._change.set()
 
-    async def _bring_checkpoint(self, host: str, node: str) -> float | None:
+    async def _send_checkpoint(self, host: str, node: str) -> float | None:
         """Bring a host the checkpoint of a node. Returns its age in seconds, None if there is none."""
         await self.flush()
         file = checkpoint_path(self._directory.checkpoints_of(node), node)
@@ -174,7 +174,7 @@ class SwarmDriver:
             return None
         age = time.time() - file.stat().st_mtime
         try:
-            await bring(self._agents, host, file, file.relative_to(self._directory.path))
+            await send_file(self._agents, host, file, file.relative_to(self._directory.path))
         except DriverError as error:  # then the node waits for this host, too
             self._agents.lose(host, str(error))
         return age
@@ -243,7 +243,7 @@ class SwarmDriver:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                self._ended(host, node, Handle(pid, host), code)
+                self._handle_exit(host, node, Handle(pid, host), code)
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"
                 self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
@@ -269,45 +269,45 @@ class SwarmDriver:
         ]
         self.news.put_nowait(HostReadings(host, ended, silent))
         self.news.put_nowait(HostChange(host, "lost", reason))
-        self._away.setdefault(host, Absence(host, asyncio.get_running_loop().time(), reason))
+        self._outages.setdefault(host, HostOutage(host, asyncio.get_running_loop().time(), reason))
         for node, handle in self._running.pop(host, {}).items():
-            self._end(node, handle, -signal.SIGKILL)
+            self._report_exit(node, handle, -signal.SIGKILL)
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
-        if (absence := self._away.get(host)) is not None:
-            task = asyncio.create_task(self._reopen(absence))
+        if (outage := self._outages.get(host)) is not None:
+            task = asyncio.create_task(self._reopen(outage))
             self._reopening.add(task)
             task.add_done_callback(self._reopening.discard)
 
-    async def _reopen(self, absence: Absence) -> None:
+    async def _reopen(self, outage: HostOutage) -> None:
         """Open a host anew for the nodes that live there now. Of others nothing is left there: each agent begins by
         removing what the one before has made."""
-        host = absence.host
-        absence.opening += 1
+        host = outage.host
+        outage.opening += 1
         try:
             await self._relays[host].close()
             await self._open(host)
             async with self._moving:
                 await self._open_links(host)
-                await self.reopened(host)
-                del self._away[host]
+                await self.on_reopen(host)
+                del self._outages[host]
         except OrchestratorError as error:
             self.news.put_nowait(HostChange(host, "unusable", str(error)))
         else:
             self.news.put_nowait(HostChange(host, "back"))
         finally:
-            absence.opening -= 1
-            self._changed.set()
+            outage.opening -= 1
+            self._change.set()
         if self._sensing and self.has(host):
             await self._sense(host)
 
-    def _ended(self, host: str, node: str, handle: Handle, code: int) -> None:
+    def _handle_exit(self, host: str, node: str, handle: Handle, code: int) -> None:
         if self._running[host].get(node) == handle:
             del self._running[host][node]
-        self._writer.then(self._end, node, handle, code)  # its last output comes before
+        self._writer.then(self._report_exit, node, handle, code)  # its last output comes before
 
-    def _end(self, node: str, handle: Handle, code: int) -> None:
+    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
         self.exits.put_nowait(Exit(node, handle, code))
 
     def _on(self, host: str) -> list[str]:

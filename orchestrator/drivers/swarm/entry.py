@@ -75,18 +75,18 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.swarm.bringing import bring_images, images_of
     from orchestrator.drivers.swarm.channel import Agents
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.driver import SwarmDriver
     from orchestrator.drivers.swarm.fabric import SwarmFabric
+    from orchestrator.drivers.swarm.image_copies import copy_images, images_of
     from orchestrator.drivers.swarm.prober import SwarmProber
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
     from orchestrator.drivers.swarm.registry import image_of_agents
     from orchestrator.drivers.swarm.settings import LEASE
     from orchestrator.drivers.swarm.standing import access
     from orchestrator.drivers.swarm.starting import start_agents, wait_for_all
-    from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measured, refuse_short
+    from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measure_all, refuse_short
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
@@ -105,7 +105,7 @@ async def open_environment(
         driver.note(f"agents are made from the image {image}")
     architectures = {each.name: each.architecture for each in plan.hosts}
     images, programs = images_of(plan), bool(plan.programs)
-    driver.note(*await bring_images(images, architectures, agents, tell, plan.images, programs=programs))
+    driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
@@ -114,10 +114,10 @@ async def open_environment(
     prober = SwarmProber(agents, mtu)
     addresses = {host.name: host.address for host in plan.hosts}
     ends = [End(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
-    between = driver.between = await measured(ends, prober)
+    between = driver.between = await measure_all(ends, prober)
     refuse_short(plan, between)
     fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))
-    driver.reopened, driver.moved = fabric.reshape, fabric.redirect
+    driver.on_reopen, driver.on_move = fabric.reshape, fabric.redirect
     network = None
     if crossed(plan.links, driver.homes):
         network = SwarmUnderlay(

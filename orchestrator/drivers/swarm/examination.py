@@ -21,7 +21,7 @@ from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.drivers.swarm.settings import LEASE
 from orchestrator.drivers.swarm.standing import Access
 from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
-from orchestrator.drivers.swarm.underlay import End, measured_between, passes, rates_between
+from orchestrator.drivers.swarm.underlay import End, measure_pair, passes, rates_between
 from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.trunk import mtu_of
 from orchestrator.fabric.trunk_trial import address_of
@@ -53,90 +53,90 @@ class Examination:
 async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, image: str, tell: Tell) -> Examination:
     """Ask these hosts, which must be usable. ``image``: that of nodes. ``tell`` receives what is going on, in words.
     OrchestratorError if no agents can be started at all."""
-    found = Examination()
+    result = Examination()
     if not hosts:
-        return found
+        return result
     with tempfile.TemporaryDirectory(prefix="edgebed-") as folder:
         directory = RunDirectory.create(Path(folder), NAME)
         async with AsyncExitStack() as stack:
             access = Access(keypair(), keypair())
-            agents = Agents(access.server, access.agents.public, LEASE, _unheard, _unheard, _unheard)
+            agents = Agents(access.server, access.agents.public, LEASE, _ignore, _ignore, _ignore)
             stack.push_async_callback(agents.close)
             run, names = directory.run, [each.name for each in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
             await start_agents(cluster, agents, run, directory.path, agent_image, names, access, stack)
-            found.silent |= await wait_for_each(cluster, agents, run, names)
-            ends = _ends(agents, hosts, found)
+            result.silent |= await wait_for_each(cluster, agents, run, names)
+            ends = _ends(agents, hosts, result)
             # A host reaches itself over its loopback, whose packets may be larger than those of a network.
             mtu = min(each.mtu for each in ends.values()) if len(ends) > 1 else MTU
             addresses = [each.address for each in ends.values()]
-            hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), found)
+            hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), result)
             if len(hubs) > 1:
                 tell(f"measuring between {count(len(hubs), 'host')}")
                 told = [ends[name] for name in hubs]
-                await _measure_delays(agents, told, found)
-                await _try_trunk(agents, list(hubs.values()), found)
-                await _measure_rates(agents, told, found, partial(_other_runs, cluster, run), tell)
+                await _measure_delays(agents, told, result)
+                await _try_trunk(agents, list(hubs.values()), result)
+                await _measure_rates(agents, told, result, partial(_other_runs, cluster, run), tell)
             tell("removing the agents")
-    return found
+    return result
 
 
-async def _ask(agents: Agents, ends: Mapping[str, End], setup: ExaminationSetup, found: Examination) -> dict[str, End]:
+async def _ask(agents: Agents, ends: Mapping[str, End], setup: ExaminationSetup, result: Examination) -> dict[str, End]:
     """Ask the hosts. Returns the ends of the trunk in the hubs of those that answer."""
     hubs = {}
 
     async def ask(number: int, name: str) -> None:
         try:
-            found.facts[name], hub = await agents.call(name, Host.facts, replace(setup, number=number))
+            result.facts[name], hub = await agents.call(name, Host.facts, replace(setup, number=number))
             hubs[name] = End(name, address_of(number), hub, mtu_of(setup.mtu))
         except (DriverError, HostError) as error:
-            found.silent[name] = str(error).removeprefix(f"{name}: ")
+            result.silent[name] = str(error).removeprefix(f"{name}: ")
 
     await asyncio.gather(*(ask(number, name) for number, name in enumerate(ends)))
     return {name: hubs[name] for name in ends if name in hubs}
 
 
-async def _measure_delays(agents: Agents, ends: Sequence[End], found: Examination) -> None:
+async def _measure_delays(agents: Agents, ends: Sequence[End], result: Examination) -> None:
     """A host takes part in one measurement at a time."""
     prober, free = SwarmProber(agents, MTU), {each.name: asyncio.Lock() for each in ends}
 
     async def measure(one: End, other: End) -> None:
         async with free[one.name], free[other.name]:  # all pairs have the hosts in the same order
             try:
-                measured = await measured_between(one, other, prober)
+                measured = await measure_pair(one, other, prober)
             except OrchestratorError as error:
-                found.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
+                result.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
             else:
-                found.underlay[one.name, other.name] = found.underlay[other.name, one.name] = measured
+                result.underlay[one.name, other.name] = result.underlay[other.name, one.name] = measured
 
     await asyncio.gather(*(measure(*pair) for pair in combinations(ends, 2)))
 
 
 async def _measure_rates(
-    agents: Agents, ends: Sequence[End], found: Examination, others: Callable[[], tuple[str, ...]], tell: Tell
+    agents: Agents, ends: Sequence[End], result: Examination, others: Callable[[], tuple[str, ...]], tell: Tell
 ) -> None:
     """One pair of hosts at a time, because pairs may share a wire. ``others`` tells the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""
     prober, rates = SwarmProber(agents, MTU), dict[tuple[str, str], float | None]()
-    found.busy = await asyncio.to_thread(others)
+    result.busy = await asyncio.to_thread(others)
     for one, other in combinations(ends, 2):
-        if (measured := found.underlay.get((one.name, other.name))) is None or found.busy:
+        if (measured := result.underlay.get((one.name, other.name))) is None or result.busy:
             continue
         tell(f"measuring the rate between {one.name} and {other.name}")
         with contextlib.suppress(OrchestratorError):  # it stays unknown
             there, back = await rates_between(one, other, measured.delay, prober)
             rates |= {(one.name, other.name): there, (other.name, one.name): back}
-        found.busy = await asyncio.to_thread(others)
-    if not found.busy:
+        result.busy = await asyncio.to_thread(others)
+    if not result.busy:
         for pair, rate in rates.items():
-            found.underlay[pair] = replace(found.underlay[pair], rate=rate)
+            result.underlay[pair] = replace(result.underlay[pair], rate=rate)
 
 
 def _other_runs(cluster: Cluster, run: str) -> tuple[str, ...]:
     return tuple(sorted(cluster.runs().keys() - {run}))
 
 
-async def _try_trunk(agents: Agents, hubs: Sequence[End], found: Examination) -> None:
+async def _try_trunk(agents: Agents, hubs: Sequence[End], result: Examination) -> None:
     """Send packets over the trunk between each two hosts that have one and reach each other otherwise."""
     prober, some = SwarmProber(agents, MTU), asyncio.Semaphore(AT_ONCE)
 
@@ -145,28 +145,28 @@ async def _try_trunk(agents: Agents, hubs: Sequence[End], found: Examination) ->
             try:
                 if not await passes(one, other, prober, one.mtu):
                     least = one.mtu if await passes(one, other, prober, SMALL) else SMALL
-                    found.cut[one.name, other.name] = f"packets of {least} bytes"
+                    result.cut[one.name, other.name] = f"packets of {least} bytes"
             except OrchestratorError as error:
-                found.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
+                result.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
 
-    laid = [each for each in hubs if not found.facts[each.name].trunk]
-    pairs = [pair for pair in combinations(laid, 2) if (pair[0].name, pair[1].name) in found.underlay]
+    laid = [each for each in hubs if not result.facts[each.name].trunk]
+    pairs = [pair for pair in combinations(laid, 2) if (pair[0].name, pair[1].name) in result.underlay]
     await asyncio.gather(*(attempt(*pair) for pair in pairs))
 
 
-def _ends(agents: Agents, hosts: Sequence[Member], found: Examination) -> dict[str, End]:
+def _ends(agents: Agents, hosts: Sequence[Member], result: Examination) -> dict[str, End]:
     """The ends of the network between the hosts whose agents are there."""
     ends = {}
     for host in hosts:
-        if host.name not in found.silent:
+        if host.name not in result.silent:
             try:
                 hello = agents.hello(host.name)
             except KeyError:
-                found.silent[host.name] = "its agent has ended"
+                result.silent[host.name] = "its agent has ended"
             else:
                 ends[host.name] = End(host.name, host.address, int(hello["pid"]), int(hello["mtu"]))
     return ends
 
 
-def _unheard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     pass

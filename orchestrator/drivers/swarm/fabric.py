@@ -39,8 +39,8 @@ class SwarmFabric(Coalescing):
         self._links: dict[Ends, LinkPlan] = {}  # with their present profiles
         self._cut: set[Ends] = set()
         self._following = asyncio.Lock()  # while links follow nodes that have moved
-        self._counted: dict[str, Counted] = {}  # the latest of each host
-        self._ended: list[tuple[str, Counted]] = []  # the last of hosts that have been opened anew since
+        self._counters: dict[str, Counted] = {}  # the latest of each host
+        self._former_counters: list[tuple[str, Counted]] = []  # the last of hosts that have been opened anew since
         self.frames = Frames(self._hosts)
 
     def notes(self) -> list[str]:
@@ -63,8 +63,8 @@ class SwarmFabric(Coalescing):
     async def reshape(self, host: str) -> None:
         """Make the links of a host that was opened anew, as they are now. FabricError if that fails. Its counters
         start at 0."""
-        if (last := self._counted.pop(host, None)) is not None:
-            self._ended.append((host, replace(last, late=0, late_max=0.0)))
+        if (last := self._counters.pop(host, None)) is not None:
+            self._former_counters.append((host, replace(last, late=0, late_max=0.0)))
         await self._reshape(list(self._links.values()), host)
 
     async def redirect(self, nodes: Collection[str]) -> None:
@@ -116,7 +116,7 @@ class SwarmFabric(Coalescing):
         errors: list[Exception | None] = [None] * len(changes)
 
         async def of(host: str, numbers: list[int]) -> None:
-            shaped = [self._as_shaped(changes[number]) for number in numbers]
+            shaped = [self._deduct(changes[number]) for number in numbers]
             try:
                 replies = await self._agents.call(host, HostLinks.alter, shaped)
             except LostError:
@@ -139,24 +139,24 @@ class SwarmFabric(Coalescing):
 
     async def counters(self) -> Counted:
         """Those of a lost host stay as they were when they were last read."""
-        hosts = sorted({*self._hosts.values(), *self._counted})
+        hosts = sorted({*self._hosts.values(), *self._counters})
         there = [host for host in await asyncio.gather(*map(self._count, hosts)) if host is not None]
-        self.frames.read(asyncio.get_running_loop().time(), {host: self._counted[host] for host in there})
-        for host in self._counted.keys() - set(there):
-            self._counted[host] = replace(self._counted[host], late=0, late_max=0.0)
-        return added([*self._ended, *self._counted.items()])
+        self.frames.read(asyncio.get_running_loop().time(), {host: self._counters[host] for host in there})
+        for host in self._counters.keys() - set(there):
+            self._counters[host] = replace(self._counters[host], late=0, late_max=0.0)
+        return sum_counters([*self._former_counters, *self._counters.items()])
 
     async def _count(self, host: str) -> str | None:
         """Returns the host, None if it is lost or does not answer."""
         if self._driver.has(host):
             with contextlib.suppress(DriverError):
-                self._counted[host] = await self._agents.call(host, Fabric.counters)
+                self._counters[host] = await self._agents.call(host, Fabric.counters)
                 return host
         return None
 
     def strangers(self) -> dict[str, int]:
         """By host, the packets that came over the trunk in nobody's name, as counted lately."""
-        return {host: each.from_strangers for host, each in self._counted.items() if each.from_strangers}
+        return {host: each.from_strangers for host, each in self._counters.items() if each.from_strangers}
 
     async def watch(self) -> None:
         """The driver hears what fails on a host."""
@@ -176,7 +176,7 @@ class SwarmFabric(Coalescing):
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         return replace(profile, latency=max(0.0, profile.latency - self._deduction(source, target)))
 
-    def _as_shaped(self, change: LinkChange) -> LinkChange:
+    def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:
             return change
         return replace(change, profile=self._less(change.source, change.target, change.profile))
@@ -188,21 +188,21 @@ def remotes(plan: Plan, homes: Mapping[str, str], host: str) -> dict[str, str]:
     return {node.mac: addresses[homes[node.name]] for node in plan.nodes if homes[node.name] != host}
 
 
-def added(counted: Sequence[tuple[str, Counted]]) -> Counted:
-    """The counters of all hosts as those of one fabric. ``counted``: by host, of one engine after the other.
+def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
+    """The counters of all hosts as those of one fabric. ``counters``: by host, of one engine after the other.
 
     A link is counted by the host of its source, by several one after the other if the source has moved.
     """
     drops: Counter[str] = Counter()
     to_groups: Counter[str] = Counter()
     rows: dict[Ends, LinkRow] = {}
-    for host, each in counted:
+    for host, each in counters:
         to_groups.update(each.to_groups)
         drops.update({f"{where} on {host}": number for where, number in each.drops.items()})
         for row in each.links:
             ends = str(row["source"]), str(row["target"])
             rows[ends] = plus(rows[ends], row) if ends in rows else row
-    engines = [each for _, each in counted]
+    engines = [each for _, each in counters]
     return Counted(
         links=list(rows.values()),
         forwarded=sum(each.forwarded for each in engines),

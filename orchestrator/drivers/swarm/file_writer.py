@@ -19,7 +19,7 @@ class FileWriter:
 
     def add(self, write: Callable[..., None], *arguments: Any) -> None:
         """Call a function that writes, in the thread. Its error is logged."""
-        self._thread.submit(_logged, write, *arguments)
+        self._thread.submit(_run_logged, write, *arguments)
 
     def then(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the event loop when everything that was added before is written."""
@@ -30,7 +30,7 @@ class FileWriter:
         await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
 
 
-def _logged(write: Callable[..., None], *arguments: Any) -> None:
+def _run_logged(write: Callable[..., None], *arguments: Any) -> None:
     try:
         write(*arguments)
     except (OSError, ValueError) as error:  # ValueError: of a name that is none

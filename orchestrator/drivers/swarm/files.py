@@ -14,14 +14,14 @@ from orchestrator.errors import DriverError
 from orchestrator.host.hashes import files_in
 
 
-async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
+async def send_file(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
     """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
     with io.BytesIO(file) if isinstance(file, bytes) else await asyncio.to_thread(file.open, "rb") as stream:
         async for data, first in _pieces(stream):
             await agents.call(host, HostFiles.put, path, data, first)
 
 
-async def bring_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
+async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
     """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
     of its files, see `hash_of_files`. DriverError if other files than those arrive."""
     if await agents.call(host, HostDataSets.has_data, sha256):
@@ -41,7 +41,7 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Cont
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:
         place = into / path
-        with await asyncio.to_thread(_created, place) as file:
+        with await asyncio.to_thread(_create, place) as file:
             more = True
             while more:
                 data = await agents.call(host, HostFiles.get, folder, str(path), file.tell())
@@ -50,7 +50,7 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Cont
     return paths
 
 
-def _created(path: Path) -> IO[bytes]:
+def _create(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")
 

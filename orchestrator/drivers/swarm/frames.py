@@ -37,13 +37,13 @@ class Frames:
         self._balances: dict[Direction, _Balance] = {}
         self._before: dict[Direction, tuple[int, int]] = {}  # sent and missing in balances that are closed
 
-    def read(self, t: float, counted: Mapping[str, Counted]) -> None:
+    def read(self, t: float, counters: Mapping[str, Counted]) -> None:
         """Take the counters of the hosts that are there, at ``t`` seconds."""
-        for away in {host for direction in self._balances for host in direction} - counted.keys():
+        for away in {host for direction in self._balances for host in direction} - counters.keys():
             self._close(each for each in list(self._balances) if away in each)
-        for source in counted:
-            for target in counted:
-                if source != target and (now := self._between(source, target, counted)) is not None:
+        for source in counters:
+            for target in counters:
+                if source != target and (now := self._between(source, target, counters)) is not None:
                     self._add(t, (source, target), now)
 
     def begin_anew(self) -> None:
@@ -59,9 +59,9 @@ class Frames:
                 found.append(FramesReading(*direction, sent, missing))
         return tuple(found)
 
-    def _between(self, source: str, target: str, counted: Mapping[str, Counted]) -> tuple[int, int] | None:
+    def _between(self, source: str, target: str, counters: Mapping[str, Counted]) -> tuple[int, int] | None:
         """The counters of the frames that were sent and of those that arrived; None if a host does not count."""
-        sent, came = counted[source].sent_to, counted[target].came_from
+        sent, came = counters[source].sent_to, counters[target].came_from
         if sent is None or came is None:
             return None
         there = sum(number for node, number in sent.items() if self._homes[node] == target)

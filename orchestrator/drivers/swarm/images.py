@@ -95,7 +95,7 @@ def identity(attributes: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def told_of(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What an agent tells of an image, from its attributes; None if the Engine has no such image."""
     if attributes is None:
         return None
@@ -166,8 +166,8 @@ def deliveries(
     sources: Mapping[tuple[str, str], Source],
 ) -> list[Delivery]:
     """What is to be brought or pulled. ``told`` is what the agent of each host tells: its ``images`` by name, as
-    `told_of` gives them, and the bytes that are ``free`` for more. ``sources`` are by name and architecture. A host
-    that has an image for which there is no source keeps it. HostError with everything that stands in the way."""
+    `describe_image` gives them, and the bytes that are ``free`` for more. ``sources`` are by name and architecture. A
+    host that has an image for which there is no source keeps it. HostError with everything that stands in the way."""
     missing: defaultdict[tuple[str, Archive | Pinned], list[str]] = defaultdict(list)
     without: defaultdict[HostError, list[str]] = defaultdict(list)
     obstacles: list[HostError] = []

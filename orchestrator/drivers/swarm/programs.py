@@ -9,10 +9,10 @@ from pathlib import Path
 
 from orchestrator.drivers.base import ProgramEnd, RunsPrograms
 from orchestrator.drivers.programs import quota_notes
-from orchestrator.drivers.swarm.absence import Patience
 from orchestrator.drivers.swarm.channel import Message
 from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.files import bring, fetch
+from orchestrator.drivers.swarm.files import fetch, send_file
+from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
@@ -30,8 +30,8 @@ class SwarmProgramsDriver(SwarmDriver):
     of its nodes are fetched. Those of a host that is lost are lost.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory, patience: Patience | None = None) -> None:
-        super().__init__(plan, directory, patience)
+    def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
+        super().__init__(plan, directory, timeouts)
         self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
@@ -41,8 +41,8 @@ class SwarmProgramsDriver(SwarmDriver):
     async def _prepare(self) -> None:
         await asyncio.to_thread(pack, Path(self._plan.folder), self._archive)
 
-    async def _bring(self, host: str) -> None:
-        await bring(self._agents, host, self._archive, Path(SCENARIO))
+    async def _send_files(self, host: str) -> None:
+        await send_file(self._agents, host, self._archive, Path(SCENARIO))
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         handle = await super().start(node, assignment, log)
@@ -84,8 +84,8 @@ class SwarmProgramsDriver(SwarmDriver):
             case _:
                 super().hear(host, event)
 
-    def _end(self, node: str, handle: Handle, code: int) -> None:
-        super()._end(node, handle, code)
+    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
+        super()._report_exit(node, handle, code)
         self.held.put_nowait((node, None))
 
     async def _finish(self, host: str) -> None:

@@ -48,7 +48,7 @@ async def start_agents(
     settings = _settings(run, address, agents.listen(address), access)
     wanted = {*hosts, here}  # a manager's agent removes the agents of an orchestrator that is gone
     stack.push_async_callback(asyncio.to_thread, _stop_agents, cluster, run)
-    await _started(partial(start_service, cluster, run, directory, image, settings, wanted))
+    await _finish_start(partial(start_service, cluster, run, directory, image, settings, wanted))
 
 
 async def leave_agents(
@@ -57,7 +57,7 @@ async def leave_agents(
     """Have the swarm start the agents that are to be left running, on each host that is in it or joins it."""
     _, address = await asyncio.to_thread(cluster.here)
     settings = _settings(NAME, address, agents.listen(address, PORT), access, standing=True)
-    await _started(partial(start_service, cluster, NAME, directory, image, settings, None, labels))
+    await _finish_start(partial(start_service, cluster, NAME, directory, image, settings, None, labels))
 
 
 def start_service(
@@ -90,7 +90,7 @@ def _settings(run: str, address: str, port: int, access: Access, *, standing: bo
     )
 
 
-async def _started(start: Callable[[], None]) -> None:
+async def _finish_start(start: Callable[[], None]) -> None:
     starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         await asyncio.shield(starting)
@@ -106,7 +106,7 @@ async def dismiss(agents: Agents) -> None:
         with contextlib.suppress(DriverError, HostError):  # one that does not answer goes after its lease
             await agents.call(host, Host.leave)
 
-    await asyncio.gather(*map(at, agents.there))
+    await asyncio.gather(*map(at, agents.online))
 
 
 async def _dismiss(cluster: Cluster, agents: Agents, run: str) -> None:

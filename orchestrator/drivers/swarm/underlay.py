@@ -42,15 +42,15 @@ class End:
     mtu: int
 
 
-async def measured(ends: Iterable[End], prober: SwarmProber) -> Between:
+async def measure_all(ends: Iterable[End], prober: SwarmProber) -> Between:
     """Measure between each two hosts. HostError if a host does not answer another."""
     found = {}
     for one, other in combinations(sorted(ends, key=lambda each: each.name), 2):
-        found[one.name, other.name] = found[other.name, one.name] = await measured_between(one, other, prober)
+        found[one.name, other.name] = found[other.name, one.name] = await measure_pair(one, other, prober)
     return found
 
 
-async def measured_between(one: End, other: End, prober: SwarmProber) -> Underlay:
+async def measure_pair(one: End, other: End, prober: SwarmProber) -> Underlay:
     """Measure between two hosts. The delay is half of the round trip's median, because clocks of hosts differ.
     HostError if no packet comes back."""
     async with prober.responding(Handle(other.pid, other.name), other.address) as ready:

@@ -17,7 +17,7 @@ from netem.profile import LinkProfile
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
-from orchestrator.fabric.trunk import Trunk, lay
+from orchestrator.fabric.trunk import Trunk, create_trunk
 from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import settled, wait_until
@@ -68,7 +68,7 @@ def engine(request: pytest.FixtureRequest) -> Opening:
 
 @pytest.fixture
 def laying() -> Laying:
-    return lay
+    return create_trunk
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from typing import Any
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
 from orchestrator.agent.worker import Examine, Open, Worker
-from orchestrator.drivers.swarm.absence import Patience
 from orchestrator.drivers.swarm.channel import AgentChannel, Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
+from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
@@ -26,7 +26,7 @@ from orchestrator.planning.plan import Plan
 
 LOOPBACK = "127.0.0.1"
 LEASE = 3.0  # s
-AWAY = Patience(grace=LEASE + 2.0, end=LEASE + 5.0)
+AWAY = OutageTimeouts(grace=LEASE + 2.0, end=LEASE + 5.0)
 PATIENCE = 20.0
 
 

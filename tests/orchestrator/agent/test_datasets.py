@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.datasets import DataSets, told_of
+from orchestrator.agent.datasets import DataSets, describe
 from orchestrator.drivers.swarm.facts import KeptData
 from orchestrator.errors import DriverError
 from orchestrator.host.hashes import hash_of_files
@@ -59,7 +59,7 @@ async def test_what_was_brought_stays_for_other_agents(one: DataSets, folder: Pa
     assert await other.has_data(sha256)
     assert (other.path(sha256) / "x.npy").read_bytes() == b"a" * SIZE
     assert folder.joinpath(sha256).stat().st_mode & 0o777 == 0o755  # nodes are other users
-    assert told_of(folder) == (KeptData("unnamed", sha256, SIZE),)
+    assert describe(folder) == (KeptData("unnamed", sha256, SIZE),)
     other.close()
 
 

@@ -17,10 +17,10 @@ from orchestrator.agent.images import Images
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm import bringing
-from orchestrator.drivers.swarm.bringing import Progress, bring_images, images_of
+from orchestrator.drivers.swarm import image_copies
 from orchestrator.drivers.swarm.calls import HostImages
 from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.drivers.swarm.image_copies import Progress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.inventory import HostFacts
@@ -167,7 +167,7 @@ class World:
     async def bring(self) -> list[str]:
         architectures = {each.name: each.architecture for each in self.plan.hosts}
         wanted, given, programs = images_of(self.plan), self.plan.images, bool(self.plan.programs)
-        return await bring_images(wanted, architectures, self.stage.agents, self.told.append, given, programs=programs)
+        return await copy_images(wanted, architectures, self.stage.agents, self.told.append, given, programs=programs)
 
     def layers(self) -> list[str | None]:
         """That of each host's image of nodes."""
@@ -185,7 +185,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async with AsyncExitStack() as stack:
         made = World(tmp_path, stack)
         monkeypatch.setattr(Engine, "connect", lambda: made.engines["pc-1"])
-        monkeypatch.setattr(bringing, "Saving", PlayedSaving)
+        monkeypatch.setattr(image_copies, "Saving", PlayedSaving)
         await made.open()
         yield made
 

@@ -232,7 +232,7 @@ async def test_programs_move_with_their_node_to_a_host_that_has_their_images(wor
     async def moved(_: object) -> None:
         pass
 
-    world.driver.moved = moved
+    world.driver.on_move = moved
     await world.start("device-0")
     await world.stage.leave("pc-2")
     assert (await world.change())[:2] == ("pc-2", "lost")

@@ -17,11 +17,12 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
-from orchestrator.agent.news import NewOutput
+from orchestrator.agent.log_stream import LogStream
 from orchestrator.agent.worker import HostRun, Worker
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm import underlay
 from orchestrator.drivers.swarm.calls import HostDataSets, HostFiles, HostSetup
+from orchestrator.drivers.swarm.channel import Message
 from orchestrator.drivers.swarm.fabric import SwarmFabric
 from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.drivers.swarm.starting import dismiss
@@ -175,7 +176,7 @@ class World:
     async def lose(self, host: str) -> SwarmFabric:
         """A host that has nodes and links falls silent."""
         fabric = self.fabric()
-        self.stage.driver.reopened, self.stage.driver.moved = fabric.reshape, fabric.redirect
+        self.stage.driver.on_reopen, self.stage.driver.on_move = fabric.reshape, fabric.redirect
         await fabric.shape(self.plan.links)
         await self.start("device-0")
         await self.stage.leave(host)
@@ -208,11 +209,30 @@ async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) 
 
 async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
     named: list[str] = []
-    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, begun=named.append)
+    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, on_begin=named.append)
     await worker.answer("Host.begin", {"run": "mine-1"})
     assert named == ["mine-1"]
     await worker.close()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "error"),
+    [
+        ("Driver.fly", {}, "no call 'Driver.fly': the agent has another version"),
+        ("Worker.close", {}, "no call 'Worker.close': the agent has another version"),
+        (
+            "RunsPrograms.release",
+            {"node": "a", "code": 0},
+            "no call 'RunsPrograms.release': a PlayedDriver is open here",
+        ),
+        ("Driver.kill", {"node": 7}, r"'Driver.kill' has wrong arguments \(node: Input should be a valid string\)"),
+        ("Driver.kill", {}, r"'Driver.kill' has wrong arguments \(node: Field required\)"),
+    ],
+)
+async def test_a_call_that_is_not_possible_is_refused(world: World, call: str, arguments: Message, error: str) -> None:
+    with pytest.raises(DriverError, match=error):
+        await world.stage.agents.request("pc-1", call, arguments)
 
 
 async def unasked(*_: object) -> Any:
@@ -274,13 +294,13 @@ async def test_a_slow_disk_of_a_host_does_not_stop_its_agent_and_nothing_is_lost
 ) -> None:
     reads, tested, pieces = threading.Event(), threading.Event(), ["device-2"]
 
-    def read(output: NewOutput) -> Iterator[tuple[str, bytes]]:
+    def read(output: LogStream) -> Iterator[tuple[str, bytes]]:
         while pieces:
             log = pieces.pop()
             reads.set()
             yield log, b"in time\n" if tested.wait(PATIENCE) else b"too late\n"
 
-    monkeypatch.setattr(NewOutput, "read", read)
+    monkeypatch.setattr(LogStream, "read", read)
     assert await asyncio.to_thread(reads.wait, PATIENCE)
     await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
     closing = asyncio.create_task(world.stage.driver.close())
@@ -414,7 +434,7 @@ async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:
 
 async def test_a_host_that_was_lost_is_opened_again_with_its_links_as_they_are(world: World) -> None:
     fabric = world.fabric()
-    world.stage.driver.reopened = fabric.reshape
+    world.stage.driver.on_reopen = fabric.reshape
     await fabric.shape(world.plan.links)
     handle = await world.start("device-0")
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.1))

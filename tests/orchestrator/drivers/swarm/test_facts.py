@@ -6,7 +6,7 @@ import pytest
 from node.errors import WireError
 from orchestrator.drivers.swarm.calls import from_plain, plain
 from orchestrator.drivers.swarm.facts import Facts, of_engine
-from orchestrator.drivers.swarm.images import told_of
+from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.host.clock import Clock
 
 INFO = {"ServerVersion": "28.3.0", "MemoryLimit": True, "Runtimes": {"runc": {}, "nvidia": {}}, "Name": "pc-1"}
@@ -18,7 +18,7 @@ def test_facts_pass_the_channel() -> None:
         version="1",
         kernel="6.1.0",
         engine=of_engine(INFO),
-        image=told_of(IMAGE),
+        image=describe_image(IMAGE),
         trunk="",
         clock=Clock(True, 0.012),
         accelerators=("NVIDIA H100 80GB HBM3",),

@@ -20,7 +20,7 @@ from orchestrator.drivers.swarm.findings import (
     of_member,
     of_silence,
 )
-from orchestrator.drivers.swarm.images import Archive, Pinned, Source, identity, told_of
+from orchestrator.drivers.swarm.images import Archive, Pinned, Source, describe_image, identity
 from orchestrator.errors import HostError
 from orchestrator.host.clock import Clock
 from orchestrator.planning.inventory import UNUSABLE
@@ -61,7 +61,7 @@ GOOD = Facts(
     version="0.1.0",
     kernel="6.12.1",
     engine=ENGINE,
-    image=told_of(IMAGE),
+    image=describe_image(IMAGE),
     disk_free=200_000_000_000,
     trunk="",
     netem="",
@@ -73,7 +73,7 @@ GOOD = Facts(
 ON_PI = replace(
     GOOD,
     engine=ENGINE | {"Architecture": "aarch64", "ServerVersion": "27.5.1"},
-    image=told_of(FOR_PI),
+    image=describe_image(FOR_PI),
     model="Raspberry Pi 4 Model B Rev 1.4",
 )
 
@@ -89,7 +89,8 @@ def test_hosts_that_lack_nothing() -> None:
 
 
 def test_what_could_not_be_read_is_no_finding() -> None:
-    assert of_facts(PC, Facts(version="0.1.0", kernel="6.12.1", engine=ENGINE, image=told_of(IMAGE)), WANTED) == []
+    facts = Facts(version="0.1.0", kernel="6.12.1", engine=ENGINE, image=describe_image(IMAGE))
+    assert of_facts(PC, facts, WANTED) == []
 
 
 def engine(**facts: Any) -> dict[str, Any]:
@@ -107,7 +108,12 @@ def engine(**facts: Any) -> dict[str, Any]:
         (engine(CpuCfsQuota=False), LOOK, "cores of nodes", "CONFIG_CFS_BANDWIDTH"),
         ({"iptable_raw": False}, LOOK, "no module iptable_raw, which Docker Engine 28.3.0", "Engine 27"),
         ({"image": None}, LOOK, "no image 'edgebed-node'", "nothing: the next `up` copies it (920 MB)"),
-        ({"image": told_of(FOR_PI)}, LOOK, "it has another image 'edgebed-node' than nodes", "the next `up` copies it"),
+        (
+            {"image": describe_image(FOR_PI)},
+            LOOK,
+            "it has another image 'edgebed-node' than nodes",
+            "the next `up` copies it",
+        ),
         ({"trunk": "Operation not supported"}, UNUSABLE, "Operation not supported", "module vxlan"),
         ({"netem": "tc refused netem"}, LOOK, "tc refused netem; the link engine `userspace`", "load the kernel"),
         ({"congestion_control": "bbr"}, LOOK, "tcp_congestion_control bbr and not cubic", "CUBIC"),
@@ -139,7 +145,7 @@ def test_an_image_of_another_version_can_be_used() -> None:
     old = IMAGE | {"Config": {"Labels": {PROTOCOL_LABEL: str(PROTOCOL), VERSION_LABEL: "0.0.9"}}}
     for there in (source(old), NONE):
         wanted = replace(WANTED, sources={"amd64": there})
-        found = only(of_facts(PC, replace(GOOD, image=told_of(old)), wanted))
+        found = only(of_facts(PC, replace(GOOD, image=describe_image(old)), wanted))
         assert (found.severity, found.what) == (
             LOOK,
             "the image edgebed-node is of version 0.0.9, the orchestrator of 0.1.0",
@@ -157,7 +163,7 @@ def test_an_image_of_nodes_that_nobody_can_bring() -> None:
     assert (found.severity, found.remedy, found.commands) == (UNUSABLE, NONE.remedy, NONE.commands)
     assert found.what == "it has no image 'edgebed-node', from which nodes are made, and this host has none"
     speaks = IMAGE | {"Architecture": "arm64", "Config": {"Labels": {PROTOCOL_LABEL: "0"}}}
-    found = only(of_facts(PI, replace(ON_PI, image=told_of(speaks)), wanted))
+    found = only(of_facts(PI, replace(ON_PI, image=describe_image(speaks)), wanted))
     assert (found.severity, found.commands) == (UNUSABLE, NONE.commands)
     assert "speak protocol 0" in found.what
 
@@ -178,7 +184,7 @@ def test_an_image_of_a_registry() -> None:
         LOOK,
         "nothing: the next `up` has it pulled from its registry (registry:5000/node@sha256:2)",
     )
-    assert of_facts(PC, replace(GOOD, image=told_of(IMAGE | {"RepoDigests": [there.reference]})), wanted) == []
+    assert of_facts(PC, replace(GOOD, image=describe_image(IMAGE | {"RepoDigests": [there.reference]})), wanted) == []
     found = only(of_facts(PI, ON_PI, wanted))
     assert (found.severity, found.what) == (
         UNUSABLE,

@@ -16,12 +16,12 @@ from orchestrator.drivers.swarm.images import (
     archive,
     archive_of_program,
     deliveries,
+    describe_image,
     identity,
     is_in_registry,
     names_of,
     pinned,
     split,
-    told_of,
 )
 from orchestrator.errors import HostError
 
@@ -111,7 +111,7 @@ def test_an_image_with_a_program_needs_no_label_and_is_never_emulated() -> None:
         "this host has none for arm64 to copy: its Docker Engine has neither 'broker:2' for that nor 'broker:2-arm64'"
     )
     assert error.commands == ("docker pull --platform linux/arm64 broker:2", "docker tag broker:2 broker:2-arm64")
-    assert told_of(bare) == {
+    assert describe_image(bare) == {
         "Architecture": "amd64",
         "Config": {"Labels": {}},
         "RepoDigests": [],
@@ -144,7 +144,7 @@ NONE = HostError("this host has none for arm64 to copy", "build it here", ["imag
 def decided(
     has: dict[str, dict[str, Any] | None], sources: dict[str, Source], free: int = 9 * GB, name: str = NAME
 ) -> list[Delivery]:
-    told = {host: {"images": {name: told_of(its)}, "free": free} for host, its in has.items()}
+    told = {host: {"images": {name: describe_image(its)}, "free": free} for host, its in has.items()}
     return deliveries(told, HOSTS, {(name, architecture): its for architecture, its in sources.items()})
 
 

@@ -135,7 +135,7 @@ async def hears(keys: Access, port: int, waits: float) -> bool:
     channel = AgentChannel(f"tcp://{LOOPBACK}:{port}", keys.agents, keys.server.public, ignore)
     try:
         await channel.serve({"host": "pc-1"}, never, lease=0.5, waits=waits)
-        return channel.heard_anything
+        return channel.has_contact
     finally:
         await channel.close()
 
@@ -153,7 +153,7 @@ async def test_an_agent_that_waits_does_not_hear_a_stranger() -> None:
     stranger = Agents(keypair(), keys.agents.public, 10.0, ignore, ignore, ignore)
     try:
         assert not await hears(keys, stranger.listen(LOOPBACK), waits=2.5)  # a beat is sent each second
-        assert stranger.there == []
+        assert stranger.online == []
     finally:
         await stranger.close()
 
@@ -164,7 +164,7 @@ async def test_an_agent_that_waits_hears_who_has_the_secret_key_and_then_has_a_l
     waiting = asyncio.create_task(hears(keys, agents.listen(LOOPBACK), waits=60.0))
     try:
         assert await agents.wait_for(["pc-1"], 10.0) == []
-        assert agents.there == ["pc-1"]
+        assert agents.online == ["pc-1"]
         assert await waiting  # beats are a second apart, and its lease is shorter
     finally:
         await agents.close()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from orchestrator.drivers.swarm.channel import PIECE
 
 
-class NewOutput:
+class LogStream:
     """The logs in ``folder``. Each call of ``read`` yields what came since the call before."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     last: bool
 
 
-class NewCheckpoints:
+class CheckpointStream:
     """The checkpoints below ``folder``, in a folder for each node. Each call of ``read`` yields those that were
     replaced since the call before. A file that is being replaced is read as it was: its name is given anew. A node may
     put anything there: what is not a file is left out."""
@@ -52,7 +52,7 @@ class NewCheckpoints:
     def read(self) -> Iterator[Piece]:
         """Yield the pieces of each new checkpoint in order."""
         for path in sorted(self._folder.glob("*/*.checkpoint")):
-            if (descriptor := _opened(path)) is None:
+            if (descriptor := _open_file(path)) is None:
                 continue
             with open(descriptor, "rb") as file:
                 state = os.fstat(file.fileno())
@@ -64,7 +64,7 @@ class NewCheckpoints:
                     yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)
 
 
-def _opened(path: Path) -> int | None:
+def _open_file(path: Path) -> int | None:
     """A descriptor of a file; None for anything else. No link is followed, and nobody is waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""The absence of a host: how long its nodes wait for it, and from when on they may start elsewhere. Pure."""
+"""The outage of a host: how long its nodes wait for it, and from when on they may start elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ENDING = 5.0  # s for an agent whose lease is over to end the links and the node
 
 
 @dataclass(frozen=True)
-class Patience:
+class OutageTimeouts:
     """Times in seconds since a host counts as lost.
 
     ``grace``: from then on its nodes may start elsewhere. A network may have been cut in one direction only: then the
@@ -24,9 +24,9 @@ class Patience:
 
 
 @dataclass
-class Absence:
+class HostOutage:
     """``since``: when the host was lost, on the clock of the event loop, and the ``reason``. ``opening``: how many
-    times it is being opened anew at this moment. ``waiting``: the nodes that wait to start. ``staying``: why a node
+    times it is being opened anew at this moment. ``waiting``: the nodes that wait to start. ``stuck``: why a node
     cannot start elsewhere, once that is known."""
 
     host: str
@@ -34,10 +34,10 @@ class Absence:
     reason: str
     opening: int = 0
     waiting: set[str] = field(default_factory=set)
-    staying: dict[str, str] = field(default_factory=dict)
+    stuck: dict[str, str] = field(default_factory=dict)
 
-    def due(self, node: str, patience: Patience, *, may_move: bool) -> tuple[float, bool]:
+    def due(self, node: str, timeouts: OutageTimeouts, *, may_move: bool) -> tuple[float, bool]:
         """The time at which a node that waits has to do something, and whether that is to move, or to give up."""
-        if may_move and not self.opening and node not in self.staying:
-            return self.since + patience.grace, True
-        return self.since + patience.end, False
+        if may_move and not self.opening and node not in self.stuck:
+            return self.since + timeouts.grace, True
+        return self.since + timeouts.end, False

@@ -67,7 +67,7 @@ alone: setup
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
-    tests/orchestrator/host tests/orchestrator/planning/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
+    tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
     tests/orchestrator/run/test_down.py
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)

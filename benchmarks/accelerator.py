@@ -32,7 +32,7 @@ import torch
 
 from benchmarks.plain import Helpers, Update, Work
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.devices import PROCESSOR, make_deterministic
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build

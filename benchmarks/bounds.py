@@ -2,11 +2,11 @@
 
     python -m benchmarks.bounds SCENARIO.yaml [--set algorithm.rounds=5 ...] [--tier edge] [--epochs 30] [--seeds 1 2 3]
 
-SCENARIO is the name of a shipped scenario, such as `dropout.yaml` or `sweeps/silos.yaml`. Trains the scenario's models
-with the optimizer, learning rate and batch size of its algorithm, for the given number of passes over their data.
-Clients are the nodes that hold data, or those of --tier, each with the data of all devices below it. Prints one JSON
-object; accuracies on the global test set and on the clients' own test sets, in %, mean and standard deviation over the
-seeds:
+SCENARIO is the name of a shipped scenario, such as `dropout.yaml` or `papers/sweeps/silos.yaml`. Trains the scenario's
+models with the optimizer, learning rate and batch size of its algorithm, for the given number of passes over their
+data. Clients are the nodes that hold data, or those of --tier, each with the data of all devices below it. Prints one
+JSON object; accuracies on the global test set and on the clients' own test sets, in %, mean and standard deviation over
+the seeds:
 
     floor       mean over the clients, each of which trains on its own data only
     ceiling     the models that train on the data of all clients, one for each kind of model, scored for each client

@@ -26,7 +26,7 @@ from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.process.main import preload
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.cost import PER_STEP, Cost
+from orchestrator.planning.learning.cost import PER_STEP, Cost
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

@@ -3,11 +3,11 @@
     python -m benchmarks.exchange [--data cifar10] [--samples 400] [--embeddings 400] [--rounds 4] [--seed 1]
                                   [--pictures private synthetic] [--fresh] [--memory-from 3] [--set model=cnn ...]
 
-Runs DFFKE of `scenarios/dffke-small.yaml`, on the decoder's synthetic images and on the private images whose embeddings
-are the decoder's input. No client may send private images, but no decoder can make better ones. `--fresh`: a new
-decoder in each round. `--memory-from R`: each step is followed by one on the images of past rounds from R on, or on the
-current ones while there are none, so that all R compare at equal steps; without it there is no such step. Prints one
-JSON object; for each round, in %, means over the clients:
+Runs DFFKE of `scenarios/papers/dffke-small.yaml`, on the decoder's synthetic images and on the private images whose
+embeddings are the decoder's input. No client may send private images, but no decoder can make better ones. `--fresh`: a
+new decoder in each round. `--memory-from R`: each step is followed by one on the images of past rounds from R on, or on
+the current ones while there are none, so that all R compare at equal steps; without it there is no such step. Prints
+one JSON object; for each round, in %, means over the clients:
 
     alone, exchanged    accuracy on 1,000 test images before and after the exchange
     own                 accuracy on the client's own test images after it
@@ -113,7 +113,7 @@ def recognised(clients: Mapping[str, LearningNode], states: Mapping[str, State],
 def benchmark(
     overrides: Sequence[str], embeddings: int, rounds: int, medium: str, fresh: bool, memory_from: int | None
 ) -> list[dict[str, float]]:
-    nodes, given = learning_nodes("dffke-small.yaml", overrides)
+    nodes, given = learning_nodes("papers/dffke-small.yaml", overrides)
     assert isinstance(given, DFFKE)
     params = replace(given, embeddings=embeddings)
     clients = {name: each for name, each in nodes.items() if each.node.samples}

@@ -2,9 +2,9 @@
 
     python -m benchmarks.features [--data cifar10] [--samples 600] [--rounds 1 5 10 15 20] [--seed 1]
 
-Runs FedAvg of `scenarios/fedfeat-shards.yaml` without noise. After each of the given rounds it retrains two classifiers
-on the side: the first on the features that clients sent (of their own extractors, in their last epoch), the second on
-features of the averaged extractor. Prints one JSON object; for each round, in %:
+Runs FedAvg of `scenarios/papers/fedfeat-shards.yaml` without noise. After each of the given rounds it retrains two
+classifiers on the side: the first on the features that clients sent (of their own extractors, in their last epoch), the
+second on features of the averaged extractor. Prints one JSON object; for each round, in %:
 
     sent            accuracy of the first classifier on the features it was trained on
     averaged        its accuracy on features of the same images by the averaged extractor, which it is combined with
@@ -43,7 +43,7 @@ def percent(fraction: float) -> float:
 
 
 def benchmark(overrides: Sequence[str], rounds: Sequence[int]) -> dict[str, object]:
-    nodes, params = learning_nodes("fedfeat-shards.yaml", overrides)
+    nodes, params = learning_nodes("papers/fedfeat-shards.yaml", overrides)
     assert isinstance(params, FedFeat)
     cloud, clients = nodes["cloud"].learner, [each.learner for each in nodes.values() if each.node.samples]
     without = replace(params, noise="none", features="last-epoch")

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.links import packets_per_second
-from netem.intervals import binomial_range, design_effect
+from netem.measurement.intervals import binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.traffic import PAYLOAD_SHARE, datagrams, flows, goodput, round_trips
 from tests.netem.wiring import Lab

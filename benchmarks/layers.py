@@ -31,11 +31,11 @@ from node.algorithms.fededs.encrypted import (
 )
 from node.algorithms.fededs.encryptor import encrypt, recognised
 from node.algorithms.fededs.parameters import FedEDS
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.local_training import EVALUATION_BATCH
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
-from orchestrator.planning.data import cache_directory
+from orchestrator.planning.learning.dataset import cache_directory
 
 LAYERS = ("gauss", "near-identity", "noise", "none")
 CLASSES, EPOCHS = 10, 5

@@ -12,7 +12,7 @@ import torch
 
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
-from node.learning.datasets import open_prepared
+from node.learning.data.datasets import open_prepared
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.training import Indices, Learner

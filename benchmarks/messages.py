@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rounds import Silent
-from netem.flow import Flow
 from netem.profile import LinkProfile
+from netem.tcp.flow import Flow
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
 from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.role import Role

@@ -32,11 +32,11 @@ from torch.nn.functional import cross_entropy
 from node.assignment import derive_seed
 from node.catalogue.partitions import IID
 from node.learning.aggregation import State, weighted_mean
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.partition import Indices, divide, own_test
 from node.learning.errors import DataNotFound
 from node.learning.local_training import LocalTraining
 from node.learning.models import build
-from node.learning.partition import Indices, divide, own_test
 from node.messaging.wire import Message, decode, encode
 
 PARAMS = LocalTraining(learning_rate=0.01, batch_size=32)

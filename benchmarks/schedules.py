@@ -20,10 +20,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from netem.lateness import Lateness
 from netem.profile import LinkProfile
-from netem.schedule import until
-from netem.traces import Trace
+from netem.schedules.schedule import until
+from netem.schedules.traces import Trace
+from netem.userspace.lateness import Lateness
 from tests.netem.wiring import Lab, NamespacesRefusedError, Wiring
 
 CHANGES = 1000

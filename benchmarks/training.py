@@ -29,9 +29,9 @@ import torch
 from benchmarks.plain import PARAMS, Helpers, Update, Work, Workload, average, evaluate, plain_work
 from node.catalogue.partitions import IID
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.partition import divide
 from node.learning.models import ModelPool, build
-from node.learning.partition import divide
 from node.learning.training import Learner
 from orchestrator.results.history import History
 

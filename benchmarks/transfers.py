@@ -4,9 +4,9 @@
 
 Messages of 40 kB, 1 MB and 7 MB cross links of 20 and 100 Mbit/s, 10 and 80 ms one way, without loss and with 1 %. The
 engine carries them from one `node.messaging.transport.ZmqTransport` to another, each a process in its own network
-namespace, with the switch between them. `netem.flow.Flow` models the same sequence. A message is sent 0.5 s after the
-acknowledgement of the previous one, as in a federated round; TCP reduces its window in that pause. The transfer time
-is from `send` until the receiver has the whole message.
+namespace, with the switch between them. `netem.tcp.flow.Flow` models the same sequence. A message is sent 0.5 s after
+the acknowledgement of the previous one, as in a federated round; TCP reduces its window in that pause. The transfer
+time is from `send` until the receiver has the whole message.
 
 Prints one JSON object: for each size and link the medians (s) of engine and model, and model / engine. The links
 without loss are measured in parallel, then those with loss, on --repeat pairs of nodes each, since their results vary
@@ -32,10 +32,10 @@ import numpy as np
 import zmq
 
 from benchmarks.common import star
-from netem.flow import Flow
 from netem.profile import LinkProfile
+from netem.tcp.flow import Flow
 from node.assignment import Assignment, Timeouts
-from node.messaging.association import Joined, Received
+from node.messaging.delivery.association import Joined, Received
 from node.messaging.transport import ZmqTransport
 from node.messaging.wire import Message
 from node.process.main import keep_freed_memory

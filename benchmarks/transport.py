@@ -20,7 +20,7 @@ import zmq
 
 from benchmarks.common import MODEL_BYTES, model, processes, star
 from node.assignment import Assignment
-from node.messaging.association import Joined, Received
+from node.messaging.delivery.association import Joined, Received
 from node.messaging.sockets import set_client_keys, set_server_keys
 from node.messaging.transport import ZmqTransport
 from node.messaging.wire import Message

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from orchestrator.cli import GROUPS, cli
-from orchestrator.commands.catalogue import shown
+from orchestrator.cli.catalogue import shown
+from orchestrator.cli.main import GROUPS, cli
 from orchestrator.verbs.catalogue import KINDS, entries
 from orchestrator.verbs.examples import examples
 

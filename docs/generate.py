@@ -14,7 +14,7 @@ import yaml
 from docs.commands import catalogue_page, commands_page, examples_page
 from docs.interface import interface_page
 from netem.profile import KEYS
-from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
+from orchestrator.scenario.language.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.schema import Scenario
 
 FOLDER = Path(__file__).parent

@@ -36,10 +36,10 @@ import numpy as np
 from node.assignment import Assignment, derive_seed
 from node.errors import Finished, NodeError
 from node.messaging.control import Reporter
+from node.messaging.delivery.packet import RUNTIME_KINDS
 from node.messaging.exchange import FINISH, Exchange
 from node.messaging.finite import unusual
 from node.messaging.numbering import EdgeRounds
-from node.messaging.packet import RUNTIME_KINDS
 from node.messaging.transport import Transport
 from node.messaging.wire import Message, Tensors
 from node.runtime import checkpoint as checkpoints

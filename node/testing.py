@@ -17,12 +17,12 @@ from node.assignment import Assignment, DataAssignment, Gathering, Keypair, Peer
 from node.catalogue.models import model_of
 from node.catalogue.partitions import IID, PartitionParameters
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.partition import divide, own_test, set_apart
 from node.learning.local_training import LocalTraining
-from node.learning.partition import divide, own_test, set_apart
 from node.learning.training import Learner
+from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork
-from node.messaging.pair import Delay
 from node.parameters import read_parameters
 from node.plugins import activate, find
 from node.role import Role

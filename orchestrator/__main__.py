@@ -6,7 +6,7 @@ It leaves the working directory before anything else: otherwise Python would sea
 
 from __future__ import annotations
 
-from orchestrator.host.python import leave_working_directory
+from orchestrator.host.process.python import leave_working_directory
 
 leave_working_directory()
 
@@ -14,7 +14,7 @@ import os  # noqa: E402
 import sys  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
-from orchestrator.host import signals, streams  # noqa: E402
+from orchestrator.host.process import signals, streams
 
 
 def main() -> NoReturn:
@@ -40,7 +40,7 @@ def main() -> NoReturn:
 
 
 def _command() -> int:
-    from orchestrator.cli import carry_out
+    from orchestrator.cli.main import carry_out
     from orchestrator.host.commands import extend_path
 
     extend_path()

@@ -23,16 +23,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.pictures import MOST_PIXELS
 from node.learning.errors import DataError
-from node.learning.pictures import MOST_PIXELS
 from orchestrator.errors import PlanError, ScenarioError
-from orchestrator.planning.shards import make_shards
-from orchestrator.scenario import syntax, topology
+from orchestrator.planning.learning.shards import make_shards
 from orchestrator.scenario.catalogue import MAX_ROUNDS
 from orchestrator.scenario.fault_validation import MAX_FAULTS
-from orchestrator.scenario.files import LARGEST_FILE
+from orchestrator.scenario.language import syntax
+from orchestrator.scenario.language.files import LARGEST_FILE
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections import topology
 from tests.orchestrator.labels import prepared
 
 PAGE = (Path(__file__).parents[1] / "docs/reference/data.md").read_text()
@@ -818,7 +819,7 @@ def test_data_that_does_not_fit_into_memory_is_refused(
     make: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sizes are known from headers and file sizes. This host has 100 kB."""
-    monkeypatch.setattr("node.learning.files.available_bytes", lambda: 100_000)
+    monkeypatch.setattr("node.learning.data.files.available_bytes", lambda: 100_000)
     try_case((make, r"needs .* GB of memory, and this host has 0\.0 GB left; take a part of the data"), tmp_path)
 
 

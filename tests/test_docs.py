@@ -18,17 +18,17 @@ import yaml
 import edgebed
 import edgebed.plugin
 from docs.generate import EXAMPLES, PAGES
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.exports.kinds import KINDS
-from orchestrator.planning.inventory import Inventory
+from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.results.tables import TABLES
-from orchestrator.scenario.drivers import DRIVERS
-from orchestrator.scenario.expectations import ExpectSpec
-from orchestrator.scenario.hardware import BOARDS
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.expectations import ExpectSpec
+from orchestrator.scenario.sections.hardware import BOARDS
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]

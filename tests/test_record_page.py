@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.fidelity import loss_audit
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.trace_files import FOLDER
+from orchestrator.planning.copies.trace_files import FOLDER
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.record import DATABASE, Record

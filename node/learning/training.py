@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared, open_prepared
+from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import PROCESSOR, Seeded
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining

@@ -1,9 +1,9 @@
 """The transport of nodes that share a process: no sockets, no threads, only asyncio's clock.
 
 It is for simulations on a virtual clock, and for tests. It delivers whole messages. It needs no beats, since the
-network knows which nodes run (`node.messaging.pair` has the rules). There are two differences to nodes with sockets. A
-queue is never full, so ``send`` never waits. The timers of a frozen node run on, though nothing reaches or leaves the
-node until it is thawed.
+network knows which nodes run (`node.messaging.delivery.pair` has the rules). There are two differences to nodes with
+sockets. A queue is never full, so ``send`` never waits. The timers of a frozen node run on, though nothing reaches or
+leaves the node until it is thawed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from typing import Any, Literal
 
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
-from node.messaging.arrivals import Arrivals
-from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
-from node.messaging.inbox import Inbox
-from node.messaging.pair import Delay, Flow, InFlight, Line, NodePair
+from node.messaging.delivery.arrivals import Arrivals
+from node.messaging.delivery.association import (
+    BadMessage,
+    Direction,
+    Event,
+    Joined,
+    Left,
+    Lost,
+    Received,
+    Traffic,
+    Undelivered,
+)
+from node.messaging.delivery.inbox import Inbox
+from node.messaging.delivery.pair import Delay, Flow, InFlight, Line, NodePair
 from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
 
 FAREWELL = "goodbye"

@@ -2,7 +2,8 @@
 
 `ZmqTransport` binds one receiving socket to the node's address, and opens one sending socket per peer, so that no peer
 blocks another. CURVE encrypts and authenticates. Unknown keys are refused (`node.messaging.sockets.Authenticator`).
-`node.messaging.association` decides when to send what, and which peers are present. This module carries it out.
+`node.messaging.delivery.association` decides when to send what, and which peers are present. This module carries it
+out.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import zmq
 
 from node.assignment import Assignment
 from node.errors import TransportError
-from node.messaging.association import Association, Event, Traffic
-from node.messaging.chunks import LARGEST_CHUNK
+from node.messaging.delivery.association import Association, Event, Traffic
+from node.messaging.delivery.chunks import LARGEST_CHUNK
+from node.messaging.delivery.peers import Peers
 from node.messaging.gate import CONNECTIONS, Gate
-from node.messaging.peers import Peers
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
 from node.messaging.wire import LIMITS, Buffer, Message, MessageLimits
 

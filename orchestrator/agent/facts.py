@@ -20,14 +20,14 @@ from orchestrator.drivers.swarm.calls import ExaminationSetup
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.errors import OrchestratorError
-from orchestrator.fabric import tcp
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces import tcp
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk_trial import create_trial
-from orchestrator.host import python
-from orchestrator.host.accelerators import accelerators
-from orchestrator.host.clock import clock
-from orchestrator.host.kernel_modules import has_module
+from orchestrator.host.kernel.accelerators import accelerators
+from orchestrator.host.kernel.clock import clock
+from orchestrator.host.kernel.kernel_modules import has_module
+from orchestrator.host.process import python
 from orchestrator.host.sensors.sensor import TEMPERATURE, THROTTLED, read
 from orchestrator.host.sensors.sources import discover
 
@@ -103,7 +103,7 @@ async def _trunk(setup: ExaminationSetup, hub: Hub, folder: Path, stack: AsyncEx
 
 async def _netem(hub: Hub) -> str | None:
     try:
-        tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
+        tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     except (OrchestratorError, ValueError):
         return None
     return "" if tried["netem"] else str(tried["reason"])

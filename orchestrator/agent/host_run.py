@@ -15,11 +15,11 @@ from orchestrator.drivers.local import sweep
 from orchestrator.drivers.swarm.calls import HostSetup
 from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.fabric.engines import open_fabric
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk import create_trunk
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.scenario_folder import unpack
+from orchestrator.planning.copies.scenario_folder import unpack
 
 
 async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:

@@ -16,7 +16,7 @@ from typing import Any
 from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
-from netem.vxlan import DEVICE_NUMBER
+from netem.userspace.vxlan import DEVICE_NUMBER
 from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
@@ -33,7 +33,7 @@ from orchestrator.drivers.swarm.settings import (
     Settings,
 )
 from orchestrator.errors import HostError
-from orchestrator.fabric.helper import RIGHTS
+from orchestrator.fabric.namespaces.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
 PART = "agent"

@@ -1,4 +1,4 @@
-"""The protocols of a driver, and of the module that `orchestrator.scenario.drivers` names for it.
+"""The protocols of a driver, and of the module that `orchestrator.scenario.sections.drivers` names for it.
 
 A driver makes a node's process in its own namespaces, and reports when the process ends. A power that not every driver
 has is a separate protocol. A scenario that needs a power that its driver lacks is refused before anything starts.
@@ -20,12 +20,12 @@ from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.kernel.usage import Usage
 from orchestrator.host.sensors.sensor import Reading
-from orchestrator.host.usage import Usage
-from orchestrator.planning.inventory import Inventory
+from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
-from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 SIGNALLED = 128
 """Where an exit code cannot be negative, a code above this one means a signal."""

@@ -13,11 +13,11 @@ from orchestrator.drivers.base import Driver, Environment, RunsPrograms
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import HostError
 from orchestrator.fabric.engines import open_fabric
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.prober import HubProber
-from orchestrator.fabric.wiring import wires_of
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.process import processes
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan

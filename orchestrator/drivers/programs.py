@@ -23,8 +23,8 @@ from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.ports import listens
-from orchestrator.host.usage import Usage, usage
+from orchestrator.host.kernel.ports import listens
+from orchestrator.host.kernel.usage import Usage, usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 

@@ -70,12 +70,12 @@ class Counted:
 
     forwarded    packets that the engine has sent
     to_groups    packets to broadcast or multicast addresses, which no link carries, by the node that sent them
-    late         number of packets more than `netem.switch.LATE` late since the last reading
+    late         number of packets more than `netem.userspace.switch.LATE` late since the last reading
     late_max     maximum lateness in seconds since the last reading
     drops        packets that the engine has lost without being asked to, by place
     cpu_seconds  processor time of the engine
     from_trunk      packets that came from other hosts and were given to their targets
-    from_strangers  packets that came over the trunk in nobody's name, see `netem.trunk`; they were dropped
+    from_strangers  packets that came over the trunk in nobody's name, see `netem.userspace.trunk`; they were dropped
     sent_to, came_from   packets that were sent over the trunk and that came over it, by the node of the other host;
                     None if the engine does not count them
     """
@@ -99,7 +99,8 @@ class Fabric(Protocol):
     If the run spans several hosts, each host has an engine. It attaches the nodes of its host, and it shapes, alters
     and counts the links whose source is one of them.
 
-    tcp  the TCP settings of the nodes' namespaces, see `orchestrator.fabric.tcp`; empty where nothing speaks TCP
+    tcp  the TCP settings of the nodes' namespaces, see `orchestrator.fabric.namespaces.tcp`; empty where nothing speaks
+    TCP
     """
 
     engine: str

@@ -7,16 +7,16 @@ import json
 from collections.abc import Awaitable, Callable
 
 from orchestrator.errors import EngineError
-from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.hub import Hub
-from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.namespaces import tcp
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import Wires
+from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.fabric.wiring import Wires
-from orchestrator.host import python
 from orchestrator.host.directory import RunDirectory
-from orchestrator.scenario.engines import ENGINES
+from orchestrator.host.process import python
+from orchestrator.scenario.sections.engines import ENGINES
 
 
 async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
@@ -39,7 +39,7 @@ async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
 async def _open_kernel(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
-    tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
+    tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if not tried["netem"]:
         raise EngineError(
             f"the kernel engine does not work on this host: {tried['reason']}; load the module sch_netem"

@@ -12,7 +12,7 @@ from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.planning.plan import LinkPlan, NodePlan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 
 class FakeFabric(Coalescing):

@@ -1,4 +1,4 @@
-"""Run the two ends of a measurement (`netem.measure`) in the network namespaces of two nodes."""
+"""Run the two ends of a measurement (`netem.measurement.measure`) in the network namespaces of two nodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from netem.measure import respond_arguments
+from netem.measurement.measure import respond_arguments
 from orchestrator.fabric.base import Handle
-from orchestrator.fabric.hub import Hub
-from orchestrator.fabric.wiring import MTU
-from orchestrator.host import python
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import MTU
+from orchestrator.host.process import python
 
 
 class Prober(Protocol):
@@ -28,8 +28,8 @@ class Prober(Protocol):
         """Answer at a node's ``address`` while the body runs. Gives what the responder printed when it was ready."""
 
     async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
-        """Run a probe with the arguments from `netem.measure.probe_arguments`. Returns its `netem.measure.Measurement`
-        as a mapping."""
+        """Run a probe with the arguments from `netem.measurement.measure.probe_arguments`. Returns its
+        `netem.measurement.measure.Measurement` as a mapping."""
 
 
 class HubProber:
@@ -43,7 +43,7 @@ class HubProber:
     async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
         responder = await asyncio.create_subprocess_exec(
             *self._hub.enter(handle.pid),
-            *python.module("netem.measure", *respond_arguments(address)),
+            *python.module("netem.measurement.measure", *respond_arguments(address)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
@@ -58,6 +58,6 @@ class HubProber:
             await responder.wait()
 
     async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
-        said = await self._hub.run(python.module("netem.measure", *arguments), pid=handle.pid)
+        said = await self._hub.run(python.module("netem.measurement.measure", *arguments), pid=handle.pid)
         found: dict[str, Any] = json.loads(said)
         return found

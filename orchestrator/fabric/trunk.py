@@ -8,7 +8,7 @@ One command makes the device: the kernel opens its UDP socket in the network nam
 itself directly into the hub (`ip link add ... netns`, IFLA_NET_NS_PID). So the device ends with the hub, and a process
 that is killed leaves nothing behind. The kernel removes a namespace some milliseconds after its last process.
 
-A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.vxlan).
+A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.userspace.vxlan).
 
 **Who can write to it.** VXLAN neither encrypts nor authenticates (RFC 7348, section 7). The UDP socket accepts packets
 on every address of the host. Whoever can send to this port, and knows or guesses the 24 bits of `id`, can put frames
@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.errors import ChildError, HostError
-from orchestrator.fabric.hub import Hub
-from orchestrator.host import python
-from orchestrator.host.child import JsonChild
-from orchestrator.host.processes import labels
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.host.process import python
+from orchestrator.host.process.child import JsonChild
+from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 
 DEVICE = "trunk"  # its name in the hub
@@ -144,7 +144,7 @@ class KernelCarrier:
 
 
 class ProcessCarrier:
-    """`netem.vxlan`, for kernels without the device."""
+    """`netem.userspace.vxlan`, for kernels without the device."""
 
     def __init__(self, child: JsonChild) -> None:
         self._child = child
@@ -185,7 +185,7 @@ async def create_trunk_by_process(trunk: Trunk, hub: Hub, run: str, directory: P
     arguments = (hub.anchor.pid, DEVICE, trunk.local, trunk.port, trunk.id)
     child = await JsonChild.start(
         "the trunk",
-        [*hub.enter(host), *python.module("netem.vxlan"), *map(str, arguments)],
+        [*hub.enter(host), *python.module("netem.userspace.vxlan"), *map(str, arguments)],
         environment=labels(run, directory, "trunk"),
         log=directory / "logs" / "trunk.log",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, create_trunk, id_of, mtu_of
 
 

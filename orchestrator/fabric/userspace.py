@@ -1,4 +1,4 @@
-"""The userspace engine: one switch process (netem/switch.py) holds the hub's ends of all links."""
+"""The userspace engine: one switch process (netem/userspace/switch.py) holds the hub's ends of all links."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import FabricError
-from orchestrator.fabric import tcp, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Coalescing
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces import tcp, wiring
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
-from orchestrator.host import python
-from orchestrator.host.child import JsonChild
-from orchestrator.host.processes import labels
+from orchestrator.host.process import python
+from orchestrator.host.process.child import JsonChild
+from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
 START_TIMEOUT = 20.0
 
 
 def link_request(link: LinkPlan) -> dict[str, Any]:
-    """The request to the switch (netem/switch.py) that makes a link."""
+    """The request to the switch (netem/userspace/switch.py) that makes a link."""
     ends = {"source": link.source, "target": link.target}
     return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed}
 
@@ -54,7 +54,7 @@ class UserspaceFabric(Coalescing):
         """``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
         switch = await JsonChild.start(
             "the switch",
-            [*hub.enter(), *python.module("netem.switch")],
+            [*hub.enter(), *python.module("netem.userspace.switch")],
             environment=labels(run, directory, "switch"),
             log=directory / "logs" / "switch.log",
         )

@@ -1,8 +1,8 @@
 """Passive checks of the links during a run: measured losses against asked losses. Pure.
 
-The audit sends nothing: the packets of the run are the probes, and netem.losses tests the counts. A check covers all
-links, every few seconds. The links of a check share `CHANCE`, so that false alarms on correct links are rare, whatever
-the number of links and the duration of the run.
+The audit sends nothing: the packets of the run are the probes, and netem.measurement.losses tests the counts. A check
+covers all links, every few seconds. The links of a check share `CHANCE`, so that false alarms on correct links are
+rare, whatever the number of links and the duration of the run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netem.losses import Losses
+from netem.measurement.losses import Losses
 from orchestrator.fabric.base import LinkRow
 
 EVENT = "links looked at"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from orchestrator.fabric.base import Counted
-from orchestrator.host.load import HostLoad
+from orchestrator.host.kernel.load import HostLoad
 
 EVENT = "overload"
 FULL_SWITCH = 0.9  # of a processor; the switch has one thread
@@ -44,7 +44,7 @@ class Overload:
 
     effects    effects on packets, or SATURATED if there are none
     cause      the cause, in words
-    late       number of packets later than `netem.switch.LATE`; `late_max` maximum lateness in seconds
+    late       number of packets later than `netem.userspace.switch.LATE`; `late_max` maximum lateness in seconds
     held_up    seconds for which packets were delayed: the maximum lateness of each reading, summed
     lost       packets lost, by place
     processors, switch, waiting   busy share of the host's processors, share of one that the switch used, share of the

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from netem.judge import RTT_ABSOLUTE
+from netem.measurement.judge import RTT_ABSOLUTE
 from orchestrator import text
 from orchestrator.fabric.underlay import NetworkReading, Pair, pair_of
 from orchestrator.fidelity.underlay import CrossingLink, Direction

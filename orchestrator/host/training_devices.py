@@ -12,7 +12,7 @@ from typing import Any
 from node.errors import LEARNING
 from orchestrator import text
 from orchestrator.errors import HostError
-from orchestrator.host import python
+from orchestrator.host.process import python
 
 TRIAL = "node.learning.trial"
 PATIENCE = 120.0  # s; the first import of torch from a cold disk is slow

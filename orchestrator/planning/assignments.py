@@ -22,8 +22,8 @@ from node.assignment import (
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.learning.shards import own_test_key, personal_key, train_key
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.planning.shards import own_test_key, personal_key, train_key
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:

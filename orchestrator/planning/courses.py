@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from netem.lateness import Lateness
-from netem.schedule import Change, Schedule
+from netem.schedules.schedule import Change, Schedule
+from netem.userspace.lateness import Lateness
 from orchestrator.planning.plan import LinkPlan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for
 

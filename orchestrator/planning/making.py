@@ -20,21 +20,21 @@ from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
-from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
-from orchestrator.planning.deadlines import RoundWork, Workers, deadlines, lost_after
-from orchestrator.planning.inventory import Inventory
-from orchestrator.planning.model_size import model_sizes
-from orchestrator.planning.on_hosts import on_hosts
+from orchestrator.planning.faults.timeline import FaultTime, expand, joins
+from orchestrator.planning.hosts.inventory import Inventory
+from orchestrator.planning.hosts.on_hosts import on_hosts
+from orchestrator.planning.learning.computing import clients_at_once, refuse_stretched_accelerators
+from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlines, lost_after
+from orchestrator.planning.learning.model_size import model_sizes
+from orchestrator.planning.learning.population import plan_clients, plan_population, typical
+from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
-from orchestrator.planning.population import plan_clients, plan_population, typical
 from orchestrator.planning.programs import plan_programs
-from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
-from orchestrator.planning.timeline import FaultTime, expand, joins
 from orchestrator.population.population import Population
-from orchestrator.scenario.drivers import DRIVERS
-from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.topology import Member, Pair
+from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.links import resolve
+from orchestrator.scenario.sections.topology import Member, Pair
 from orchestrator.scenario.validation import algorithm_params, leading_nodes, partition_params
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")

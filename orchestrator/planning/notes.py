@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator import text
-from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
 
 SHOWN_NAMES = 20
 

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
-from netem.schedule import Schedule
+from netem.schedules.schedule import Schedule
 from node.assignment import PluginSource, Tier, Timeouts
-from orchestrator.planning.inventory import HostFacts
+from orchestrator.planning.faults.timeline import Fault, FaultTime
+from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.planning.hosts.placement import Placement
+from orchestrator.planning.learning.shards import Shards
 from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images
-from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
-from orchestrator.planning.shards import Shards
-from orchestrator.planning.timeline import Fault, FaultTime
 from orchestrator.population.population import Population
-from orchestrator.scenario.compute import PROCESSOR
-from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.hardware import HardwareClass
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class LinkPlan:
 
     @property
     def extremes(self) -> list[LinkProfile]:
-        """The profiles to reckon with, see `netem.schedule.Schedule.extremes`."""
+        """The profiles to reckon with, see `netem.schedules.schedule.Schedule.extremes`."""
         return [self.profile] if self.schedule is None else self.schedule.extremes(self.profile)
 
     def to_json(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.scenario.programs import FILES, STOP_GRACE, filled, placed, replaced, undoubled, waits_for
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.programs import FILES, STOP_GRACE, filled, placed, replaced, undoubled, waits_for
 
 
 @dataclass(frozen=True)

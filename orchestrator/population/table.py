@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from netem.csv_rows import read_rows
+from netem.schedules.csv_rows import read_rows
 
 HEADER = ["device", "from", "until", "period"]
 NAMES = ("device", "client", "node")  # of the first column

@@ -9,13 +9,13 @@ from typing import Any
 
 from netem.errors import NetemError
 from netem.profile import LinkProfile
-from netem.schedule import Change, Schedule, Steps
-from netem.traces import Table, Trace
+from netem.schedules.schedule import Change, Schedule, Steps
+from netem.schedules.traces import Table, Trace
 from netem.units import parse_duration
 from orchestrator import text
+from orchestrator.planning.copies.trace_files import find_file
 from orchestrator.planning.courses import Course, courses
 from orchestrator.planning.plan import LinkPlan
-from orchestrator.planning.trace_files import find_file
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
 from orchestrator.results.history import History

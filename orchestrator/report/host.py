@@ -14,7 +14,7 @@ from orchestrator.results.history import History
 from orchestrator.results.hosts import Key, by_host, restarts, sentences
 from orchestrator.results.presence import THERE, nodes_by_host, stays
 from orchestrator.results.rows import SensorReading
-from orchestrator.scenario.hosts import HARDWARE_LABEL
+from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
 MOST = 9  # curves in a figure, at least one of each host: those with its highest values
 NAMED = 24  # nodes of a host that are named

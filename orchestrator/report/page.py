@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from orchestrator import text
-from orchestrator.fabric.tcp import SETTINGS
+from orchestrator.fabric.namespaces.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import CUT_OFF, IN_ROUND, course

@@ -21,7 +21,7 @@ from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.presence import moves
 from orchestrator.results.rows import LinkCounters
-from orchestrator.scenario.drivers import LinkKind
+from orchestrator.scenario.sections.drivers import LinkKind
 
 WIDTH = 1120.0
 MARGIN = 28.0

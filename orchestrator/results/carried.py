@@ -16,7 +16,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import PROBED
 from orchestrator.results.rows import LinkCounters, PeerTraffic
 from orchestrator.results.schema import FLOWS, LINKS, Counted
-from orchestrator.scenario.drivers import link_kind
+from orchestrator.scenario.sections.drivers import link_kind
 
 
 def link_counters(history: History) -> list[LinkCounters]:

@@ -32,7 +32,7 @@ from orchestrator.results.refused import messages_accepted
 from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.unplanned import no_unplanned_failures
 from orchestrator.results.verdicts import Assessment, Verdict, missing, worst
-from orchestrator.scenario.expectations import CheckName
+from orchestrator.scenario.sections.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut

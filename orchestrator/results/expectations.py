@@ -10,7 +10,7 @@ from orchestrator import text
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.verdicts import Assessment, missing
-from orchestrator.scenario.expectations import CheckName, ExpectSpec, MetricSpec, expectations
+from orchestrator.scenario.sections.expectations import CheckName, ExpectSpec, MetricSpec, expectations
 
 
 class Compared(NamedTuple):

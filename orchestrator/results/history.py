@@ -46,8 +46,8 @@ from orchestrator.results.schema import (
     read_as_growth,
     version,
 )
-from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
+from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 

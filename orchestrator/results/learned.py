@@ -16,7 +16,7 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric
 from orchestrator.results.targets import own_series
 from orchestrator.results.verdicts import Assessment, missing
-from orchestrator.scenario.expectations import expectations
+from orchestrator.scenario.sections.expectations import expectations
 
 ABANDONED_SHARE = 0.5  # of a node's gatherings that may be abandoned; the scenario's expect.abandoned overrides it
 DEVIATIONS = 3.0  # standard deviations by which an accuracy must be above chance

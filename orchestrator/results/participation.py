@@ -20,7 +20,7 @@ from orchestrator.results.history import History
 from orchestrator.results.population import parts
 from orchestrator.results.rows import Event
 from orchestrator.results.verdicts import Assessment, Verdict
-from orchestrator.scenario.topology import POPULATION
+from orchestrator.scenario.sections.topology import POPULATION
 
 CONTRIBUTED, UNANSWERED, UNRECEIVED = "contributed", "unanswered", "unreceived"
 _AGAINST = ("bad_message", "not_finite", UNANSWERED, "late", "round_abandoned", UNRECEIVED)

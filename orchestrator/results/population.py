@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.verdicts import Assessment
-from orchestrator.scenario.topology import POPULATION
+from orchestrator.scenario.sections.topology import POPULATION
 
 EVENT = "client"
 OUTCOMES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from netem.link import segments_together
 from netem.profile import FULL_FRAME, LinkProfile
+from netem.userspace.link import segments_together
 from orchestrator.results import carried
 from orchestrator.results.history import History
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from orchestrator.errors import RecordError
 from orchestrator.results.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, Counted, Totals, make_tables, upgrade
-from orchestrator.scenario.drivers import LinkKind
+from orchestrator.scenario.sections.drivers import LinkKind
 
 DATABASE = "run.db"
 # Events of the orchestrator.

@@ -21,7 +21,7 @@ from orchestrator.results.rows import (
     SensorReading,
     State,
 )
-from orchestrator.scenario.compute import PROCESSOR
+from orchestrator.scenario.sections.compute import PROCESSOR
 
 
 class AccuracyRow(NamedTuple):

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.copies.plugin_files import keep_plugins
+from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.plugin_files import keep_plugins
-from orchestrator.planning.trace_files import keep_files
 from orchestrator.results.record import Record
-from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.schema import Scenario, effective
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 T = TypeVar("T")
 

@@ -16,15 +16,15 @@ from netem.units import format_duration
 from node.runtime.clock import VirtualLoop
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.fabric.wiring import packet_truth
-from orchestrator.host.user_socket import user_name
-from orchestrator.planning.by_hand import ByHand, faults_by_hand
+from orchestrator.fabric.namespaces.wiring import packet_truth
+from orchestrator.host.process.user_socket import user_name
+from orchestrator.planning.faults.manual import ByHand, faults_by_hand
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.timeline import Fault
 from orchestrator.run.context import RunContext
 from orchestrator.run.pacing import Pacing
 from orchestrator.run.session import Session
-from orchestrator.scenario.drivers import kind_of
+from orchestrator.scenario.sections.drivers import kind_of
 
 Reply = dict[str, Any]
 LONGEST_VIA = 100  # characters
@@ -44,7 +44,7 @@ class Commands:
         return {"inject": partial(self._inject, uid), "pace": self._set_pace}
 
     def _inject(self, uid: int, fault: object, via: object = "") -> Reply:
-        """Make the faults of a rule of `orchestrator.planning.by_hand`. ``via``: what the user asked with."""
+        """Make the faults of a rule of `orchestrator.planning.faults.manual`. ``via``: what the user asked with."""
         if not isinstance(fault, dict):
             raise TypeError("a fault is a mapping, such as {action: crash, node: device-0-1}")
         rules = faults_by_hand(fault, self._run.plan, self._session.trained or 0.0, 0)

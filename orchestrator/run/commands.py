@@ -1,7 +1,7 @@
 """The socket on which a running orchestrator takes commands: a line of JSON for each request, and one for its reply.
 
-Only the run's own user is heard, see `orchestrator.host.user_socket`. No timer is set here: on a virtual clock that
-would change the run.
+Only the run's own user is heard, see `orchestrator.host.process.user_socket`. No timer is set here: on a virtual clock
+that would change the run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from netem.console import answer
-from orchestrator.host import user_socket
+from netem.userspace.console import answer
+from orchestrator.host.process import user_socket
 from orchestrator.run.context import RunContext
 
 Operations = Callable[[int], Mapping[str, Callable[..., dict[str, Any]]]]

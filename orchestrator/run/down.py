@@ -13,11 +13,12 @@ from orchestrator import text
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.swarm import leftovers as agents
 from orchestrator.errors import RecordError
-from orchestrator.fabric.anchor import remove
-from orchestrator.host import cgroups, processes
+from orchestrator.fabric.namespaces.anchor import remove
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.kernel import cgroups
+from orchestrator.host.process import processes
 from orchestrator.results.history import History
-from orchestrator.scenario.drivers import kind_of
+from orchestrator.scenario.sections.drivers import kind_of
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
 CGROUP_PATIENCE = 5.0

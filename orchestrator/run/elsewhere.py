@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from node.assignment import PluginSource
-from node.learning.datasets import open_prepared
+from node.learning.data.datasets import open_prepared
 from node.learning.errors import DataError
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.signals import interruptible
+from orchestrator.host.process.signals import interruptible
+from orchestrator.planning.copies.trace_files import kept_files
+from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.shards import PreparedLabels
-from orchestrator.planning.trace_files import kept_files
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run.beginning import begin, on_clock

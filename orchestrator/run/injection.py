@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.timeline import Fault
 from orchestrator.run.link_states import Links
 from orchestrator.run.resume import NOTHING, Past
 

@@ -10,7 +10,7 @@ from typing import Any
 from node.catalogue.json_text import strict_json
 from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory, write_whole
-from orchestrator.host.signals import INTERRUPTED
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.report import write_report
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History

@@ -13,13 +13,13 @@ from orchestrator.drivers.base import KnowsHosts, entry_of
 from orchestrator.errors import HostError, RunError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.signals import interruptible
-from orchestrator.planning.data import prepare_data
+from orchestrator.host.process.signals import interruptible
+from orchestrator.planning.copies.scenario_folder import refuse_large
+from orchestrator.planning.copies.trace_files import kept_files
+from orchestrator.planning.learning.dataset import prepare_data
+from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.scenario_folder import refuse_large
-from orchestrator.planning.shards import PreparedLabels
-from orchestrator.planning.trace_files import kept_files
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run.beginning import begin, on_clock
@@ -32,10 +32,10 @@ from orchestrator.run.resume import past_of
 from orchestrator.run.showing import SafeView, View, safely
 from orchestrator.run.tracking import tracked
 from orchestrator.run.works import Ending
-from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.text import some
 
 OpenView = Callable[[bool], View]

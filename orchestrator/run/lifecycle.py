@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from node.runtime.clock import VirtualLoop
 from orchestrator.drivers.base import Environment, entry_of
 from orchestrator.errors import HostError, RecordError
-from orchestrator.fabric import tcp
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.load import Others
-from orchestrator.host.processes import pids_of
-from orchestrator.host.signals import Interruption
+from orchestrator.host.kernel.load import Others
+from orchestrator.host.process.processes import pids_of
+from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record import Record
 from orchestrator.run.by_hand import Commands
@@ -35,7 +35,7 @@ from orchestrator.run.sensing import sensed
 from orchestrator.run.session import Session
 from orchestrator.run.showing import View
 from orchestrator.run.works import Ending, ending_after
-from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 LAST_STEPS = 2.0  # s for a node whose programs were killed when their grace was over

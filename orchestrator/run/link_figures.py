@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from netem.judge import Judgement, judge_delay, judge_direction, judge_rtt
-from netem.measure import Measurement, OneWay, ProbePlan, Saturation
+from netem.measurement.judge import Judgement, judge_delay, judge_direction, judge_rtt
+from netem.measurement.measure import Measurement, OneWay, ProbePlan, Saturation
 from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.results.verdicts import Verdict
@@ -40,7 +40,8 @@ class ProbedPair:
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity of a direction, as `netem.judge.Judgement` has it; the verdict on a real link is "measured"."""
+    """One quantity of a direction, as `netem.measurement.judge.Judgement` has it; the verdict on a real link is
+    "measured"."""
 
     quantity: str
     asked: float | None

@@ -13,20 +13,20 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from netem.errors import NetemError
-from netem.measure import Measurement, plan_probe, probe_arguments
+from netem.measurement.measure import Measurement, plan_probe, probe_arguments
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
-from orchestrator.host.load import read_load
+from orchestrator.host.kernel.load import read_load
 from orchestrator.planning.plan import Plan
 from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.session import Session
-from orchestrator.scenario.drivers import link_kind
+from orchestrator.scenario.sections.drivers import link_kind
 
 PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
 
@@ -71,7 +71,7 @@ def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[Probe
 async def probe_links(
     run: RunContext, session: Session, prober: Prober, network: HostsNetwork | None = None, *, quick: bool = True
 ) -> None:
-    """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measure.plan_probe`."""
+    """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measurement.measure.plan_probe`."""
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles)

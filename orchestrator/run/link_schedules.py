@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from netem.schedule import Change
+from netem.schedules.schedule import Change
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import Plan
 from orchestrator.run.link_states import Links
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
 TOLD_EACH = 100  # most changes recorded for one course, and most failures

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.plan import LinkPlan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
 Cause = Hashable  # the cause of a cut or an overlay: a fault's id, or a schedule's name

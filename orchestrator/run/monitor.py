@@ -22,9 +22,9 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
-from orchestrator.host.load import HostLoad, read_load
+from orchestrator.host.kernel.load import HostLoad, read_load
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.timeline import Fault
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.record import GAP, HOST_LOAD, PROBED
 from orchestrator.results.verdicts import Assessment, worst
@@ -33,8 +33,8 @@ from orchestrator.run.network import NetworkWatch
 from orchestrator.run.session import Session
 from orchestrator.run.showing import Snapshot
 from orchestrator.run.time_left import TimeLeft
-from orchestrator.scenario.drivers import LinkKind, link_kind
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.drivers import LinkKind, link_kind
+from orchestrator.scenario.sections.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25

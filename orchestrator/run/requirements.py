@@ -12,7 +12,7 @@ from orchestrator.drivers.base import entry_of
 from orchestrator.errors import HostError
 from orchestrator.host.descriptors import provide
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 
 def require(plan: Plan, workers: int) -> None:

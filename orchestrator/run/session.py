@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostReadings, LosesHosts, NodeMove
-from orchestrator.planning.timeline import Fault
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record import HOST, INJECTED, MOVED
 from orchestrator.results.verdicts import Assessment, Verdict

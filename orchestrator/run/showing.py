@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.results.verdicts import Verdict
-from orchestrator.scenario.drivers import LinkKind
+from orchestrator.scenario.sections.drivers import LinkKind
 from orchestrator.text import visible
 
 Clock = Callable[[], float]

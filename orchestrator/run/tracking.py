@@ -12,8 +12,8 @@ from pathlib import Path
 from orchestrator.exports.follow import FINISH
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import TRACKER, labels
-from orchestrator.host.python import module
+from orchestrator.host.process.processes import TRACKER, labels
+from orchestrator.host.process.python import module
 from orchestrator.text import visible
 
 

@@ -26,9 +26,9 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, Text, read_parameters
-from orchestrator.scenario.quantities import FRACTION_SCHEMA
-from orchestrator.scenario.strict import Strict, unknown
-from orchestrator.scenario.words import describe
+from orchestrator.scenario.language.quantities import FRACTION_SCHEMA
+from orchestrator.scenario.language.strict import Strict, unknown
+from orchestrator.scenario.language.words import describe
 
 MAX_ROUNDS = 1_000_000
 

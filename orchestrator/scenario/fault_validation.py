@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
-from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.links import Mistake, Resolved
+from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.syntax import KeyPath
-from orchestrator.scenario.targets import affected, candidates, links_between
-from orchestrator.scenario.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
+from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.links import Mistake, Resolved
+from orchestrator.scenario.sections.targets import affected, candidates, links_between
+from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
 OF_CLOUDS = ("crash", "pause", "slow")  # actions, where clients come and go

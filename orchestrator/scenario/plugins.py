@@ -19,9 +19,9 @@ from node.assignment import PluginSource
 from node.errors import PluginError
 from node.plugins import activate, active, find, profiles
 from orchestrator.errors import Problem, ScenarioError
-from orchestrator.scenario.document import Document
-from orchestrator.scenario.profiles import REAL
-from orchestrator.scenario.words import describe
+from orchestrator.scenario.language.document import Document
+from orchestrator.scenario.language.words import describe
+from orchestrator.scenario.sections.profiles import REAL
 
 KEY = "plugins"
 

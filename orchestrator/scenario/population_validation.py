@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from node.algorithms.registry import ALGORITHMS
-from orchestrator.scenario.client_settings import ClientSettings
-from orchestrator.scenario.clients import ClientsSpec
-from orchestrator.scenario.drivers import DRIVERS, listed
-from orchestrator.scenario.links import Mistake
+from orchestrator.scenario.population.client_settings import ClientSettings
+from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.topology import LINK_CLASSES, POPULATION
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.links import Mistake
+from orchestrator.scenario.sections.topology import LINK_CLASSES, POPULATION
 
 LINK_CLASS = "device-cloud"
 MOST_ROWS = 20_000  # of a file of clients; each is in plan.json

@@ -12,16 +12,16 @@ from pydantic import ValidationError
 
 from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
-from orchestrator.scenario import document
-from orchestrator.scenario.client_files import with_client_files
-from orchestrator.scenario.files import DIRECTORY, FILES, piped_text, text_of
-from orchestrator.scenario.names import name_from
+from orchestrator.scenario.language import document
+from orchestrator.scenario.language.files import DIRECTORY, FILES, piped_text, text_of
+from orchestrator.scenario.language.names import name_from
+from orchestrator.scenario.language.strict import problems, short_key
+from orchestrator.scenario.language.syntax import MAX_CHARACTERS, too_long
+from orchestrator.scenario.language.words import dotted
 from orchestrator.scenario.plugins import make_known, use
+from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.strict import problems, short_key
-from orchestrator.scenario.syntax import MAX_CHARACTERS, too_long
 from orchestrator.scenario.validation import check
-from orchestrator.scenario.words import dotted
 
 _shorthand = functools.partial(short_key, Scenario)
 

@@ -27,24 +27,24 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
-from orchestrator.scenario.client_lists import ClientLists
-from orchestrator.scenario.clients import ClientsSpec
-from orchestrator.scenario.compute import ComputeSpec, Device
-from orchestrator.scenario.drivers import DriverName
-from orchestrator.scenario.engines import EngineName
-from orchestrator.scenario.expectations import ExpectSpec
-from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.files import named_text
-from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
-from orchestrator.scenario.hosts import HostField
-from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
-from orchestrator.scenario.names import Name
+from orchestrator.scenario.language.files import named_text
+from orchestrator.scenario.language.names import Name
+from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
+from orchestrator.scenario.language.strict import Strict
+from orchestrator.scenario.language.words import shortened
 from orchestrator.scenario.plugins import PluginSources
-from orchestrator.scenario.programs import ProgramSpec
-from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
-from orchestrator.scenario.strict import Strict
-from orchestrator.scenario.topology import LINK_CLASSES, Topology
-from orchestrator.scenario.words import shortened
+from orchestrator.scenario.population.client_lists import ClientLists
+from orchestrator.scenario.population.clients import ClientsSpec
+from orchestrator.scenario.sections.compute import ComputeSpec, Device
+from orchestrator.scenario.sections.drivers import DriverName
+from orchestrator.scenario.sections.engines import EngineName
+from orchestrator.scenario.sections.expectations import ExpectSpec
+from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
+from orchestrator.scenario.sections.hosts import HostField
+from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec
+from orchestrator.scenario.sections.programs import ProgramSpec
+from orchestrator.scenario.sections.topology import LINK_CLASSES, Topology
 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
 
-from orchestrator.scenario.drivers import DriverName
-from orchestrator.scenario.engines import EngineName
-from orchestrator.scenario.faults import Action, TierGroup
+from orchestrator.scenario.sections.drivers import DriverName
+from orchestrator.scenario.sections.engines import EngineName
+from orchestrator.scenario.sections.faults import Action, TierGroup
 
 Section = Mapping[str, Any]
 

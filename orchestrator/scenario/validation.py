@@ -17,15 +17,15 @@ from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
 from orchestrator.scenario.catalogue import AlgorithmSpec
-from orchestrator.scenario.drivers import DRIVERS, listed, one_host
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
-from orchestrator.scenario.hardware import HARDWARE
-from orchestrator.scenario.links import LinkSpec, Mistake, Resolved, resolve
+from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.population_validation import check_population
-from orchestrator.scenario.programs import check_programs
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.strict import unknown
-from orchestrator.scenario.topology import LINK_CLASSES, unknown_node
+from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host
+from orchestrator.scenario.sections.hardware import HARDWARE
+from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved, resolve
+from orchestrator.scenario.sections.programs import check_programs
+from orchestrator.scenario.sections.topology import LINK_CLASSES, unknown_node
 
 SHORTEST_BEAT = 0.01  # s
 _TIERS = ("device", "edge", "cloud")

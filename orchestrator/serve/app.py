@@ -31,7 +31,7 @@ from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
 from orchestrator.serve.listing import Listing, find, run_paths
 from orchestrator.serve.present import planned
-from orchestrator.verbs.faults import as_rules
+from orchestrator.verbs.results.faults import as_rules
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 MOST = 200  # runs side by side

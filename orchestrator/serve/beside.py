@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.python import module
+from orchestrator.host.process.python import module
 
 CLOSES = 5  # s
 

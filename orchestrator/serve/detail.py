@@ -16,7 +16,7 @@ from orchestrator.report.fidelity import look_rows, probe_rows
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.rows import Resources
-from orchestrator.verbs.logs import follow_lines
+from orchestrator.verbs.results.logs import follow_lines
 
 LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
 LINES = 400  # of what the record has of a node: the last ones

@@ -14,7 +14,7 @@ from netem.units import parse_duration
 from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now

@@ -10,10 +10,10 @@ from pathlib import Path
 from orchestrator.drivers.swarm import entry
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory, make_empty
-from orchestrator.host.signals import interruptible
+from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.compute import PROCESSOR
-from orchestrator.scenario.drivers import kind_of, listed
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import kind_of, listed
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.reading import Combination, Sweep
 from orchestrator.sweep.spreading import Job, spread

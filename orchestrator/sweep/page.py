@@ -15,7 +15,7 @@ from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.targets import Judged
 from orchestrator.results.verdicts import MARKS, Verdict
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import band, read_curve
 from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes
 from orchestrator.sweep.figures import Figures, Result

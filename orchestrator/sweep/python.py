@@ -21,10 +21,10 @@ from orchestrator.sweep.on_swarm import refusal
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
-from orchestrator.verbs import frames
-from orchestrator.verbs.cards import badge, link, sparkline, table
 from orchestrator.verbs.examples import chosen
-from orchestrator.verbs.plots import X, plotted
+from orchestrator.verbs.results import frames
+from orchestrator.verbs.results.cards import badge, link, sparkline, table
+from orchestrator.verbs.results.plots import X, plotted
 from orchestrator.verbs.runs import RUNS, Run, carried_out
 from orchestrator.verbs.sources import (
     UNNAMED,

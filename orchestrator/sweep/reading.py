@@ -25,15 +25,16 @@ from pydantic import Field, ValidationError
 
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
-from orchestrator.scenario import document, reading
-from orchestrator.scenario.document import Document
-from orchestrator.scenario.names import Name, name_from
-from orchestrator.scenario.quantities import Fraction
+from orchestrator.scenario import reading
+from orchestrator.scenario.language import document
+from orchestrator.scenario.language.document import Document
+from orchestrator.scenario.language.names import Name, name_from
+from orchestrator.scenario.language.quantities import Fraction
+from orchestrator.scenario.language.strict import Strict, problems
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.language.words import dotted
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.strict import Strict, problems
-from orchestrator.scenario.syntax import KeyPath
-from orchestrator.scenario.topology import unknown_node
-from orchestrator.scenario.words import dotted
+from orchestrator.scenario.sections.topology import unknown_node
 
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 

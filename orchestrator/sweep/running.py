@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.errors import RunError
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.signals import INTERRUPTED
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.on_swarm import carry_out_on_swarm
 from orchestrator.sweep.page import write_page

@@ -33,7 +33,7 @@ from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
-from orchestrator.host.python import ROOT
+from orchestrator.host.process.python import ROOT
 from orchestrator.run.elsewhere import STAYS, travelling
 from orchestrator.sweep.sharing import Sharing
 from orchestrator.text import count

@@ -12,7 +12,7 @@ from orchestrator import text
 from orchestrator.errors import OrchestratorError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.host.signals import INTERRUPTED, interrupted
+from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History

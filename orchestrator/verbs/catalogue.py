@@ -14,7 +14,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, ModelGroup
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
-from orchestrator.scenario import hardware
+from orchestrator.scenario.sections import hardware
 
 Entry = dict[str, Any]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from node.catalogue.datasets import DATASETS, is_dataset
-from node.learning.datasets import Prepared, data_folders, locate, prepare
+from node.learning.data.datasets import Prepared, data_folders, locate, prepare
 from node.learning.errors import DataError
 from orchestrator.errors import HostError, MistakeError
-from orchestrator.planning.data import cache_directory, no_room
-from orchestrator.scenario.strict import unknown
+from orchestrator.planning.learning.dataset import cache_directory, no_room
+from orchestrator.scenario.language.strict import unknown
 
 
 def data_sets() -> list[dict[str, Any]]:

@@ -21,15 +21,16 @@ from rich.text import Text
 from node.errors import LEARNING, PluginError
 from node.plugins import added, advertised, find
 from orchestrator.errors import HostError, OrchestratorError
-from orchestrator.fabric import tcp
-from orchestrator.fabric.helper import without_client
-from orchestrator.fabric.hub import Hub
-from orchestrator.host import namespaces, python
-from orchestrator.host.accelerators import accelerators
-from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.fabric.namespaces import tcp
+from orchestrator.fabric.namespaces.helper import without_client
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
-from orchestrator.host.load import Others
+from orchestrator.host.kernel import namespaces
+from orchestrator.host.kernel.accelerators import accelerators
+from orchestrator.host.kernel.cgroups import writable_hierarchies
+from orchestrator.host.kernel.load import Others
+from orchestrator.host.process import python
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
 from orchestrator.scenario.plugins import use
@@ -176,7 +177,7 @@ async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> lis
         made = Finding(*veth, True, "made a pair")
     except OrchestratorError as error:
         made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
-    tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
+    tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if tried["netem"]:
         return [made, Finding(*netem, True, "works")]
     detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"

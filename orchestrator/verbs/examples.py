@@ -14,8 +14,8 @@ from rich.console import Console
 
 from orchestrator.errors import PlaceError, Problem, ScenarioError
 from orchestrator.layout import write, write_table
-from orchestrator.scenario.files import STANDARD_INPUT, TIME, first_comment, head_comment, text_of
-from orchestrator.scenario.syntax import MAX_CHARACTERS, read_yaml, too_long
+from orchestrator.scenario.language.files import STANDARD_INPUT, TIME, first_comment, head_comment, text_of
+from orchestrator.scenario.language.syntax import MAX_CHARACTERS, read_yaml, too_long
 
 FOLDER = (Path(__file__).parent / "scenarios").resolve()  # in a checkout, a link to scenarios/
 PROGRAMS = {"mosquitto": "Mosquitto", "flower-superlink": "Flower (flwr)"}

@@ -13,10 +13,10 @@ from typing import Any, Self
 from orchestrator.errors import RunError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.signals import Interruption, ended_by
+from orchestrator.host.process.signals import Interruption, ended_by
 from orchestrator.results.rows import Event
 from orchestrator.run.listening import Listener
-from orchestrator.verbs.inject import command, fault_of, heeding
+from orchestrator.verbs.live.inject import command, fault_of, heeding
 from orchestrator.verbs.runs import RUNS, Run, destinations, execute
 from orchestrator.verbs.sources import Given, Overrides, Source
 

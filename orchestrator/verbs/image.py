@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from orchestrator.errors import PlaceError
-from orchestrator.host.python import ROOT
+from orchestrator.host.process.python import ROOT
 from orchestrator.verbs.init import check_new
 
 DOCKERFILES = Path(__file__).parent / "images"

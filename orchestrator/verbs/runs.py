@@ -17,7 +17,7 @@ from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.places import check_folder
-from orchestrator.host.signals import INTERRUPTED, answered, in_thread
+from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
 from orchestrator.results.history import History
@@ -30,16 +30,16 @@ from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.listening import Listener
 from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario.plugins import kept
-from orchestrator.verbs import cards, frames, plots
-from orchestrator.verbs.cards import Drawing
-from orchestrator.verbs.logs import follow_record
+from orchestrator.verbs.results import cards, frames, plots
+from orchestrator.verbs.results.cards import Drawing
+from orchestrator.verbs.results.logs import follow_record
 from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure as Plot
 
-    from orchestrator.verbs.plots import X
+    from orchestrator.verbs.results.plots import X
 
 T = TypeVar("T")
 

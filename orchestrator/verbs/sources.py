@@ -13,18 +13,18 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import MistakeError, Problem, RunError, ScenarioError
-from orchestrator.planning.data import looked_up
-from orchestrator.planning.inventory_file import read_inventory
+from orchestrator.planning.hosts.inventory_file import read_inventory
+from orchestrator.planning.learning.dataset import looked_up
+from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.shards import PreparedLabels
 from orchestrator.run.pacing import speed_of
 from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
-from orchestrator.scenario.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.verbs.examples import chosen
-from orchestrator.verbs.show import plan_json
+from orchestrator.verbs.plans.plan import plan_json
 
 Given = str | os.PathLike[str] | Mapping[str, Any]
 Overrides = Mapping[str, Any] | Sequence[str]

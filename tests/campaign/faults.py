@@ -7,7 +7,7 @@ from typing import Any
 
 from netem.units import parse_duration
 from node.algorithms.registry import Algorithm
-from orchestrator.scenario.topology import Topology
+from orchestrator.scenario.sections.topology import Topology
 from tests.campaign.dice import Dice
 from tests.campaign.links import pairs_of, profile
 

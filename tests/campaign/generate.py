@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
-from orchestrator.scenario.hardware import HARDWARE
+from orchestrator.scenario.sections.hardware import HARDWARE
 from tests.campaign.case import Case, Interruption
 from tests.campaign.dice import Dice
 from tests.campaign.faults import drawn_faults

@@ -31,7 +31,7 @@ LIMIT = 60.0  # s of the host's time that a run may take
 PATIENCE = 5.0  # s after a run in which the processes that it started must end
 LONG = (
     "numpy.random",
-    "orchestrator.cli",
+    "orchestrator.cli.main",
     "orchestrator.run.launch",
     "orchestrator.results.junit",
     "orchestrator.results.summary",

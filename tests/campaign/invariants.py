@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from netem.path import SEGMENT
+from netem.tcp.path import SEGMENT
 from orchestrator.results.carried import link_counters, traffic
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
 from orchestrator.results.schema import COUNTERS
-from orchestrator.verbs.compare import compare, side
+from orchestrator.verbs.results.compare import compare, side
 from tests.campaign.trial import Trial
 
 Findings = Iterator[str]

@@ -25,7 +25,7 @@ import yaml
 
 from orchestrator.drivers.docker import leftovers
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.host.processes import run_processes
+from orchestrator.host.process.processes import run_processes
 from orchestrator.results.rows import COMPLETE
 from tests.campaign.dice import Dice
 from tests.e2e.engine import with_image

@@ -8,7 +8,7 @@ from typing import Any
 
 from netem.library import PROFILES
 from netem.units import parse_duration
-from orchestrator.scenario.topology import Pair, Topology
+from orchestrator.scenario.sections.topology import Pair, Topology
 from tests.campaign.dice import Dice
 
 TRACES = Path(__file__).parents[2] / "scenarios" / "traces"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import labels, run_processes
+from orchestrator.host.process.processes import labels, run_processes
 from tests.campaign import kills
 from tests.campaign.kills import carry_out, drawn, interfaces
 from tests.e2e.harness import wait_for

@@ -25,11 +25,11 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
-from orchestrator.planning.data import prepare_data
 from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.learning.dataset import prepare_data
+from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.shards import PreparedLabels
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import traces_of, wait_for
 

@@ -13,7 +13,7 @@ from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import HostError
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from tests.conformance.drivers import CASES, Case, opened
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from netem.switch import Switch
+from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.links import Links
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
@@ -18,16 +18,16 @@ from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.fabric import SwarmFabric
 from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric
-from orchestrator.fabric.hub import Hub
-from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.fabric.wiring import wires_of
-from orchestrator.host.child import JsonChild
+from orchestrator.host.process.child import JsonChild
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.conformance.fabrics import CASES, SCENARIO, SECOND, Case, Stage
-from tests.orchestrator.fabric.test_kernel import WritingHub
+from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 
 Open = Callable[[Plan, Path], Awaitable[Stage]]
 

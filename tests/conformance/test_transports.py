@@ -14,8 +14,8 @@ import pytest
 import zmq
 
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
+from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork
-from node.messaging.pair import Delay
 from node.messaging.transport import Transport, ZmqTransport
 from node.messaging.wire import LIMITS, MessageLimits
 from node.runtime.clock import run_virtual

@@ -24,7 +24,7 @@ import numpy as np
 import zmq
 
 from node.assignment import Assignment, PeerAddress
-from node.messaging.packet import RUNTIME_KINDS, PacketType, prefix
+from node.messaging.delivery.packet import RUNTIME_KINDS, PacketType, prefix
 from node.messaging.sockets import Endpoint, set_client_keys
 from node.messaging.wire import PROTOCOL, Message, encode
 

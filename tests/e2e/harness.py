@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.errors import RecordError
-from orchestrator.host.cgroups import left_behind
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.host.processes import run_processes
+from orchestrator.host.kernel.cgroups import left_behind
+from orchestrator.host.process.processes import run_processes
 from orchestrator.results.history import History
-from orchestrator.verbs.inside import namespace_entry
+from orchestrator.verbs.live.inside import namespace_entry
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")

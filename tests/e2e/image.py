@@ -56,7 +56,7 @@ NODE = Contents(
 )
 HOST = Contents(
     (*NODE.packages, "netem", "orchestrator"),
-    "import orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, netem.switch,"
+    "import orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, netem.userspace.switch,"
     f" orchestrator.sweep.carrier, orchestrator.drivers.sim.simulation; {NODE.loading}",
     (*NODE.commands, "unshare", "ip", "tc", "bridge", "env"),
 )
@@ -64,7 +64,7 @@ HOST = Contents(
 
 AGENT = Contents(
     HOST.packages,
-    "import orchestrator.agent.serve, orchestrator.agent.work, orchestrator.fabric.userspace, netem.switch",
+    "import orchestrator.agent.serve, orchestrator.agent.work, orchestrator.fabric.userspace, netem.userspace.switch",
     HOST.commands,
 )
 """An agent, without torch."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import known_runs
-from orchestrator.host.processes import run_processes
+from orchestrator.host.process.processes import run_processes
 from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, command, json_of, up, write
 
 pytestmark = pytest.mark.e2e

@@ -17,11 +17,11 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.fabric import tcp
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
 from tests.e2e.harness import FEW, ROOT, SMALL, THREE, Background, command, json_of, resume, traces_of, up, wait_for

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.host.signals import INTERRUPTED
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.history import History
 from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
 from tests.orchestrator.example_run import Example

@@ -23,7 +23,7 @@ from docker import DockerClient
 from docker.models.containers import Container
 
 from node.assignment import Timeouts
-from node.learning.datasets import prepare
+from node.learning.data.datasets import prepare
 from node.process.main import EXIT_DONE
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm.agent_image import problem

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.cgroups import writable_hierarchies
-from orchestrator.host.processes import run_processes
+from orchestrator.host.kernel.cgroups import writable_hierarchies
+from orchestrator.host.process.processes import run_processes
 from orchestrator.run.lives import RESTART_LIMIT
 from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
 

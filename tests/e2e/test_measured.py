@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from netem.intervals import binomial_range
+from netem.measurement.intervals import binomial_range
 from tests.e2e.harness import Background
 from tests.netem.measured import settled
 from tests.netem.tools import Tools, require_tools

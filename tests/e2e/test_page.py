@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.host.directory import known_runs
-from orchestrator.host.user_socket import user_name
+from orchestrator.host.process.user_socket import user_name
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.serve.server import Server

@@ -27,10 +27,10 @@ from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.user import own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
-from orchestrator.fabric.hub import Hub
-from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
-from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.host.kernel.cgroups import writable_hierarchies
+from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import Stage, opened
 
 pytestmark = pytest.mark.e2e

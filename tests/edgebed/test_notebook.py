@@ -19,7 +19,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.host.processes import run_processes
+from orchestrator.host.process.processes import run_processes
 from orchestrator.verbs.runs import Run, load
 
 ROOT = Path(__file__).parents[2]

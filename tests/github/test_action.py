@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click import Command
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".github/annotations.py"

@@ -108,7 +108,7 @@ OF_AN_AGENT = """
 import sys
 
 sys.modules.update(dict.fromkeys(sys.argv[1:]))
-import netem.measure, netem.probe, netem.switch, orchestrator.fabric.probe_kernel
+import netem.measurement.measure, netem.measurement.probe, netem.userspace.switch, orchestrator.fabric.tc.probe_kernel
 import orchestrator.agent.__main__, orchestrator.agent.place
 print(*{name.partition(".")[0] for name, module in sys.modules.items() if module is not None})
 """

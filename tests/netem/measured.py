@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from netem.judge import judge
-from netem.measure import Measurement, OneWay, ProbePlan, probe_arguments, respond_arguments
+from netem.measurement.judge import judge
+from netem.measurement.measure import Measurement, OneWay, ProbePlan, probe_arguments, respond_arguments
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.wiring import ROOT, Wiring
 
-MEASURE = (sys.executable, "-m", "netem.measure")
+MEASURE = (sys.executable, "-m", "netem.measurement.measure")
 
 PERFECT = LinkProfile()
 BURSTY = GilbertElliott(p=0.02, r=0.3)

@@ -1,4 +1,4 @@
-"""What links carry over time, as their counters show: with the packets of `netem.impair`, and in `netem.flow`.
+"""What links carry over time, as their counters show: with the packets of `netem.impair`, and in `netem.tcp.flow`.
 
 The traces are made up in the manner of published ones: mobile broadband in a moving car, with an outage of 78 s
 (Mahimahi's ATT-LTE-driving.up has one); EV-DO, with many gaps of more than a window; Starlink, which interrupts its
@@ -14,12 +14,12 @@ from random import Random
 
 import pytest
 
-from netem.flow import Flow
 from netem.impair import Impairment
-from netem.intervals import binomial_range
-from netem.path import SEGMENT
+from netem.measurement.intervals import binomial_range
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.traces import Trace
+from netem.schedules.traces import Trace
+from netem.tcp.flow import Flow
+from netem.tcp.path import SEGMENT
 
 Made = Callable[[], tuple[list[int], float]]
 BASE = LinkProfile(latency=0.001, rate=1e6, buffer_bytes=30_000_000)

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-from netem.frame import internet_checksum
+from netem.userspace.frame import internet_checksum
 from tests.netem.wiring import Wiring
 
 PAYLOAD_SHARE = 1448 / 1514  # TCP payload in a full Ethernet frame, with timestamps

@@ -73,11 +73,11 @@ class Namespace:
 
 
 class SwitchProcess:
-    """A running `python -m netem.switch` and the conversation with it."""
+    """A running `python -m netem.userspace.switch` and the conversation with it."""
 
     def __init__(self, prefix: list[str]) -> None:
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "netem.switch"],
+            [*prefix, sys.executable, "-m", "netem.userspace.switch"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

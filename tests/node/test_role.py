@@ -15,8 +15,8 @@ import pytest
 
 from node.assignment import Assignment, Gathering, Relation, Stop, Timeouts, derive_seed
 from node.errors import NodeError
+from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork
-from node.messaging.pair import Delay
 from node.messaging.wire import Message
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load

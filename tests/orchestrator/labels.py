@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.planning.shards import PreparedLabels
+from orchestrator.planning.learning.shards import PreparedLabels
 
 
 def prepared(train: int = 1000, test: int = 200, classes: int = 10, name: str = "digits") -> PreparedLabels:

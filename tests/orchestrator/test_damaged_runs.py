@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from node.runtime.checkpoint import packed, write
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.drivers.docker import leftovers
-from orchestrator.host import cgroups, processes
+from orchestrator.host.kernel import cgroups
+from orchestrator.host.process import processes
 from tests.orchestrator.example_run import Example
 
 WAYS = 200

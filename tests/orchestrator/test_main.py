@@ -32,5 +32,5 @@ def test_a_command_ends(tmp_path: Path, code: str, exit_code: int) -> None:
 
 
 def test_the_handlers_of_signals_come_with_few_imports() -> None:
-    code = "import sys; from orchestrator.host import signals, streams; sys.exit('asyncio' in sys.modules)"
+    code = "import sys; from orchestrator.host.process import signals, streams; sys.exit('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.progress import logging_to, waiting
 
-log = logging.getLogger("node.learning.datasets")
+log = logging.getLogger("node.learning.data.datasets")
 
 
 def patience_is_over() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fabric.helper import RIGHTS
+from orchestrator.fabric.namespaces.helper import RIGHTS
 from tests.e2e.engine import own_daemon
 from tests.e2e.image import import_commands
 from tests.netem.traffic import round_trips
@@ -108,7 +108,7 @@ def test_the_image_makes_a_run_on_a_host(engines: Engines) -> None:
                 remove=True,
             ).decode()
 
-        modules = "orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, orchestrator.fabric.kernel"
+        modules = "orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, orchestrator.fabric.tc.kernel"
         version = "import importlib.metadata; print(importlib.metadata.version('edgebed'))"
         assert run(PYTHON, "-c", f"import {modules}; {version}")
         assert host.underlay in run("ip", "address")

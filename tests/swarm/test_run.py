@@ -21,18 +21,18 @@ from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.drivers.swarm.images import identity
-from orchestrator.fabric import tcp
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN
-from orchestrator.planning.inventory import Inventory
+from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.network import network_held
 from orchestrator.results.presence import notes
 from orchestrator.results.rows import Event
 from orchestrator.results.verdicts import Assessment
-from orchestrator.scenario.hosts import HARDWARE_LABEL
+from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 from tests.e2e.engine import at
 from tests.e2e.harness import FEW, SMALL, THREE, Background, command, json_of, resume, up, wait_for
 from tests.e2e.image import import_commands

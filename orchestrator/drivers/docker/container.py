@@ -12,12 +12,12 @@ from docker.types import DeviceRequest, LogConfig
 from node.assignment import PLACE
 from orchestrator.drivers.docker.files import Given
 from orchestrator.drivers.user import User
-from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
-from orchestrator.host.processes import labels
+from orchestrator.host.kernel.cgroups import CAN_SWAP
+from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
-from orchestrator.scenario.compute import PROCESSOR
-from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.hardware import HardwareClass
 
 COMMAND = [str(PLACE / "assignment.json")]
 PROCESSES = 256  # processes and threads; a node has about ten

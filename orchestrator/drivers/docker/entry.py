@@ -17,8 +17,8 @@ from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
 from orchestrator.drivers.programs import addresses, quota_notes
 from orchestrator.errors import HostError
-from orchestrator.fabric.helper import HelperHub, without_client
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.helper import HelperHub, without_client
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan

@@ -27,10 +27,10 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
-from orchestrator.host.processes import labels
+from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
-from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.scenario.sections.hardware import HardwareClass
 
 SCENARIO = "/scenario"
 """Where each program finds the folder of the scenario, and where it starts."""

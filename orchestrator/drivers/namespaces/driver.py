@@ -20,13 +20,13 @@ from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
 from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
-from orchestrator.fabric.hub import Hub
-from orchestrator.host import python
-from orchestrator.host.accelerators import device_files
-from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
-from orchestrator.host.child import JsonChild
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import labels
+from orchestrator.host.kernel.accelerators import device_files
+from orchestrator.host.kernel.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
+from orchestrator.host.process import python
+from orchestrator.host.process.child import JsonChild
+from orchestrator.host.process.processes import labels
 from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
 

@@ -11,10 +11,10 @@ from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.namespaces.programs import HoldersDriver
 from orchestrator.errors import HostError
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.namespaces import refusal
+from orchestrator.host.kernel.namespaces import refusal
 from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.plan import Plan
 

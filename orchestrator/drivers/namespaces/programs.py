@@ -14,9 +14,9 @@ from orchestrator.drivers.output import Pipe
 from orchestrator.drivers.programs import NodesHere, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import labels
+from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 

@@ -1,4 +1,4 @@
-"""The cost of a model's steps (`orchestrator.planning.cost`), counted on the model itself."""
+"""The cost of a model's steps (`orchestrator.planning.learning.cost`), counted on the model itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from node.catalogue.datasets import Shape
 from node.learning.models import Model
 from node.learning.zoo import forward_work
-from orchestrator.planning.cost import Cost
+from orchestrator.planning.learning.cost import Cost
 
 
 def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from node.assignment import Assignment, Hardware
 from node.learning.training import Learner
-from node.messaging.association import Traffic
+from node.messaging.delivery.association import Traffic
 from node.messaging.memory import MemoryTransport
 from node.messaging.wire import Message
 from node.process.main import described, load_role

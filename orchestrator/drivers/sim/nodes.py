@@ -15,12 +15,12 @@ import numpy as np
 
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
-from node.learning.datasets import Prepared, open_prepared
+from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import make_deterministic
 from node.learning.models import ModelPool
 from node.learning.together import hindrance
 from node.learning.training import Learner, model_pool_of
-from node.messaging.association import Traffic
+from node.messaging.delivery.association import Traffic
 from node.messaging.memory import MemoryTransport
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
@@ -34,11 +34,11 @@ from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
-from orchestrator.planning.cost import Cost
+from orchestrator.planning.learning.cost import Cost
 from orchestrator.planning.plan import Plan
 from orchestrator.population.population import Population, client_number
 from orchestrator.population.shards import ClientShards
-from orchestrator.scenario.topology import POPULATION
+from orchestrator.scenario.sections.topology import POPULATION
 
 TrafficRows = Callable[[], list[dict[str, Any]]]
 

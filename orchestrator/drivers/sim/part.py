@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from node.assignment import Assignment
-from node.messaging.association import Direction, Traffic
+from node.messaging.delivery.association import Direction, Traffic
+from node.messaging.delivery.pair import InFlight
 from node.messaging.memory import FAREWELL, MemoryNetwork, MemoryTransport
-from node.messaging.pair import InFlight
 from node.messaging.wire import LIMITS
 from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.population.population import Population

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 
-from netem.flow import Flow
 from netem.impair import Counters
 from netem.profile import LinkProfile
+from netem.tcp.flow import Flow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
-from orchestrator.scenario.topology import POPULATION, Ends
+from orchestrator.scenario.sections.topology import POPULATION, Ends
 
 PER_MESSAGE = 0.5e-3  # s
 PER_BYTE = 12e-9  # s

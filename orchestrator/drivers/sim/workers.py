@@ -29,7 +29,7 @@ from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
-from orchestrator.host.signals import ignore_signals, interrupted
+from orchestrator.host.process.signals import ignore_signals, interrupted
 
 SLOTS = 2  # of each worker
 POLL = 0.1  # s between two looks for a signal while a result is awaited

@@ -22,9 +22,9 @@ from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.fabric.base import Fabric, Handle, LinkChange
+from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
-from orchestrator.fabric.wiring import Wires
 from orchestrator.planning.plan import Accelerated, LinkPlan
 from orchestrator.planning.programs import ProgramPlan
 

@@ -25,7 +25,7 @@ from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
-from orchestrator.planning.moving import Between, kept_apart, moves
+from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.together import together
 

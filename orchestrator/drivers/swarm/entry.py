@@ -15,11 +15,11 @@ from orchestrator.drivers.programs import addresses
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
+from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import Trunk, id_of, mtu_of
 from orchestrator.fabric.underlay import crossed
-from orchestrator.fabric.wiring import MTU, wires_of
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.inventory import HostFacts, Inventory
+from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:

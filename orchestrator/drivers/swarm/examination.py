@@ -23,11 +23,11 @@ from orchestrator.drivers.swarm.standing import Access
 from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
 from orchestrator.drivers.swarm.underlay import End, measure_pair, passes, rates_between
 from orchestrator.errors import DriverError, HostError, OrchestratorError
+from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.fabric.trunk import mtu_of
 from orchestrator.fabric.trunk_trial import address_of
-from orchestrator.fabric.wiring import MTU
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.inventory import Underlay
+from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.keys import keypair
 from orchestrator.text import count
 

@@ -14,11 +14,11 @@ from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.frames import Frames
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
-from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange, LinkRow, plus
 from orchestrator.fabric.coalesce import Coalescing
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.sections.topology import Ends
 
 Deduction = Callable[[str, str], float]
 """The seconds that the network between the hosts of two nodes adds to the link from one to the other."""

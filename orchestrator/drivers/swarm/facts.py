@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.host.clock import Clock
+from orchestrator.host.kernel.clock import Clock
 
 ENGINE = (
     *("ServerVersion", "OSType", "KernelVersion", "Architecture", "DockerRootDir", "CgroupVersion", "CgroupDriver"),
@@ -39,7 +39,7 @@ class Facts:
     model               of a board: "Raspberry Pi 4 Model B Rev 1.4"
     congestion_control  of TCP in the nodes' namespaces
     temperature         °C, the highest
-    accelerators        names, see `orchestrator.host.accelerators`
+    accelerators        names, see `orchestrator.host.kernel.accelerators`
     datasets            those that the host keeps
     throttled           what slows the processor down at this moment; None if nothing tells
     """

@@ -16,10 +16,10 @@ from orchestrator.drivers.swarm.cluster import Member
 from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.drivers.swarm.images import Archive, Pinned, Source, has, is_in_registry, obstacle, split
 from orchestrator.errors import HostError
-from orchestrator.fabric import tcp
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.trunk import PORT
-from orchestrator.planning.inventory import ARCHITECTURES, UNUSABLE
-from orchestrator.scenario.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, check_board
+from orchestrator.planning.hosts.inventory import ARCHITECTURES, UNUSABLE
+from orchestrator.scenario.sections.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, check_board
 
 LOOK: Final = "look"
 

@@ -17,10 +17,10 @@ from orchestrator.drivers.swarm.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.usage import Usage
+from orchestrator.host.kernel.usage import Usage
+from orchestrator.planning.copies.scenario_folder import pack
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
-from orchestrator.planning.scenario_folder import pack
 
 
 class SwarmProgramsDriver(SwarmDriver):

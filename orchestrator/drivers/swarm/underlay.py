@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-from netem.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
+from netem.measurement.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
 from netem.profile import LinkProfile
 from orchestrator.drivers.swarm.calls import Host
 from orchestrator.drivers.swarm.channel import Agents
@@ -16,10 +16,10 @@ from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.errors import HostError, LostError, PlanError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, PairReading, crossed
-from orchestrator.planning.crossings import crossings
-from orchestrator.planning.inventory import Inventory, Underlay
-from orchestrator.planning.moving import Between
-from orchestrator.planning.on_hosts import asked_links
+from orchestrator.planning.hosts.crossings import crossings
+from orchestrator.planning.hosts.inventory import Inventory, Underlay
+from orchestrator.planning.hosts.moving import Between
+from orchestrator.planning.hosts.on_hosts import asked_links
 from orchestrator.planning.plan import Plan
 
 HEADERS = 28  # bytes of IPv4 and UDP

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.layout import print_error
 
 SECONDS = 10.0  # for one input, on a busy host

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from netem import tc
+from netem.kernel import tc
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import Handle
-from orchestrator.fabric.hub import Hub
-from orchestrator.fabric.kernel import KernelFabric
-from orchestrator.fabric.wiring import wires_of
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -71,7 +71,7 @@ class Stage:
         return self._runner.run(coroutine)
 
     def _try_out(self) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "orchestrator.fabric.probe_kernel"]
+        argv = [sys.executable, "-m", "orchestrator.fabric.tc.probe_kernel"]
         found: dict[str, Any] = json.loads(self.do(self.hub.run(argv)))
         return found
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netem.tally import UDP_HEADERS, train_counts
+from netem.measurement.tally import UDP_HEADERS, train_counts
 from tests.lab.inside.stage import Stage
 from tests.netem.traffic import SO_TIMESTAMPNS, TIMESPEC
 

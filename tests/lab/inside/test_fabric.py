@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from netem.errors import TcError
+from netem.measurement.tally import UDP_HEADERS
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.tally import UDP_HEADERS
 from orchestrator.errors import FabricError, HostError
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import Stream, overhead, stream

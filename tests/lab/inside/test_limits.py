@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.host.cgroups import ROOT, writable_hierarchies
+from orchestrator.host.kernel.cgroups import ROOT, writable_hierarchies
 from tests.lab.conftest import RESULTS
-from tests.orchestrator.host.test_cgroups import (  # noqa: F401
+from tests.orchestrator.host.kernel.test_cgroups import (  # noqa: F401
     groups,
     start,
     test_a_node_has_its_cores_and_no_more,

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.fidelity import CHAINS, DATAGRAMS, LOSSES, MESH, RATES, RTTS, SECONDS
 from benchmarks.links import packets_per_second
 from benchmarks.schedules import BASE, CHANGES, follow, send
-from netem.intervals import binomial_range, design_effect
+from netem.measurement.intervals import binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import stream

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from netem import tc
-from netem.intervals import binomial_range, design_effect
+from netem.kernel import tc
+from netem.measurement.intervals import binomial_range, design_effect
+from netem.measurement.tally import UDP_HEADERS, arrival_rate
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
-from netem.tally import UDP_HEADERS, arrival_rate
 from tests.lab.inside.chance import by_chance
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import overhead, stream

@@ -10,7 +10,7 @@ Delays are compared by Kolmogorov and Smirnov's largest difference of two distri
 `TOLERANCE` either way, within which the guest's clock blurs a delay. The host's scheduler makes some packets later,
 and none earlier.
 
-Where both differ by design (see netem.tc) is told and measured at the end of this file.
+Where both differ by design (see netem.kernel.tc) is told and measured at the end of this file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 from netem.impair import Impairment
-from netem.intervals import binomial_range
+from netem.measurement.intervals import binomial_range
+from netem.measurement.tally import UDP_HEADERS, train_counts
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
-from netem.tally import UDP_HEADERS, train_counts
 from tests.lab.inside.chance import by_chance
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import Arrival, Stream, overhead, stream

@@ -15,10 +15,10 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.hub import Hub
-from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.trunk import Trunk, create_trunk
-from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import settled, wait_until
 from tests.netem.traffic import datagrams, round_trips, transfer
@@ -51,7 +51,7 @@ ABILITIES: dict[str, bool] = {}  # of this kernel's netem
 
 async def kernel(hub: Hub, run: str, directory: Path, plan: Plan, trunk: Trunk) -> Fabric:
     if not ABILITIES:
-        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.probe_kernel"]))
+        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tc.probe_kernel"]))
         ABILITIES.update({key: tried[key] for key in ("seed", "duplicate_in_tree")})
     return await KernelFabric.open(hub, run, directory, wires_of(plan), trunk, **ABILITIES)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 
 
 @pytest.fixture(scope="session")

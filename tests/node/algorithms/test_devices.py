@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from node.algorithms.registry import ALGORITHMS
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import Model
 from node.learning.training import Learner, MiniBatch
 from node.parameters import read_parameters

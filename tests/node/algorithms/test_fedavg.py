@@ -10,7 +10,7 @@ from node.algorithms.parameters import FedAvg, FedNova, FedProx
 from node.assignment import Gathering, derive_seed
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.testing import Federation, same, star

@@ -22,7 +22,7 @@ from node.assignment import Gathering, derive_seed
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import LabelShards
 from node.learning.aggregation import State, weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import Model, ModelPool, build
 from node.learning.training import Learner
 from node.messaging.wire import Message

@@ -13,7 +13,7 @@ from node.algorithms.fednova import accumulated, normalised_average
 from node.algorithms.parameters import FedAvg, FedNova
 from node.assignment import derive_seed
 from node.catalogue.partitions import Dirichlet
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.optimizers import Descent

@@ -10,7 +10,7 @@ from torch import nn
 from node.algorithms.fedprox import ProximalTerm
 from node.algorithms.parameters import FedAvg, FedProx
 from node.assignment import derive_seed
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import Model, build
 from node.learning.training import MiniBatch
 from node.testing import Federation, same, star

@@ -11,7 +11,7 @@ from node.algorithms.parameters import FedAvg, HierFAVG
 from node.assignment import Gathering, derive_seed
 from node.catalogue.partitions import IID, LabelShards
 from node.learning.aggregation import State, weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.testing import Federation, hierarchy, same

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from node.algorithms.parameters import FedAvg, OnlyEdge
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.testing import Federation, hierarchy, same
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}

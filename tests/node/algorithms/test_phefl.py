@@ -13,7 +13,7 @@ from node.assignment import Gathering
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import LabelsPerEdge
 from node.learning.aggregation import State, weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
 from node.testing import Federation, hierarchy, same
 

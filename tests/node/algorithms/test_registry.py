@@ -111,7 +111,9 @@ def test_names_of_data_sets() -> None:
 
 
 def test_the_vocabulary_needs_no_torch() -> None:
-    modules = "node.algorithms.registry, node.catalogue.models, node.learning.datasets, node.learning.partition"
+    modules = (
+        "node.algorithms.registry, node.catalogue.models, node.learning.data.datasets, node.learning.data.partition"
+    )
     code = f"import sys, {modules}; print([m for m in ('torch', 'PIL', 'torchvision') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

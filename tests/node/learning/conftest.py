@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataNotFound
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from node.algorithms.fedprox import ProximalTerm
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.devices import seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining

@@ -14,11 +14,11 @@ from torch import nn
 from node.assignment import Assignment, DataAssignment, Keypair, Stop, derive_seed
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
+from node.learning.data.partition import divide
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model, ModelPool, build
-from node.learning.partition import divide
 from node.learning.training import Learner, MiniBatch, batches
 
 PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)

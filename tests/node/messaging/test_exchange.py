@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.assignment import Gathering
-from node.messaging.association import BadMessage, Event, Received
+from node.messaging.delivery.association import BadMessage, Event, Received
 from node.messaging.exchange import TOLD_A_SECOND, TOLD_AT_ONCE, Exchange
 from node.messaging.memory import MemoryNetwork
 from node.messaging.numbering import EdgeRounds

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import zmq
 
-from node.messaging.association import Joined, Received
 from node.messaging.control import ControlServer
+from node.messaging.delivery.association import Joined, Received
 from node.messaging.gate import CONNECTIONS
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport

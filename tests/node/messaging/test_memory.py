@@ -12,9 +12,9 @@ import pytest
 
 from node.assignment import Timeouts
 from node.errors import TransportError
-from node.messaging.association import Event, Joined, Lost, Received
+from node.messaging.delivery.association import Event, Joined, Lost, Received
+from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork, MemoryTransport
-from node.messaging.pair import Delay
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
 

@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from node.errors import TransportError
-from node.messaging.association import BadMessage, Joined, Received
+from node.messaging.delivery.association import BadMessage, Joined, Received
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport

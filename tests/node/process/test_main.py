@@ -18,7 +18,7 @@ import pytest
 
 from node.assignment import Assignment, DataAssignment, Hardware, Stop, Timeouts
 from node.errors import AssignmentError, ControlError
-from node.learning.datasets import prepare
+from node.learning.data.datasets import prepare
 from node.messaging.control import ControlServer
 from node.process.main import EXIT_DONE, EXIT_FAILED, EXIT_ORPHANED, live, load_role
 from tests.node.assignments import Nodes, make_keys

@@ -19,9 +19,9 @@ from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
-from orchestrator.planning.inventory import HostFacts
+from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.keys import keypair
-from orchestrator.planning.placement import Placement
 from orchestrator.planning.plan import Plan
 
 LOOPBACK = "127.0.0.1"

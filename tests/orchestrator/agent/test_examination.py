@@ -24,7 +24,7 @@ from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.prober import Prober
-from orchestrator.planning.inventory import Underlay
+from orchestrator.planning.hosts.inventory import Underlay
 from tests.orchestrator.agent.swarm import PlayedCluster
 
 PC = Member("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})

@@ -23,7 +23,7 @@ from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.drivers.swarm.image_copies import Progress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.inventory import HostFacts
+from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for

@@ -20,7 +20,7 @@ from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.usage import Usage
+from orchestrator.host.kernel.usage import Usage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan

@@ -30,12 +30,12 @@ from orchestrator.drivers.swarm.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric
+from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
-from orchestrator.fabric.wiring import wires_of
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
-from orchestrator.planning.inventory import Underlay
+from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, NodePlan, Plan
 from orchestrator.scenario.reading import parse

@@ -15,11 +15,11 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.namespaces import entry as namespaces
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.errors import DriverError, HostError
-from orchestrator.host import namespaces as host
-from orchestrator.planning.inventory import HostFacts, Inventory
+from orchestrator.host.kernel import namespaces as host
+from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.making import make_plan
-from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 REFUSED = HostError("ordinary users may not make namespaces", "allow it as root", ["sysctl a.b=1"])
 SCENARIO = """\

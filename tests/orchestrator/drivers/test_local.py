@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.drivers.local import sweep
-from orchestrator.host.processes import TRACKER, labels
+from orchestrator.host.process.processes import TRACKER, labels
 
 WAIT = "import sys; print('here', flush=True); sys.stdin.read()"
 

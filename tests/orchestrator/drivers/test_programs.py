@@ -16,7 +16,7 @@ from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_not
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.usage import Usage
+from orchestrator.host.kernel.usage import Usage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan

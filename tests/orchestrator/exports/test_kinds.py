@@ -70,7 +70,7 @@ def test_a_server_that_does_not_answer() -> None:
 
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
     """Neither the command line nor the verbs import the libraries of exports."""
-    code = "import sys, json, orchestrator.cli, orchestrator.verbs.runs, orchestrator.verbs.export"
+    code = "import sys, json, orchestrator.cli.main, orchestrator.verbs.runs, orchestrator.verbs.results.export"
     code += "; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"mlflow", "pyarrow", "sqlalchemy", "tensorboard", "torch"} & set(json.loads(done.stdout))

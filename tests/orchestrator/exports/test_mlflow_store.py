@@ -154,7 +154,7 @@ def listen(event, arguments):
         Path("connections").write_text(str(arguments))
 
 sys.addaudithook(listen)
-from orchestrator.cli import carry_out
+from orchestrator.cli.main import carry_out
 codes = []
 for kind in ("csv", "parquet", "tensorboard", "mlflow"):
     sys.argv = ["edgebed", "export", "--run", "run", "--to", kind, "out"]

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import Fabric, Handle, Redirects
-from orchestrator.fabric.hub import ANCHOR, Hub
+from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
 from orchestrator.fabric.trunk import PORT, Carrier, Trunk, create_trunk, id_of, mtu_of
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, Plan

@@ -13,13 +13,14 @@ from random import Random
 
 import pytest
 
-from netem.intervals import binomial_range
-from netem.measure import plan_probe
+from netem.measurement.intervals import binomial_range
+from netem.measurement.measure import plan_probe
 from netem.profile import LinkProfile
-from netem.vxlan import TAPS
+from netem.userspace.vxlan import TAPS
 from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.trunk import (
     PORT,
     Trunk,
@@ -31,7 +32,6 @@ from orchestrator.fabric.trunk import (
     mtu_of,
 )
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import assert_as_asked, measure, settled, wait_until
 from tests.netem.tools import Tools

@@ -15,12 +15,12 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
-from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.engines import open_fabric
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.namespaces import tcp
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.fabric.wiring import wires_of
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan

@@ -19,7 +19,7 @@ from orchestrator.fidelity.overload import (
     was_saturated,
 )
 from orchestrator.fidelity.overload import overload as judged
-from orchestrator.host.load import HostLoad
+from orchestrator.host.kernel.load import HostLoad
 
 QUIET = HostLoad(busy=100.0, idle=100.0, waiting=10.0, dropped=5)
 BEFORE = Reading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7}, cpu_seconds=3.0), QUIET)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.places import check_file, check_folder
 

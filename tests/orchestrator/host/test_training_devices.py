@@ -8,7 +8,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import HostError
 from orchestrator.host.training_devices import missing_here, notes, refusals, told, tried_here
 

@@ -11,11 +11,11 @@ import pytest
 from netem.library import PROFILES
 from node.assignment import Timeouts, derive_seed
 from orchestrator.errors import PlanError
+from orchestrator.planning.faults.timeline import FaultTime
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan, StopPlan
-from orchestrator.planning.timeline import FaultTime
-from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.hardware import HARDWARE
 from tests.orchestrator.labels import prepared
 
 TEXT = """\

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from netem.profile import LinkProfile
-from netem.schedule import Schedule, Step, Steps
-from netem.traces import Table, Trace
+from netem.schedules.schedule import Schedule, Step, Steps
+from netem.schedules.traces import Table, Trace
+from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import LinkPlan
-from orchestrator.planning.trace_files import keep_files
 from orchestrator.report import render
 from orchestrator.report.courses import MOST, course_figures, read_schedule
 from orchestrator.results.history import History

@@ -19,7 +19,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import Verdict
-from orchestrator.scenario.expectations import CheckName
+from orchestrator.scenario.sections.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of
 
 FAULT: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import RunError
 from orchestrator.results.history import History
 from orchestrator.results.junit import junit, write_junit

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from netem.flow import Flow
 from netem.impair import Impairment
 from netem.library import PROFILES
-from netem.link import segments_together
 from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.flow import Flow
+from netem.userspace.link import segments_together
 from orchestrator.results.history import History
 from orchestrator.results.rates import Busiest, busiest
 from orchestrator.results.record import Record

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.host import user_socket
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.process import user_socket
 from orchestrator.run.commands import heard
 from orchestrator.run.context import RunContext
 

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import TOKEN, labels, run_processes
+from orchestrator.host.process.processes import TOKEN, labels, run_processes
 from orchestrator.run.down import down, traces
 
 STRANGER = 65534

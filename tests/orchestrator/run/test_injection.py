@@ -14,8 +14,8 @@ import pytest
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.errors import DriverError
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import LinkPlan, Plan
-from orchestrator.planning.timeline import Fault
 from orchestrator.results.rows import FaultSpan
 from orchestrator.run.injection import FaultInjector
 from orchestrator.run.link_states import Links

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netem.measure import Measurement, OneWay, plan_probe
+from netem.measurement.measure import Measurement, OneWay, plan_probe
 from netem.profile import LinkProfile
 from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.making import make_plan

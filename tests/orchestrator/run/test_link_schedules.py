@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from netem.schedule import Schedule, Step, Steps
-from netem.traces import Trace
+from netem.schedules.schedule import Schedule, Step, Steps
+from netem.schedules.traces import Trace
 from node.runtime.clock import run_virtual
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import LinkPlan, Plan

@@ -11,7 +11,7 @@ from typing import cast
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
-from orchestrator.host.load import HostLoad
+from orchestrator.host.kernel.load import HostLoad
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.presence import notes

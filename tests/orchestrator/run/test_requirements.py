@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.run.launch import launch, prepared_plan

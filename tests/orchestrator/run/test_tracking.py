@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import edgebed
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import run_processes
+from orchestrator.host.process.processes import run_processes
 from orchestrator.run.down import clear
 from orchestrator.run.tracking import tracked
 from tests.orchestrator.example_run import Example

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.run.showing import SafeView, Snapshot
 from orchestrator.run.view import LiveView, PlainView, open_view
-from orchestrator.scenario.drivers import LinkKind
+from orchestrator.scenario.sections.drivers import LinkKind
 
 START = Snapshot(t=0.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16)
 LATER = Snapshot(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 
 SCENARIO = """\
 algorithm: fedavg

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ScenarioError
-from orchestrator.planning.by_hand import faults_by_hand
+from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 

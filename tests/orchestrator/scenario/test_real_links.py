@@ -11,9 +11,9 @@ from netem.profile import LinkProfile
 from node.errors import PluginError
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario import plugins
-from orchestrator.scenario.links import resolve
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective, json_schema
+from orchestrator.scenario.sections.links import resolve
 
 REAL = LinkProfile(real=True)
 TEXT = """\

@@ -20,11 +20,11 @@ from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError
 from orchestrator.planning.making import make_plan
-from orchestrator.scenario.links import resolve
-from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA, Quorum
+from orchestrator.scenario.language.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA, Quorum
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario, effective, json_schema
-from orchestrator.scenario.topology import LINK_CLASSES
+from orchestrator.scenario.sections.links import resolve
+from orchestrator.scenario.sections.topology import LINK_CLASSES
 from orchestrator.sweep.reading import SweepFile
 
 SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))

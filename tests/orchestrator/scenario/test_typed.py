@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.scenario import faults, links, schema, typed
-from orchestrator.scenario.strict import Strict
+from orchestrator.scenario import schema, typed
+from orchestrator.scenario.language.strict import Strict
+from orchestrator.scenario.sections import faults, links
 
 
 @pytest.mark.parametrize(

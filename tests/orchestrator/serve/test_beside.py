@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.python import module
+from orchestrator.host.process.python import module
 from orchestrator.serve.beside import Page, page_of
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs

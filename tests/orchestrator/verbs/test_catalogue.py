@@ -12,10 +12,10 @@ from netem import library
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS
-from orchestrator.cli import cli
-from orchestrator.commands.catalogue import KINDS
+from orchestrator.cli.catalogue import KINDS
+from orchestrator.cli.main import cli
 from orchestrator.results.checks import CHECKS
-from orchestrator.scenario import hardware
+from orchestrator.scenario.sections import hardware
 from orchestrator.verbs import catalogue
 from orchestrator.verbs.catalogue import entries
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from node.catalogue.datasets import DATASETS
-from node.learning import downloads
-from orchestrator.cli import cli
+from node.learning.data import downloads
+from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, MistakeError
 
 

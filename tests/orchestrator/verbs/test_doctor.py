@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.plugins import active
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.host import commands
 from orchestrator.verbs import doctor
 from orchestrator.verbs.doctor import Finding, examine, print_findings

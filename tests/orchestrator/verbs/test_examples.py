@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError, ScenarioError
-from orchestrator.scenario.files import first_comment
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load
 from orchestrator.sweep import reading
 from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, is_sweep, names
@@ -55,9 +55,9 @@ def test_what_examples_require() -> None:
     assert required["mqtt"] == ("Mosquitto",)
     assert required["flower"] == ("Flower (flwr)",)
     assert required["dffke-htfe1"] == ("data set cifar10",)
-    assert required["sweeps/fedfeat-mnist"] == ("data set mnist",)  # in the sweep
-    assert required["sweeps/feelpgen"] == ("data set mnist",)  # in its scenario
-    assert required["sweeps/phefl"] == ("data set fashion-mnist", "data set mnist")  # varied
+    assert required["papers/sweeps/fedfeat-mnist"] == ("data set mnist",)  # in the sweep
+    assert required["papers/sweeps/feelpgen"] == ("data set mnist",)  # in its scenario
+    assert required["papers/sweeps/phefl"] == ("data set fashion-mnist", "data set mnist")  # varied
 
 
 def test_the_list() -> None:
@@ -72,7 +72,7 @@ def test_the_list() -> None:
 def test_names() -> None:
     assert find("asynchrony") == FOLDER / "asynchrony.yaml"
     assert find("asynchrony", sweep=True) == find("sweeps/asynchrony") == FOLDER / "sweeps/asynchrony.yaml"
-    assert find("fedfeat") == FOLDER / "sweeps/fedfeat.yaml"
+    assert find("fedfeat") == FOLDER / "papers/sweeps/fedfeat.yaml"
     assert find("hello.yaml") is find("../hello") is find("traces/lte-up") is find("") is None
 
 

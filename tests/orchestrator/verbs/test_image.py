@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.verbs.image import make_build_folder
 from tests.images.test_dockerfiles import IMAGES, arguments

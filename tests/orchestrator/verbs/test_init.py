@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.scenario.schema import json_schema
 from orchestrator.verbs.init import FILES, SCHEMA, TEMPLATE, make_project

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orchestrator.errors import RunError, ScenarioError
-from orchestrator.host.processes import run_processes
+from orchestrator.host.process.processes import run_processes
 from orchestrator.results.rows import Event, Metric
 from orchestrator.verbs.runs import Run, compare, load, runs, up
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.typed import Fault, Link, Scenario
 from orchestrator.verbs.sources import plan, validate

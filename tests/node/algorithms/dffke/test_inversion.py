@@ -17,7 +17,7 @@ from node.algorithms.dffke.knowledge_exchange import embed, pictures_of, train_e
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 

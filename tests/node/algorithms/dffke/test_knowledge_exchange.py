@@ -21,7 +21,7 @@ from node.algorithms.dffke.knowledge_exchange import (
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Lesson, Transfer
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 

@@ -25,7 +25,7 @@ from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer, under
 from node.assignment import Assignment, Gathering, derive_seed
 from node.catalogue.partitions import IID, LabelShards
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.memory import MemoryNetwork
@@ -304,7 +304,7 @@ def arrays_of(*roots: Any) -> Iterator[NDArray[Any]]:
     seen, waiting = set[int](), list(roots)
     while waiting:
         thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, skipped) or type(thing).__module__ == "node.messaging.pair":
+        if id(thing) in seen or isinstance(thing, skipped) or type(thing).__module__ == "node.messaging.delivery.pair":
             continue
         seen.add(id(thing))
         if isinstance(thing, torch.Tensor):

@@ -21,7 +21,7 @@ from node.algorithms.fededs.encrypted import (
     to_input,
     unrecorded,
 )
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import Model, build
 from node.learning.training import MiniBatch
 

@@ -10,7 +10,7 @@ from node.algorithms.fededs.encrypted import Distillation, EncryptedSet, Floats,
 from node.algorithms.fededs.encryptor import encrypt, recognised, unet, worth
 from node.algorithms.fededs.parameters import FedEDS
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build

@@ -18,9 +18,9 @@ from node.algorithms.parameters import FedAvg, FedNova, FedProx
 from node.assignment import Assignment, Gathering
 from node.catalogue.partitions import Dirichlet
 from node.errors import NodeError
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.local_training import LocalTraining
-from node.messaging.pair import Delay
+from node.messaging.delivery.pair import Delay
 from node.parameters import read_parameters
 from node.testing import Federation, same, star
 from tests.orchestrator.drivers.sim.harness import simulate

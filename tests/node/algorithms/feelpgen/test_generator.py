@@ -28,7 +28,7 @@ from node.algorithms.feelpgen.generator import (
     sample_features,
 )
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.errors import ModelError
 from node.learning.models import Model, ModelPool, build
 from node.learning.training import Learner, MiniBatch

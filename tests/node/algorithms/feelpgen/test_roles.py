@@ -29,10 +29,10 @@ from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment, Gathering, derive_seed
 from node.catalogue.partitions import IID, Dirichlet
 from node.learning.aggregation import weighted_mean
-from node.learning.datasets import Prepared
+from node.learning.data.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
-from node.messaging.association import Traffic
+from node.messaging.delivery.association import Traffic
 from node.parameters import read_parameters
 from node.testing import Federation, Journal, hierarchy, same
 

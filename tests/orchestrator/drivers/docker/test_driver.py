@@ -35,8 +35,8 @@ from orchestrator.planning.assignments import assignments, seen_from_inside, wri
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan
-from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.orchestrator.labels import prepared
 
 IMAGE = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.results.history import History
 
 

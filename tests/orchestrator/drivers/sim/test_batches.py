@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.devices import Seeded
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build

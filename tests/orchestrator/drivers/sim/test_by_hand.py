@@ -14,8 +14,8 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
 from orchestrator.results.rows import FaultSpan
-from orchestrator.verbs.faults import as_rules
-from orchestrator.verbs.inject import command, running
+from orchestrator.verbs.live.inject import command, running
+from orchestrator.verbs.results.faults import as_rules
 from tests.e2e.harness import SMALL, wait_for
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 

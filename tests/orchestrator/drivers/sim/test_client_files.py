@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.algorithms.common import average
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.drivers.sim.test_crowd import fails_in_round
 

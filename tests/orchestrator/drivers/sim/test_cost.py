@@ -5,7 +5,7 @@ import pytest
 from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.models import build
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.cost import PER_STEP, Cost
+from orchestrator.planning.learning.cost import PER_STEP, Cost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:

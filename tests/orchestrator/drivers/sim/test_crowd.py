@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.algorithms.common import average
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.population.availability import FromTrace
 from orchestrator.population.importing import from_fedscale, to_csv
 from orchestrator.population.population import client_number

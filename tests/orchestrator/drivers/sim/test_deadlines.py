@@ -33,7 +33,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_nobody_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Without the allowance of 10 s, deadlines come from transfers and work alone."""
-    monkeypatch.setattr("orchestrator.planning.deadlines.ALLOWANCE", 0.0)
+    monkeypatch.setattr("orchestrator.planning.learning.deadlines.ALLOWANCE", 0.0)
     (topology, hardware), params = RUNS[name]
     plugin = Path(__file__).parents[4] / "edgebed" / "baselines" / f"{name.replace('-', '_')}.py"
     run = simulate(

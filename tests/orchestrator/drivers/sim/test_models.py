@@ -21,7 +21,7 @@ from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import measured
 from orchestrator.errors import PlanError, ScenarioError
-from orchestrator.planning import model_size
+from orchestrator.planning.learning import model_size
 from tests import user_models
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.plugins import activate, find
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.results import carried

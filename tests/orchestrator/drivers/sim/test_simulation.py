@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.runtime.clock import VirtualLoop
-from orchestrator.cli import cli
+from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import workers
 from orchestrator.scenario.reading import load
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from node.learning.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build

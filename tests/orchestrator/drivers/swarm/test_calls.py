@@ -31,7 +31,7 @@ from orchestrator.drivers.swarm.calls import (
     result_of,
 )
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
-from orchestrator.host.usage import Usage
+from orchestrator.host.kernel.usage import Usage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.reading import parse

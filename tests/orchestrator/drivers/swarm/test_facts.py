@@ -7,7 +7,7 @@ from node.errors import WireError
 from orchestrator.drivers.swarm.calls import from_plain, plain
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import describe_image
-from orchestrator.host.clock import Clock
+from orchestrator.host.kernel.clock import Clock
 
 INFO = {"ServerVersion": "28.3.0", "MemoryLimit": True, "Runtimes": {"runc": {}, "nvidia": {}}, "Name": "pc-1"}
 IMAGE = {"Architecture": "amd64", "Config": {"Env": ["SECRET=1"], "Labels": {"a": "b"}}, "Size": 7}

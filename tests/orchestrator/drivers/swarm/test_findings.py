@@ -22,8 +22,8 @@ from orchestrator.drivers.swarm.findings import (
 )
 from orchestrator.drivers.swarm.images import Archive, Pinned, Source, describe_image, identity
 from orchestrator.errors import HostError
-from orchestrator.host.clock import Clock
-from orchestrator.planning.inventory import UNUSABLE
+from orchestrator.host.kernel.clock import Clock
+from orchestrator.planning.hosts.inventory import UNUSABLE
 
 PC = Member("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
 PI = Member(

@@ -1,0 +1,1 @@
+"""The kernel engine's commands and their answers. Pure, no I/O."""

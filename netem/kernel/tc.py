@@ -1,0 +1,406 @@
+"""The kernel engine's commands: LinkProfiles to `tc` arguments, and tc's JSON back to profiles. Pure, no I/O.
+
+All links pass a hub. The links to one node are a qdisc tree on the egress of the hub's device toward the node::
+
+    htb 1:  ── class 1:1 ── netem 2:      from the peer of link 1
+            ├─ class 1:2 ── netem 3:      from the peer of link 2
+            ├─ class 1:fffe ── pfifo      from peers whose links another host shapes
+            └─ class 1:ffff ── blackhole  everything else
+
+with u32 filters by source address. The links to all nodes of other hosts are one such tree, on the trunk; its filters
+also match the destination address. Shaping is on egress only, so the other direction of a link is on the device toward
+the peer. Shaping is never on the sender's own device, where TCP's small queues would count the packets in netem as not
+yet sent (tc-netem(8), LIMITATIONS). Decisions:
+
+- **netem does the rate**, packet by packet (tc-netem(8), rate). HTB only classifies; its classes are far faster than
+  any link. A rate also makes netem keep packets in order: each leaves after its predecessor. With jitter alone, netem
+  would sort packets by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
+- **The limit is computed**: the packets in flight (rate x (latency + jitter)) plus the buffer, in full frames, because
+  netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
+- **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and IPv6. Nodes need static
+  neighbour entries.
+- **A silent link** has the silence as additional delay, so that a packet leaves when it ends. A packet that comes later
+  in the silence would be late. So a schedule repeats the rest of the silence, window by window.
+- **Changes are in place** (`change`) and name every setting, because tc resets only some of the omitted ones. Deleting
+  and adding would drop the queue. Packets keep their times, also those that wait for the rate. netem restarts its
+  random stream at each change, so each change needs its own seed (`next_seed`); otherwise a link with many changes
+  would repeat the first few draws. Simultaneous changes of many links are one batch (`netem.kernel.batch`).
+- **A cut replaces the netem leaf** with a blackhole: it drops packets in flight, as when a cable is pulled. A loss of
+  100 % would still deliver them.
+- **Own distribution tables** (`netem.kernel.tables`): those of iproute2 are missing from slim images, it has none for
+  "uniform", and a table cannot be removed in place.
+
+Differences from `netem.impair`: at a change of the rate, the backlog leaves at the old rate (see "Changes" there). The
+rate comes after the delay, so a saturated link shows no jitter. Reordered packets also skip the rate. A packet drawn
+for both loss and duplication arrives once, and each copy may be lost independently. A super-packet counts as one packet
+(segmentation offload must be off if single packets count).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netem import units
+from netem.errors import ProfileError, TcError
+from netem.kernel.filters import Flow, filter_commands
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+
+UNLIMITED = 32e9
+"""Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
+
+LARGEST_INDEX = 0xFFF0
+_PASSING = 0xFFFE
+_PASS_CLASS = f"1:{_PASSING:x}"
+_DROPPING = 0xFFFF
+_DROP_CLASS = f"1:{_DROPPING:x}"
+_SLOWEST_CLOCK = 100
+"""Timer ticks per second of the slowest usual kernels; HTB's burst must last for one tick."""
+_LARGEST_SUPER_PACKET = 65536
+_NOMINAL_RATE = 10e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """Features of this host's netem, detected by trying.
+
+    seed                  accepts a seed (Linux 6.6 with iproute2 6.6)
+    duplicate_in_tree     allows duplication while other netems share the device. Linux 6.16 and stable kernels since
+                          July 2025 refuse it ("cannot mix duplicating netems with other netems in tree")
+    """
+
+    seed: bool = False
+    duplicate_in_tree: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLink:
+    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile.
+
+    `target`: the target's IPv4 address if the device leads to several nodes.
+    """
+
+    index: int
+    address: str
+    profile: LinkProfile
+    seed: int
+    target: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= LARGEST_INDEX:
+            raise TcError(f"link from {self.address}: index {self.index} is not between 1 and {LARGEST_INDEX}")
+        for address in (self.address, self.target or self.address):
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError:
+                raise TcError(f"link {self.index}: {address!r} is not an IPv4 address") from None
+        if self.profile.rate and self.profile.rate >= UNLIMITED:
+            raise TcError(
+                f"link from {self.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}; "
+                "leave the rate out for no limit"
+            )
+
+    @property
+    def class_id(self) -> str:
+        return f"1:{self.index:x}"
+
+    @property
+    def handle(self) -> str:
+        return f"{self.index + 1:x}:"
+
+
+def setup_commands(
+    device: str, links: Sequence[KernelLink], capabilities: Capabilities, passing: Sequence[str] = ()
+) -> list[list[str]]:
+    """The commands that shape a new device, in order. They omit the settings that `not_applied` names.
+
+    `passing`: addresses of peers whose packets pass unshaped.
+    """
+    ends = [*((link.address, link.target) for link in links), *((address, None) for address in passing)]
+    if len({link.index for link in links}) < len(links) or len(set(ends)) < len(ends):
+        raise TcError(f"{device}: two links with one index or one address")
+    commands = [["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "ffff"]]
+    for link in links:
+        commands.append(_class(device, link.class_id))
+        commands.append(_leaf("add", device, link, _netem(link, capabilities, alone=len(links) == 1)))
+    commands.append(_class(device, _DROP_CLASS))
+    commands.append(["tc", "qdisc", "add", "dev", device, "parent", _DROP_CLASS, "blackhole"])
+    if passing:
+        commands.append(_class(device, _PASS_CLASS))
+        commands.append(["tc", "qdisc", "add", "dev", device, "parent", _PASS_CLASS, "pfifo", "limit", "1000"])
+    flows = [Flow(link.address, link.target, link.class_id) for link in links]
+    return commands + filter_commands(device, [*flows, *(Flow(address, None, _PASS_CLASS) for address in passing)])
+
+
+def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+    """The command that gives a link another profile in place. `alone`: no other link shares the device."""
+    return _leaf("change", device, link, _netem(link, capabilities, alone=alone, complete=True))
+
+
+def stop_command(device: str, link: KernelLink) -> list[str]:
+    """The first command of a cut: stop the link with a blackhole below netem, which makes netem's counters final.
+
+    `cut_command` then drops the packets in flight (`KernelLinkState.backlog_packets`).
+    """
+    return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
+
+
+def cut_command(device: str, link: KernelLink) -> list[str]:
+    """The command that drops all packets of a link, including those in flight."""
+    return ["tc", "qdisc", "replace", "dev", device, "parent", link.class_id, "blackhole"]
+
+
+def restore_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+    """The command that shapes a cut link again, with an empty queue. It resets the drops of the cut (`parse_cuts`)."""
+    return _leaf("replace", device, link, _netem(link, capabilities, alone=alone))
+
+
+def show_command(device: str) -> list[str]:
+    """The command whose output, with the options -j and -s, `parse_qdiscs` and `parse_cuts` read."""
+    return ["tc", "qdisc", "show", "dev", device]
+
+
+def applied(profile: LinkProfile, capabilities: Capabilities, *, alone: bool) -> LinkProfile:
+    """The part of a profile that this host's kernel can apply. `alone`: no other link shares the device."""
+    if profile.duplicate and not alone and not capabilities.duplicate_in_tree:
+        return profile.merged(duplicate=0.0)
+    return profile
+
+
+def next_seed(seed: int) -> int:
+    """The seed after `seed` for a change of the same link: a full-period congruential step, 32 bits."""
+    return (1664525 * seed + 1013904223) % 2**32
+
+
+def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alone: bool) -> list[str]:
+    """The settings that the commands omit because this host lacks them, one sentence each, for the run's record.
+
+    `alone`: no other link shares the device.
+    """
+    missing = []
+    if not capabilities.seed and any(_is_random(link.profile) for link in links):
+        missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
+    missing += [
+        f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
+        for link in links
+        if applied(link.profile, capabilities, alone=alone).duplicate != link.profile.duplicate
+    ]
+    return missing
+
+
+def batch(commands: Iterable[Sequence[str]]) -> str:
+    """The commands as input text of ``tc -batch -``."""
+    return "".join(f"{' '.join(command[1:])}\n" for command in commands)
+
+
+def queue_limit(profile: LinkProfile) -> int:
+    """netem's limit in packets: packets in flight plus the buffer, in full frames; at least 1000 without a rate."""
+    on_the_way = profile.latency + profile.jitter
+    if profile.rate is None:
+        return max(1000, math.ceil(_NOMINAL_RATE * on_the_way / 8 / FULL_FRAME))
+    return max(1, math.ceil((profile.rate * on_the_way / 8 + (profile.buffer_limit or 0)) / FULL_FRAME))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLinkState:
+    """The kernel's state of one link: its settings as a profile, and its counters since the device was shaped.
+
+    The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` have
+    left netem. `dropped` packets were lost, overflowed, or too corrupt to send. `backlog` (bytes) and `backlog_packets`
+    are queued or in flight.
+    """
+
+    index: int
+    profile: LinkProfile
+    limit: int
+    seed: int | None
+    packets: int
+    sent_bytes: int
+    dropped: int
+    backlog: int
+    backlog_packets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A setting whose value in the kernel differs from the asked one."""
+
+    setting: str
+    asked: object
+    found: object
+
+    def __str__(self) -> str:
+        return f"{self.setting}: configured {self.asked}, the kernel has {self.found}"
+
+
+def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
+    """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
+    try:
+        qdiscs = json.loads(text)
+        leaves = [qdisc for qdisc in qdiscs if qdisc["kind"] == "netem"]
+        states = [_state(leaf) for leaf in leaves]
+    except (ValueError, TypeError, KeyError, ProfileError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
+    return {state.index: state for state in states}
+
+
+def parse_cuts(text: str) -> dict[int, int]:
+    """Packets dropped so far by the blackholes of cut links, by index, from the same output. Raises TcError."""
+    return {minor: drops for (major, minor), drops in _blackholes(text).items() if major == 1 and minor != _DROPPING}
+
+
+def parse_stops(text: str) -> dict[int, int]:
+    """Packets dropped so far by the blackholes below netem of stopped links, by index, from the same output.
+
+    netem includes them in its own drops. Raises TcError.
+    """
+    return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
+
+
+def parse_passed(text: str) -> int:
+    """Number of packets that passed unshaped, from the same output. Raises TcError."""
+    try:
+        return sum(each["packets"] for each in json.loads(text) if each.get("parent") == _PASS_CLASS)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
+
+
+def _blackholes(text: str) -> dict[tuple[int, int], int]:
+    """Drops of each blackhole, by the major and minor number of its parent."""
+    try:
+        holes = [each for each in json.loads(text) if each["kind"] == "blackhole"]
+        parents = [each["parent"].partition(":") for each in holes]
+        return {
+            (int(major, 16), int(minor, 16)): each["drops"]
+            for (major, _, minor), each in zip(parents, holes, strict=True)
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
+
+
+def compare(asked: LinkProfile, found: KernelLinkState) -> list[Difference]:
+    """Settings that differ from the asked ones by more than the kernel's quantisation and tc's six printed digits."""
+    differences = []
+    for name, tolerance in _TOLERANCES.items():
+        wanted, got = getattr(asked, name), getattr(found.profile, name)
+        if name == "latency":
+            wanted += asked.silence
+        if not _same(wanted, got, tolerance):
+            differences.append(Difference(setting=name, asked=wanted, found=got))
+    if found.limit != (limit := queue_limit(asked)):
+        differences.append(Difference(setting="limit", asked=limit, found=found.limit))
+    return differences
+
+
+# Absolute: tc prints whole microseconds, fractions are multiples of 2^-32, rates whole bytes per second.
+_TOLERANCES = {
+    "latency": 2e-6,
+    "jitter": 2e-6,
+    "loss": 1e-9,
+    "rate": 8.0,
+    "duplicate": 1e-9,
+    "corrupt": 1e-9,
+    "reorder": 1e-9,
+}
+
+
+def _same(asked: object, found: object, tolerance: float) -> bool:
+    if isinstance(asked, GilbertElliott) and isinstance(found, GilbertElliott):
+        names = ("p", "r", "loss_good", "loss_bad")
+        return all(_same(getattr(asked, name), getattr(found, name), tolerance) for name in names)
+    if isinstance(asked, int | float) and isinstance(found, int | float):
+        return math.isclose(asked, found, rel_tol=1e-5, abs_tol=tolerance)
+    return asked == found
+
+
+def _class(device: str, class_id: str) -> list[str]:
+    """An HTB class that never delays packets: bursts for a timer tick, a quantum of one super-packet."""
+    rate = units.format_rate(UNLIMITED)
+    burst = f"{max(round(UNLIMITED / 8 / _SLOWEST_CLOCK), _LARGEST_SUPER_PACKET)}b"
+    return [
+        *("tc", "class", "add", "dev", device, "parent", "1:", "classid", class_id, "htb"),
+        *("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(_LARGEST_SUPER_PACKET)),
+    ]
+
+
+def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[str]:
+    return ["tc", "qdisc", verb, "dev", device, "parent", link.class_id, "handle", link.handle, "netem", *options]
+
+
+def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
+    """netem's options. `complete` also names those that are off, because a change keeps some omitted options."""
+    profile = applied(link.profile, capabilities, alone=alone)
+    options = ["limit", str(queue_limit(profile))]
+    if (delay := profile.latency + profile.silence) or profile.jitter or complete:
+        options += ["delay", _time(delay)]
+    if profile.jitter:
+        options += [_time(profile.jitter), "distribution", profile.distribution]
+    if isinstance(profile.loss, GilbertElliott):
+        chain = profile.loss
+        fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
+        options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
+    elif profile.loss:
+        options += ["loss", "random", units.format_fraction(profile.loss)]
+    if profile.duplicate:
+        options += ["duplicate", units.format_fraction(profile.duplicate)]
+    if profile.corrupt or complete:
+        options += ["corrupt", units.format_fraction(profile.corrupt)]
+    if profile.reorder:
+        options += ["reorder", units.format_fraction(profile.reorder)]
+    rate = profile.rate or (UNLIMITED if profile.jitter else 0.0)
+    if rate or complete:
+        options += ["rate", units.format_rate(max(8.0, float(round(rate))) if rate else 0.0)]
+    if capabilities.seed:
+        options += ["seed", str(link.seed)]
+    return options
+
+
+def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
+    options = leaf["options"]
+    delay = options.get("delay", {})
+    rate = options.get("rate", {}).get("rate", 0) * 8
+    profile = LinkProfile(
+        latency=delay.get("delay", 0.0),
+        jitter=delay.get("jitter", 0.0),
+        loss=_loss(options),
+        rate=float(rate) if 0 < rate < UNLIMITED else None,
+        duplicate=options.get("duplicate", {}).get("duplicate", 0.0),
+        corrupt=options.get("corrupt", {}).get("corrupt", 0.0),
+        # tc still shows a probability from before a change, but without a gap it has no effect.
+        reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
+    )
+    return KernelLinkState(
+        index=_index(leaf),
+        profile=profile,
+        limit=options["limit"],
+        seed=options.get("seed"),
+        packets=leaf["packets"],
+        sent_bytes=leaf["bytes"],
+        dropped=leaf["drops"],
+        backlog=leaf["backlog"],
+        backlog_packets=leaf["qlen"],
+    )
+
+
+def _index(leaf: Mapping[str, Any]) -> int:
+    return int(leaf["parent"].removeprefix("1:"), 16)
+
+
+def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:
+    if "loss-gemodel" in options:
+        model = options["loss-gemodel"]
+        return GilbertElliott(p=model["p"], r=model["r"], loss_bad=model["1-h"], loss_good=model["1-k"])
+    return float(options.get("loss-random", {}).get("loss", 0.0))
+
+
+def _is_random(profile: LinkProfile) -> bool:
+    return profile.needs_packet_truth or profile.jitter > 0
+
+
+def _time(seconds: float) -> str:
+    """Milliseconds with nanosecond digits, because only recent versions of tc accept "ns"."""
+    return f"{seconds * 1e3:.6f}".rstrip("0").rstrip(".") + "ms"

@@ -1,0 +1,1 @@
+"""Measure a link, and compare the measurement with its profile."""

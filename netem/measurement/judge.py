@@ -1,0 +1,235 @@
+"""Compare the measurement of a link with its profile: one verdict for each quantity and direction.
+
+**Tolerances.** Round trip and delay: the larger of 1 ms and 2 % around the profile's prediction. Rate: 3 %. Queue: the
+larger of 5 ms and 10 %. Fractions: the count must lie in the central 99 % of its exact binomial distribution under the
+asked fraction.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import mean, median, stdev
+from typing import Literal
+
+from netem.impair import Impairment
+from netem.jitter import quantile
+from netem.measurement.intervals import CONFIDENCE_Z, binomial_range
+from netem.measurement.measure import (
+    EVENTS_TO_SEE,
+    JITTERS,
+    OVERLOAD,
+    RTT_SAMPLES,
+    Measurement,
+    OneWay,
+    ProbePlan,
+    Saturation,
+    effect,
+    lost_fraction,
+)
+from netem.measurement.tally import UDP_HEADERS
+from netem.profile import GilbertElliott, LinkProfile
+
+RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
+RATE_RELATIVE = 0.03
+QUEUE_ABSOLUTE, QUEUE_RELATIVE = 0.005, 0.1
+SCATTER = 4.0  # standard deviations of the median, estimated from few trains
+CLEAN_SAMPLES = 50
+BURSTS = 20
+
+Verdict = Literal["pass", "fail", "unknown"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One quantity, asked and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
+
+    quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
+    (bit/s) or "queue" (s, the queueing delay of a saturated link).
+    """
+
+    quantity: str
+    asked: float
+    measured: float | None
+    low: float
+    high: float
+    verdict: Verdict
+    detail: str
+
+
+def judge(
+    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
+) -> tuple[list[Judgement], list[Judgement]]:
+    """All verdicts on the forward direction (including the round trip) and on the backward direction."""
+    there = judge_direction(forward, plan, measurement.forward, plan.forward)
+    return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(
+        back, plan, measurement.back, plan.back
+    )
+
+
+def judge_direction(
+    profile: LinkProfile, plan: ProbePlan, direction: OneWay, saturation: Saturation | None
+) -> list[Judgement]:
+    """Verdicts on delay, loss and duplicates; on bursts if the profile asks for them; on order unless reordering is
+    asked; on rate if there is one, and on the queue if datagrams saturated it."""
+    verdicts = [judge_delay(profile, plan, direction), judge_loss(profile, direction)]
+    verdicts.append(judge_duplicates(profile, direction))
+    if isinstance(profile.loss, GilbertElliott):
+        verdicts.append(judge_bursts(profile.loss, direction))
+    if not profile.reorder:
+        verdicts.append(judge_order(direction))
+    if saturation is not None:
+        verdicts.append(judge_rate(profile, direction, saturation))
+        if saturation.transport == "udp":
+            verdicts.append(judge_queue(profile, direction, saturation))
+    return verdicts
+
+
+def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
+    """Compare the median round trip with the link model's prediction for the same train, within a tolerance.
+
+    Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
+    varies. Trains through netem.impair with several seeds predict both. `asked` is the sum of the latencies.
+    """
+    asked = forward.latency + back.latency
+    predicted, deviation = predict_rtt(forward, back, plan)
+    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
+    low, high = max(0.0, predicted - margin), predicted + margin
+    measured, samples = measurement.rtt_median, measurement.rtt_samples
+    if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
+        return Judgement("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
+    if measured is None or samples < RTT_SAMPLES:
+        return Judgement("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
+    detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
+    return Judgement("rtt", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
+    """Compare the median one-way delay, like `judge_rtt`. This detects a delay in the wrong direction."""
+    predicted, deviation = predict_rtt(profile, LinkProfile(), plan)
+    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
+    low, high = max(0.0, predicted - margin), predicted + margin
+    measured = direction.delay
+    if measured is None or (direction.received or 0) < RTT_SAMPLES:
+        return Judgement("delay", profile.latency, measured, low, high, "unknown", "too few arrived")
+    detail = f"median of {direction.received}"
+    return Judgement("delay", profile.latency, measured, low, high, _within(low, measured, high), detail)
+
+
+def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
+    """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
+    random = forward.jitter or back.jitter or forward.reorder or back.reorder
+    # Loss, corruption and duplication change the samples without moving the median.
+    ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
+    size = plan.size + UDP_HEADERS
+    medians = []
+    for seed in range(trains if random else 2):
+        there, returned = Impairment(ways[0], seed), Impairment(ways[1], trains + seed)
+        sent = [number * plan.spacing for number in range(min(plan.count, 500))]
+        turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
+        medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
+    return mean(medians), stdev(medians)
+
+
+def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
+    """Compare the lost probes, including corrupted ones, with the asked fraction.
+
+    Losses of a Gilbert–Elliott chain are correlated, so a train contains less information about their number: its
+    length is divided by the design effect (see `design_effect`).
+    """
+    lost = None if direction.received is None else direction.sent - direction.received
+    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
+
+
+def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:
+    """Compare the fraction of duplicated probes among the received ones with the asked fraction."""
+    return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
+
+
+def judge_order(direction: OneWay) -> Judgement:
+    """Check that no probe arrives after a later one."""
+    return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
+
+
+def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
+    """Compare the mean length of loss bursts with 1 / r, if all packets of the bad state are lost and no others.
+
+    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z
+    standard errors to either side.
+    """
+    asked = chain.mean_burst
+    if direction.received is None or direction.bursts == 0:
+        return Judgement("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
+    measured = (direction.sent - direction.received) / direction.bursts
+    margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
+    low, high = max(1.0, asked - margin), asked + margin
+    detail = f"{direction.bursts} bursts"
+    if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
+        return Judgement("burst", asked, measured, low, high, "unknown", f"{detail} are too few for a judgement")
+    return Judgement("burst", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
+    """Compare the rate of the saturated link with the asked one. ValueError if the profile has none.
+
+    Corrupted datagrams use the rate but do not arrive. Too low a rate is "unknown" if the link may not have been full:
+    with one TCP stream (see Saturation.fills), or if no queue built up because this host was too busy to send fast
+    enough. A rate measured for less than JITTERS times the jitter is "unknown".
+    """
+    if profile.rate is None:
+        raise ValueError("the profile asks for no rate")
+    asked = profile.rate
+    low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
+    if direction.rate is None:
+        return Judgement("rate", asked, None, low, high, "unknown", "too little arrived")
+    tcp = saturation.transport == "tcp"
+    measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
+    full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
+    if measured < low and not full:
+        return Judgement("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
+    detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
+    if saturation.seconds < JITTERS * profile.jitter:
+        return Judgement("rate", asked, measured, low, high, "unknown", f"{detail} is too short for so much jitter")
+    return Judgement("rate", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
+    """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
+    the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
+    jitter of all datagrams may come on top."""
+    asked = saturation.queue
+    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked)
+    low, high = max(0.0, asked - margin - profile.jitter), asked + margin + _jitter_range(profile, saturation)
+    if direction.queue_delay is None:
+        return Judgement("queue", asked, None, low, high, "unknown", "too little arrived")
+    detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
+    if direction.queue_delay < low:
+        return Judgement("queue", asked, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link")
+    return Judgement(
+        "queue", asked, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
+    )
+
+
+def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
+    """Seconds by which the jitter of two datagrams of a saturation differs at most, but for one saturation of 500."""
+    datagrams = saturation.offer * saturation.seconds / (8 * (saturation.size + UDP_HEADERS))
+    rare = 0.001 / max(1.0, datagrams)
+    return profile.jitter * (quantile(profile.distribution, 1 - rare) - quantile(profile.distribution, rare))
+
+
+def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
+    independent = round(number / effect)
+    if count is None or independent == 0:
+        return Judgement(quantity, asked, None, 0.0, 1.0, "unknown", "no packet from the far end arrived")
+    lowest, highest = binomial_range(independent, asked)
+    low, high = lowest / independent, highest / independent
+    measured = count / number
+    verdict = _within(low, measured, high)
+    detail = f"{count} of {number}"
+    if verdict == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
+        return Judgement(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to detect it")
+    return Judgement(quantity, asked, measured, low, high, verdict, detail)
+
+
+def _within(low: float, measured: float, high: float) -> Verdict:
+    return "pass" if low <= measured <= high else "fail"

@@ -1,0 +1,231 @@
+"""Measure a link from inside the two network namespaces that it connects, for a comparison with its profile.
+
+    python -m netem.measurement.measure respond --address 10.77.0.2
+        in one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
+    python -m netem.measurement.measure probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
+        in the other; prints one JSON object, the Measurement
+
+`plan_probe` plans the packets to send, `respond_arguments` and `probe_arguments` make the arguments,
+`Measurement.from_mapping` reads the result and `netem.measurement.judge` compares. "forward" is from the probe to the
+responder.
+
+**Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
+frame of n + 42; a TCP segment of 1448 bytes (with timestamps) one of 1514, so a link of 100 Mbit/s carries 95.6
+Mbit/s of TCP payload. `netem.measurement.probe` documents how datagrams and streams are timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from netem.errors import MeasureError
+from netem.measurement import probe
+from netem.measurement.intervals import design_effect
+from netem.measurement.tally import UDP_HEADERS
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+from netem.userspace.frame import ETHERNET
+
+PROBE_PAYLOAD = 40
+USUAL_SPACING, SHORTEST_SPACING = 0.002, 0.0005
+PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
+OVERLOAD = 1.5
+MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
+TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tcp_wmem of 4 MiB, half of it overhead
+
+RTT_SAMPLES = 5
+JITTERS = 100  # length of a saturation: its rate then has a standard deviation of 0.5 %, by netem.impair
+REAL_WAIT = 1.0  # s for the last echo of a real link, of which no latency is known
+LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS the rate is unknown
+EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
+
+    offer   0 for a real link: as much as TCP gets
+    window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
+            never causes losses that slow it down
+    drain   seconds until the queue of the saturation is empty again
+    queue   seconds by which the queue delays the last datagrams if the link is no faster than asked; 0 for TCP
+    fills   whether the link is certainly full: one TCP stream fills neither a lossy link nor one that holds more than
+            its window
+    """
+
+    transport: Literal["udp", "tcp"]
+    offer: float
+    seconds: float
+    size: int
+    window: int
+    drain: float
+    queue: float
+    fills: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbePlan:
+    """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
+
+    wait: seconds to wait for the last echo. A direction without a rate has no saturation.
+    """
+
+    count: int
+    spacing: float
+    size: int
+    wait: float
+    forward: Saturation | None
+    back: Saturation | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneWay:
+    """Results of one direction, from the train and the saturation.
+
+    sent, received      different numbers; received is None if the responder did not answer
+    bursts              unbroken runs of lost numbers
+    duplicated, reordered   arrivals, see netem.measurement.tally.train_counts
+    delay               median one-way delay of the train's datagrams in seconds
+    rate                bit/s on the link while saturated
+    queue_delay         seconds, delay of the slowest datagram of the saturation minus that of the fastest
+    """
+
+    sent: int
+    received: int | None
+    bursts: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    delay: float | None = None
+    rate: float | None = None
+    queue_delay: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The probe's results; times in seconds. rtt_median and rtt_p99 are None if no echo arrived."""
+
+    rtt_median: float | None
+    rtt_p99: float | None
+    rtt_samples: int
+    forward: OneWay
+    back: OneWay
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Parse the probe's output. MeasureError if it has another form."""
+        try:
+            directions = {key: OneWay(**mapping[key]) for key in ("forward", "back")}
+            return cls(**{**mapping, **directions})
+        except (KeyError, TypeError) as error:
+            raise MeasureError(
+                f"not the output of a probe: {error}; run `python -m netem.measurement.measure probe`"
+            ) from error
+
+
+def plan_probe(
+    forward: LinkProfile, back: LinkProfile, *, quick: bool = True, mtu: int = FULL_FRAME - ETHERNET
+) -> ProbePlan:
+    """Plan the measurement of a link with these profiles.
+
+    quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which needs many probes,
+    adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. In both cases slow links take longer,
+    because a train may use a tenth of the rate. So do links with much jitter, because a rate needs a saturation much
+    longer than the jitter: JITTERS times the jitter for each direction, at most LONGEST. A real link takes 3 s more,
+    or 13 s. mtu: the largest packet of the nodes in bytes; a larger datagram would be two frames.
+    """
+    usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
+    slowest = min(profile.rate or math.inf for profile in (forward, back))
+    frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
+    wanted = max(usual / USUAL_SPACING, _probes_to_see(forward), _probes_to_see(back))
+    spacing = max(SHORTEST_SPACING, usual / wanted, frame / (PROBE_SHARE * slowest))
+    rare = wanted > usual / USUAL_SPACING
+    duration = min(wanted * spacing, longest) if rare else usual
+    latency = forward.latency + back.latency
+    wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
+    if forward.real or back.real:
+        wait += REAL_WAIT
+    return ProbePlan(
+        count=max(2 * RTT_SAMPLES, round(duration / spacing)),
+        spacing=spacing,
+        size=PROBE_PAYLOAD,
+        wait=wait,
+        forward=_plan_saturation(forward, seconds, latency, mtu),
+        back=_plan_saturation(back, seconds, latency, mtu),
+    )
+
+
+def _probes_to_see(profile: LinkProfile) -> float:
+    """Number of probes that suffice to detect a link without the smallest asked fraction."""
+    fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
+    return EVENTS_TO_SEE / min(fractions) * effect(profile) if fractions else 0.0
+
+
+def lost_fraction(profile: LinkProfile) -> float:
+    """Fraction of probes that do not arrive. Corrupted ones count as lost, because their checksum is wrong."""
+    return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
+
+
+def effect(profile: LinkProfile) -> float:
+    return design_effect(profile.loss) if isinstance(profile.loss, GilbertElliott) else 1.0
+
+
+def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: int) -> Saturation | None:
+    """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses. A TCP
+    stream on a real link, of which no rate is known."""
+    if profile.real:
+        seconds = max(3 * seconds, 1.0)
+        return Saturation("tcp", 0.0, seconds, size=0, window=int(TCP_WINDOW), drain=0.0, queue=0.0, fills=False)
+    rate, buffer = profile.rate, profile.buffer_limit
+    if rate is None or buffer is None:
+        return None
+    steady = min(JITTERS * profile.jitter, LONGEST)
+    if rate > MOST_DATAGRAMS:
+        fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
+        seconds = max(3 * seconds, 1.0, 30 * latency, steady)
+        window = int(rate * latency / 8 + 0.7 * buffer)
+        return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
+    seconds = max(seconds, steady)
+    # On a slow link: smaller datagrams, and more time if needed, so that about 20 of them arrive.
+    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
+    seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
+    offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
+    longest = 8 * buffer / rate
+    drain, queue = min(longest, OVERLOAD * seconds), min(longest, (OVERLOAD - 1) * seconds)
+    return Saturation("udp", offer, seconds, size=size, window=0, drain=drain, queue=queue, fills=True)
+
+
+def respond_arguments(address: str) -> list[str]:
+    """Arguments of this module for the responder bound to `address`."""
+    return ["respond", "--address", address]
+
+
+def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
+    """Arguments of this module for the probe of a responder on `address` that printed `ready`."""
+    where = ["--address", address, "--port", str(ready["port"]), "--token", str(ready["token"])]
+    return ["probe", *where, "--plan", json.dumps(asdict(plan))]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m netem.measurement.measure", description="Measure a link from its two ends."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("respond", "probe"):
+        command = commands.add_parser(name)
+        command.add_argument("--address", required=True, help="the responder's address on its data0")
+    command.add_argument("--port", type=int, required=True, help="as the responder printed it")
+    command.add_argument("--token", required=True, help="as the responder printed it")
+    command.add_argument("--plan", type=json.loads, required=True, help="a ProbePlan as JSON")
+    given = parser.parse_args(arguments)
+    if given.command == "respond":
+        probe.respond(given.address)
+    else:
+        probe.probe(given.address, given.port, given.token, given.plan)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Both ends of a measurement: a responder in one network namespace, a probe in the other.
+
+The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
+one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
+responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
+by datagrams above the asked rate of the link, or by TCP. At the end the probe asks for the responder's results. It
+repeats the question until it has an answer, because the link may lose the question.
+
+Every message carries a random token from the responder, which ignores messages without it. All figures are about frames
+on the link (see netem.measurement.measure). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the
+responder adds the time for which it held a probe to the probe's own timestamp. So a busy host that keeps these
+processes waiting does not appear as delay of the link. Both ends read one host's clock, so the responder also knows
+each probe's one-way delay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from netem.measurement.tally import UDP_HEADERS, Flood, stream_rate, train_counts
+
+HEADER = struct.Struct("!8sBIIId")  # token, kind, session, number, echo number, time sent
+ECHO_SENT = struct.Struct("!d")  # behind the header of an echo
+STREAM_HEAD = struct.Struct("!8sIBdI")  # token, session, direction, seconds, window
+FORWARD, BACK = range(2)
+PROBE, ECHO, FLOOD, ASK, ANSWER, REQUEST = range(6)
+SO_TIMESTAMPNS = 35  # <asm/socket.h>; also the type of the ancillary message
+TIMESPEC = struct.Struct("@ll")
+TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
+RECEIVE_BUFFER = 4 * 1024 * 1024
+SESSIONS = 64
+ASK_AGAIN = 0.05
+ATTEMPTS = 20
+BLOCK = bytes(1 << 16)
+
+
+def open_datagrams() -> socket.socket:
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    datagrams.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return datagrams
+
+
+def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
+    """A datagram, its sender, and the time at which the kernel received it (on the clock of time.time())."""
+    data, ancillary, _, sender = datagrams.recvmsg(2048, 64)
+    for _, kind, content in ancillary:
+        if kind == SO_TIMESTAMPNS:
+            seconds, nanoseconds = TIMESPEC.unpack(content)
+            return data, sender, seconds + nanoseconds / 1e9
+    return data, sender, time.time()
+
+
+def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
+    """Send the datagrams of a saturation (netem.measurement.measure.Saturation), each with a header from ``head``."""
+    filler = bytes(saturation["size"] - HEADER.size)
+    spacing = (saturation["size"] + UDP_HEADERS) * 8 / saturation["offer"]
+    start = time.monotonic()
+    for number in range(int(saturation["seconds"] / spacing)):
+        wait = start + number * spacing - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        send(head(number) + filler)
+
+
+def stream(connection: socket.socket, seconds: float) -> None:
+    """Send over TCP for ``seconds``, then close the sending side."""
+    end = time.monotonic() + seconds
+    connection.settimeout(seconds + 10)
+    while time.monotonic() < end:
+        connection.send(BLOCK)
+    connection.shutdown(socket.SHUT_WR)
+
+
+def drain(connection: socket.socket, window: int) -> float | None:
+    """Receive a TCP stream to its end, with at most `window` bytes in flight; returns its rate on the link."""
+    connection.setsockopt(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, window)
+    stamps = []
+    total = 0
+    buffer = bytearray(1 << 20)
+    while received := connection.recv_into(buffer):
+        total += received
+        stamps.append((time.monotonic(), total))
+    return stream_rate(stamps, connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+
+
+class Responder:
+    """The far end. It serves one saturation at a time; trains of several probes may overlap."""
+
+    def __init__(self, address: str) -> None:
+        self.token = secrets.token_bytes(8)
+        self.datagrams = open_datagrams()
+        self.datagrams.bind((address, 0))
+        self.port: int = self.datagrams.getsockname()[1]
+        self.streams = socket.create_server((address, self.port))
+        self._sessions: dict[int, dict[str, Any]] = {}
+
+    def serve(self, until: int) -> None:
+        """Answer until the descriptor `until` reaches its end of file."""
+        datagrams, streams = self.datagrams.fileno(), self.streams.fileno()
+        while True:
+            ready, _, _ = select.select([until, datagrams, streams], [], [])
+            if until in ready and not os.read(until, 4096):
+                return
+            if datagrams in ready:
+                self._datagram(*receive(self.datagrams))
+            if streams in ready:
+                self._stream(self.streams.accept()[0])
+
+    def close(self) -> None:
+        self.datagrams.close()
+        self.streams.close()
+
+    def _session(self, identity: int) -> dict[str, Any]:
+        session = self._sessions.get(identity)
+        if session is None:
+            while len(self._sessions) >= SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            session = {"numbers": [], "delays": [], "flood": Flood(), "requested": False, "stream": None}
+            self._sessions[identity] = session
+        return session
+
+    def _datagram(self, data: bytes, sender: tuple[str, int], arrived: float) -> None:
+        if len(data) < HEADER.size:
+            return
+        token, kind, identity, number, _, sent = HEADER.unpack_from(data)
+        if token != self.token:
+            return
+        session = self._session(identity)
+
+        def head(kind: int, number: int, echo: int = 0, at: float = 0.0) -> bytes:
+            return HEADER.pack(self.token, kind, identity, number, echo, at)
+
+        if kind == PROBE:
+            session["numbers"].append(number)
+            session["delays"].append(arrived - sent)
+            held = time.time() - arrived
+            echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held) + ECHO_SENT.pack(time.time())
+            self.datagrams.sendto(echo + data[len(echo) :], sender)
+        elif kind == FLOOD:
+            session["flood"].add(sent, arrived, len(data))
+        elif kind == ASK:
+            self.datagrams.sendto(head(ANSWER, number) + self._report(session, number), sender)
+        elif kind == REQUEST and not session["requested"]:
+            session["requested"] = True
+            with contextlib.suppress(OSError):  # the run ends, and its links with it
+                flood(
+                    lambda packet: self.datagrams.sendto(packet, sender),
+                    lambda number: head(FLOOD, number, at=time.time()),
+                    json.loads(data[HEADER.size :]),
+                )
+
+    def _report(self, session: dict[str, Any], sent: int) -> bytes:
+        numbers = session["numbers"]
+        rates = session["stream"] or session["flood"].result()
+        delay = median(session["delays"]) if session["delays"] else None
+        forward = train_counts(numbers, sent) | {"delay": delay} | rates
+        return json.dumps({"echoes": len(numbers), "forward": forward}).encode()
+
+    def _stream(self, connection: socket.socket) -> None:
+        """A TCP saturation: a header with session and direction, then bytes until the sender closes."""
+        with connection:
+            connection.settimeout(10)
+            try:
+                token, identity, direction, seconds, window = STREAM_HEAD.unpack(connection.recv(STREAM_HEAD.size))
+                if token != self.token:
+                    return
+                if direction == BACK:
+                    stream(connection, seconds)
+                else:
+                    self._session(identity)["stream"] = {"rate": drain(connection, window), "queue_delay": None}
+            except (OSError, struct.error):  # the probe is gone, or the peer is no probe
+                return
+
+
+class Probe:
+    """The near end; `run` returns the measurement as a plain mapping (see netem.measurement.measure.Measurement)."""
+
+    def __init__(self, address: str, port: int, token: bytes, plan: dict[str, Any]) -> None:
+        self.far = (address, port)
+        self.plan = plan
+        self._token = token
+        self._identity = secrets.randbits(32)
+        self._socket = open_datagrams()
+        self._socket.connect(self.far)
+        self._socket.setblocking(False)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def run(self) -> dict[str, Any]:
+        echoes, times, delays = self._train()
+        answer = self._ask()
+        forward: dict[str, Any] = {"sent": self.plan["count"], "received": None}
+        back: dict[str, Any] = {"sent": 0, "received": None}
+        if answer is not None:
+            back = train_counts(echoes, answer["echoes"]) | {"delay": median(delays) if delays else None}
+            if self.plan["forward"]:
+                self._saturate_forward(self.plan["forward"])
+                answer = self._ask() or answer
+            if self.plan["back"]:
+                back |= self._saturate_back(self.plan["back"])
+            forward = answer["forward"]
+        times.sort()
+        return {
+            "rtt_median": times[len(times) // 2] if times else None,
+            "rtt_p99": times[int(len(times) * 0.99)] if times else None,
+            "rtt_samples": len(times),
+            "forward": forward,
+            "back": back,
+        }
+
+    def _head(self, kind: int, number: int = 0) -> bytes:
+        return HEADER.pack(self._token, kind, self._identity, number, 0, time.time())
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionRefusedError):  # no listener: it counts as loss
+            while True:
+                try:
+                    self._socket.send(data)
+                    return
+                except BlockingIOError:  # a local queue is full, if the kernel shapes here
+                    select.select([], [self._socket], [], 1.0)
+
+    def _received(self, until: float) -> Iterator[tuple[int, int, float, float, bytes]]:
+        """(kind, echo number, time sent, time arrived, all data) of each datagram that comes before `until`."""
+        while True:
+            left = until - time.monotonic()
+            if not select.select([self._socket], [], [], max(0.0, left))[0]:
+                return
+            try:
+                data, _, arrived = receive(self._socket)
+            except (BlockingIOError, ConnectionRefusedError):
+                continue
+            token, kind, identity, _, echo, sent = HEADER.unpack_from(data)
+            if (token, identity) == (self._token, self._identity):
+                yield kind, echo, sent, arrived, data
+            if left <= 0:
+                return
+
+    def _train(self) -> tuple[list[int], list[float], list[float]]:
+        """Send the train; returns the echo numbers in order of arrival, the round-trip times, the backward delays."""
+        count, spacing = self.plan["count"], self.plan["spacing"]
+        filler = bytes(self.plan["size"] - HEADER.size)
+        echoes: list[int] = []
+        times: list[float] = []
+        delays: list[float] = []
+        due = time.monotonic()
+        for number in range(count + 1):
+            until = due if number < count else due + self.plan["wait"]
+            for kind, echo, sent, arrived, data in self._received(until):
+                if kind == ECHO:
+                    times.append(arrived - sent)
+                    delays.append(arrived - ECHO_SENT.unpack_from(data, HEADER.size)[0])
+                    echoes.append(echo)
+            if number < count:
+                self._send(self._head(PROBE, number) + filler)
+                # Probes delayed by a busy host do not catch up in a burst, which would load the link.
+                due = max(due + spacing, time.monotonic() + spacing / 2)
+        return echoes, times, delays
+
+    def _ask(self) -> dict[str, Any] | None:
+        """Ask for the responder's results; None if it does not answer."""
+        for _ in range(ATTEMPTS):
+            self._send(self._head(ASK, self.plan["count"]))
+            for kind, _, _, _, data in self._received(time.monotonic() + max(ASK_AGAIN, self.plan["wait"])):
+                if kind == ANSWER:
+                    answer: dict[str, Any] = json.loads(data[HEADER.size :])
+                    return answer
+        return None
+
+    def _saturate_forward(self, saturation: dict[str, Any]) -> None:
+        if saturation["transport"] == "tcp":
+            self._stream(FORWARD, saturation)
+        else:
+            flood(self._send, lambda number: self._head(FLOOD, number), saturation)
+            time.sleep(self.plan["wait"] + saturation["drain"])
+
+    def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
+        if saturation["transport"] == "tcp":
+            return {"rate": self._stream(BACK, saturation)}
+        datagrams = Flood()
+        request = json.dumps(saturation).encode()
+        for _ in range(ATTEMPTS):
+            self._send(self._head(REQUEST) + request)
+            until = time.monotonic() + max(ASK_AGAIN, self.plan["wait"])
+            while time.monotonic() < until:
+                for kind, _, sent, arrived, data in self._received(until):
+                    if kind == FLOOD:
+                        datagrams.add(sent, arrived, len(data))
+                        until = time.monotonic() + self.plan["wait"] + saturation["drain"]
+            if datagrams.size:
+                break
+        return datagrams.result()
+
+    def _stream(self, direction: int, saturation: dict[str, Any]) -> float | None:
+        seconds, window = saturation["seconds"], saturation["window"]
+        try:
+            with socket.create_connection(self.far, timeout=10) as connection:
+                connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window))
+                if direction == BACK:
+                    return drain(connection, window)
+                stream(connection, seconds)
+                connection.recv(1)  # the responder closes when it has read everything
+        except OSError:
+            return None
+        return None
+
+
+def respond(address: str) -> None:
+    """Serve on `address` until standard input ends; prints one line with the port and the token."""
+    responder = Responder(address)
+    print(json.dumps({"event": "ready", "port": responder.port, "token": responder.token.hex()}), flush=True)
+    responder.serve(sys.stdin.fileno())
+    responder.close()
+
+
+def probe(address: str, port: int, token: str, plan: dict[str, Any]) -> None:
+    """Measure the link, and print the measurement as one JSON object."""
+    near = Probe(address, port, bytes.fromhex(token), plan)
+    print(json.dumps(near.run()), flush=True)
+    near.close()

@@ -1,0 +1,1 @@
+"""Models of TCP connections over shaped links, without packets."""

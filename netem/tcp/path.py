@@ -1,0 +1,130 @@
+"""Both directions of the link below a TCP connection, in the quantities that `netem.tcp.sender` and `netem.tcp.flow`
+use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+from netem.jitter import quantile
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+
+SEGMENT = 1448
+"""Bytes of a message in a full packet: 1500 less the headers of IP and TCP and TCP's timestamps (RFC 7323)."""
+
+
+class Path:
+    """Both directions of the link, in the quantities that a round needs."""
+
+    __slots__ = (
+        "_back",
+        "_forward",
+        "_random",
+        "_share",
+        "buffer",
+        "byte",
+        "corrupt",
+        "duplicate",
+        "jitter",
+        "latency",
+        "losses",
+        "odd",
+        "pace",
+        "reorder",
+        "round_trip",
+        "wavers",
+    )
+
+    def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
+        acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate if backward.rate else 0.0
+        self._forward = forward
+        self._back = backward
+        self._random = random.random
+        self.latency = forward.latency
+        self.jitter = forward.jitter
+        self.wavers = bool(forward.jitter or backward.jitter)
+        self.byte = 8 * (1 + forward.duplicate) / forward.rate if forward.rate else 0.0  # s
+        self.pace = max(FULL_FRAME * self.byte, acknowledgement / 2)  # s per packet
+        self.round_trip = forward.latency + backward.latency + acknowledgement
+        limit = forward.buffer_limit
+        self.buffer = math.inf if limit is None else limit / FULL_FRAME  # packets
+        self.losses = LossProcess(forward, random) if forward.mean_loss or forward.corrupt else None
+        self.corrupt = forward.corrupt
+        self.duplicate = forward.duplicate
+        self.reorder = forward.reorder
+        self.odd = bool(forward.duplicate or forward.reorder)
+        total = forward.mean_loss + forward.corrupt - forward.mean_loss * forward.corrupt
+        self._share = forward.corrupt * (1 - forward.mean_loss) / total if total else 0.0
+
+    def late(self, packets: int) -> float:
+        """The largest jitter (s, may be negative) in a burst of ``packets``."""
+        if self.pace:
+            packets = min(packets, 1 + int(2 * self.jitter / self.pace))
+        return _largest_jitter(self._forward, packets, self._random())
+
+    def way_back(self) -> float:
+        """Seconds from a packet's arrival until its acknowledgement is back."""
+        back = self._back
+        extra = _largest_jitter(back, 1, self._random()) if back.jitter else 0.0
+        return self.round_trip - self.latency + extra
+
+    def is_corrupt(self) -> bool:
+        """Draw whether a packet that TCP misses was delivered, but corrupt."""
+        return self._random() < self._share
+
+
+class LossProcess:
+    """Draws the packets that TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
+
+    __slots__ = ("_bad", "_gap", "_random", "_states", "_stay")
+
+    def __init__(self, profile: LinkProfile, random: Random) -> None:
+        chain = profile.loss
+        if not isinstance(chain, GilbertElliott):
+            chain = GilbertElliott(p=0.0, r=1.0, loss_good=chain)
+        sound = 1 - profile.corrupt
+        # For the good and the bad state: the probabilities, per packet, of a loss and of leaving the state.
+        self._states = ((1 - (1 - chain.loss_good) * sound, chain.p), (1 - (1 - chain.loss_bad) * sound, chain.r))
+        self._random = random.random
+        self._bad = random.random() < chain.bad_fraction
+        self._stay = self._geometric(self._states[self._bad][1]) + 1
+        self._gap = self._next()  # packets before the next lost one
+
+    def draw(self, count: int) -> Sequence[int]:
+        """The indices of the lost ones among the next ``count`` packets."""
+        gap = self._gap
+        if gap >= count:
+            self._gap = gap - count
+            return ()
+        lost = []
+        while gap < count:
+            lost.append(int(gap))
+            gap += 1 + self._next()
+        self._gap = gap - count
+        return lost
+
+    def _next(self) -> float:
+        passed = 0.0
+        while True:
+            ahead = self._geometric(self._states[self._bad][0])
+            if ahead < self._stay:
+                self._stay -= ahead + 1
+                return passed + ahead
+            if self._stay == math.inf:
+                return math.inf
+            passed += self._stay
+            self._bad = not self._bad
+            self._stay = self._geometric(self._states[self._bad][1]) + 1
+
+    def _geometric(self, chance: float) -> float:
+        """Number of failed trials before the first success."""
+        if chance >= 1:
+            return 0
+        return int(math.log(1 - self._random()) / math.log1p(-chance)) if chance > 0 else math.inf
+
+
+def _largest_jitter(profile: LinkProfile, packets: int, draw: float) -> float:
+    """The largest of ``packets`` jitters. Its distribution function is that of one jitter to the power ``packets``."""
+    share = max(draw, 1e-12) ** (1 / packets)
+    return max(profile.jitter * quantile(profile.distribution, share), -profile.latency)

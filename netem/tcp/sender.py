@@ -1,0 +1,336 @@
+"""Model of the Linux TCP sender: windows, timers and reactions to losses, one round trip at a time.
+
+`netem.tcp.flow` names the sources of the rules. Windows and counts are in packets, times in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netem.profile import FULL_FRAME
+from netem.tcp.path import Path
+
+INITIAL_WINDOW = 10
+MAX_WINDOW = 1950
+"""Maximum number of packets in flight, as measured: a send buffer of 4 MiB (tcp_wmem, tcp(7)), a third overhead."""
+
+BETA = 0.7
+C = 0.4
+HYSTART_WINDOW = 16
+HYSTART_SAMPLES = 8
+HYSTART_GAP = 0.002  # s between the acknowledgements of one train
+DUPLICATES = 3  # acknowledgements of later packets that reveal a loss immediately
+LEAST_TIMEOUT = 0.2  # s in addition to the round trip, TCP_RTO_MIN
+LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
+PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
+
+
+@dataclass(frozen=True)
+class Beats:
+    """Small packets of an application that has sent nothing for three quarters of ``period`` seconds. It looks for that
+    twice in a period, at ``phase`` seconds from its start on."""
+
+    period: float = math.inf
+    phase: float = 0.0
+
+    def after(self, sent: float) -> float:
+        """When the beat leaves that follows what was written at ``sent``."""
+        if self.period == math.inf:
+            return math.inf
+        step = self.period / 2
+        return self.phase + math.ceil((sent + 0.75 * self.period - self.phase) / step) * step
+
+
+class Sender:
+    """State and decisions of TCP. `vars` of it is the whole state: only numbers, and fast to copy."""
+
+    def __init__(self, round_trip: float) -> None:
+        self.window = float(INITIAL_WINDOW)
+        self.threshold = math.inf  # of slow start
+        self.peak = 0.0  # the window before the last loss
+        self.epoch = -math.inf  # when CUBIC's curve began; minus infinity: it restarts
+        self.origin = self.inflection = 0.0  # the curve's W_max and K
+        self.reno = 0.0  # window of Reno in the same situation
+        self.found = False  # HyStart has ended slow start
+        self.least = math.inf  # shortest round trip seen
+        self.srtt = self.first_rtt = round_trip  # of the latest packet; of this round's first packet
+        self.backoff = 1
+        self.start = self.next = -math.inf  # of this round; of the next, at this round's first acknowledgement
+        self.limit = INITIAL_WINDOW  # of this round
+        self.used = 0
+        self.train = 0  # packets whose acknowledgements release this round, one after the other
+        self.clock: tuple[float, ...] = ()  # arrival times of those acknowledgements, if delays vary
+        self.acks: tuple[float, ...] = ()  # the same for this round's
+        self.back = -math.inf  # latest acknowledgement, if delays vary
+        self.pressed = False  # whether more packets were waiting when this round began
+        self.lossy = self.recovering = self.probing = False
+        self.repairs = 0  # packets that were lost at the end of a round and are to be sent again
+        self.repair = 0  # how many of them the latest round may send
+        self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
+        self.released = -math.inf  # when the latest packet was released
+        self.free = -math.inf  # end of the link's queue
+        self.arrived = -math.inf  # latest arrival
+        self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
+        self.duplicated = self.reordered = 0.0
+
+    @property
+    def timeout(self) -> float:
+        return min((self.srtt + LEAST_TIMEOUT) * self.backoff, LONGEST_TIMEOUT)
+
+    def probe_timeout(self, outstanding: int) -> float:
+        """Timeout of the probe (TLP); longer for a single packet, whose acknowledgement may be delayed."""
+        return min(2 * self.srtt + (PROBE_MARGIN if outstanding > 1 else LEAST_TIMEOUT), self.timeout)
+
+    def open(self, now: float, path: Path) -> tuple[float, int]:
+        """When packets written at ``now`` can be released, and how many of them."""
+        start = now if now > self.start else self.start
+        room = self.limit - self.used
+        if room > 0 and start < self.next:
+            return start, room
+        clocked = now <= self.next
+        start = self.next if clocked else now
+        full = self.used >= self.limit
+        self._acknowledge(start, path.pace)
+        self.pressed = clocked and full
+        self.train = self.used if clocked else 0
+        self.clock = self.acks if self.train else ()
+        self.acks = ()
+        self.used = 0
+        self.start = start
+        room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        if self.repairs > 0 and not self.probing:
+            self.repair *= 2
+            room = min(self.repair, room)
+        self.limit = room
+        self.probing = False
+        return start, room
+
+    def let_go(self, start: float, begin: float, count: int, dropped: int, short: float, path: Path) -> None:
+        """Release packets at ``start``; all but the dropped ones leave from ``begin`` on. The last one takes
+        ``short`` s less than a full one."""
+        room = self.limit - self.used
+        self.sent += count
+        self.repairs -= count
+        if path.wavers and count <= room:
+            self._one_by_one(start, count - dropped, short, path)
+            self.used += count
+            return
+        pace = path.pace
+        finish = begin + (count - dropped) * pace - short
+        if self.used == 0:
+            first = begin + pace + path.latency
+            if path.jitter:
+                first = max(first + path.late(1), self.arrived)
+            self.next = first + path.way_back()
+            self.first_rtt = rtt = self.next - start
+            if rtt < self.least:
+                self.least = rtt
+        if count > room:  # the window moves with the packets
+            self.released = self.next = start + count * pace
+            self.used = self.limit
+        else:
+            self.released = start + min(count, max(0, self.train - self.used)) * pace
+            self.used += count
+        self.free = finish
+        at = finish + path.latency
+        if path.jitter:
+            at += path.late(count)
+        if at > self.arrived:
+            self.arrived = at
+        self.srtt = max(finish - self.released, 0.0) + path.round_trip
+
+    def _one_by_one(self, start: float, count: int, short: float, path: Path) -> None:
+        """Release packets one by one, for delays that vary: each packet and acknowledgement waits for its predecessors.
+        A late acknowledgement delays the packets that it releases, and these may wait again."""
+        pace, latency, clock, acks = path.pace, path.latency, self.clock, list(self.acks)
+        free, arrived, back = self.free, self.arrived, self.back
+        samples = []
+        release = start
+        for number in range(1, count + 1):
+            if clock:
+                due = clock[min(-(-(self.used + number) * len(clock) // self.limit), len(clock)) - 1]
+                release = due if due > start else start
+            free = (free if free > release else release) + pace
+            if number == count:
+                free -= short
+            at = free + latency + path.late(1)
+            if at > arrived:
+                arrived = at
+            if number % 2 == 0 or number == count:
+                at = arrived + path.way_back()
+                if at > back:
+                    back = at
+                acks += [back] * (2 - number % 2)
+                samples.append(back - release)
+        if self.used == 0:
+            self.next = acks[0] if acks else start + path.round_trip
+        if samples:
+            self.least = min(self.least, *samples)
+            self.first_rtt = min(samples[:HYSTART_SAMPLES])
+            self.srtt = samples[-1]
+        self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
+
+    def idle(self, now: float, pace: float, beats: Beats) -> None:
+        """Halve the window for each timeout during which nothing was sent, not even a beat."""
+        self._acknowledge(self.next, pace)
+        self.used = 0
+        sent = self.released
+        while sent < now and self.window > INITIAL_WINDOW:
+            silence = min(beats.after(sent), now) - sent
+            if (halvings := math.ceil(silence / self.timeout) - 1) > 0:
+                self.threshold = max(self.threshold, 0.75 * self.window)
+                self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
+            sent += silence
+        self.epoch += now - self.released
+        self.next = self.start = -math.inf  # nothing is in flight
+
+    def _acknowledge(self, now: float, pace: float) -> None:
+        """Acknowledge the packets of the round that ends."""
+        grows = not self.lossy and (not self.recovering or self.window < self.threshold)
+        self.recovering, self.lossy = self.lossy, False
+        acknowledged = self.used
+        if not grows or not acknowledged:
+            return
+        limited = self.pressed or acknowledged >= self.limit
+        if self.window < self.threshold:
+            if not limited and 2 * acknowledged < self.window:
+                return
+            if not self.found:
+                self._leave_slow_start(acknowledged, pace)
+            grown = self.window + acknowledged
+            self.window = min(grown, self.threshold)
+            acknowledged = int(grown - self.window)
+        elif not limited:
+            return
+        if acknowledged and self.window < MAX_WINDOW:
+            self.window += self._growth(acknowledged, now)
+
+    def _leave_slow_start(self, acknowledged: int, pace: float) -> None:
+        """HyStart: set the threshold if this round fills the link."""
+        if self.window + acknowledged < HYSTART_WINDOW:
+            return
+        late = self.first_rtt - self.least
+        if late > min(max(self.least / 8, 0.004), 0.016):
+            self.threshold = max(self.window + min(HYSTART_SAMPLES, acknowledged), HYSTART_WINDOW)
+            self.found = True
+        elif 0 < 2 * pace <= HYSTART_GAP and self._train(acknowledged, pace) > self.least / 2:
+            self.threshold = max(self.window + self.least / 2 / pace, HYSTART_WINDOW)
+            self.found = True
+
+    def _train(self, acknowledged: int, pace: float) -> float:
+        """Duration (s) of the unbroken train of acknowledgements from the first one."""
+        if not self.acks:
+            return acknowledged * pace
+        gaps = zip(self.acks, self.acks[1:], strict=False)
+        last = next((before for before, after in gaps if after - before > HYSTART_GAP), self.acks[-1])
+        return last - self.acks[0]
+
+    def _growth(self, acknowledged: int, now: float) -> float:
+        """Growth of CUBIC's window in packets."""
+        window = self.window
+        if self.epoch == -math.inf:
+            self.epoch, self.reno = now, window
+            self.origin = max(self.peak, window)
+            self.inflection = ((self.origin - window) / C) ** (1 / 3)
+        share = min(acknowledged / window, 1.0)
+        curve = self.origin + C * (now - self.epoch + self.least - self.inflection) ** 3
+        self.reno += acknowledged / window * 3 * (1 - BETA) / (1 + BETA)
+        growth = max(max(int(curve), int(self.reno)) - int(window), 0) * share
+        if not self.peak:
+            growth = max(growth, acknowledged / 20)
+        return min(growth, acknowledged / 2)
+
+    def steady(self, packets: int, start: float, begin: float, path: Path) -> bool:
+        """Whether ``packets`` packets keep the link full without a loss; if so, grow the window as in that time."""
+        if path.losses or not path.pace or self.window < self.threshold or self.used:
+            return False
+        if self.limit * path.pace < path.round_trip or self.recovering or self.lossy:
+            return False
+        state = self.epoch, self.origin, self.inflection, self.reno
+        self._growth(0, start)  # begins the curve
+        grown = min(self.window + self._growth(packets, start + packets * path.pace), MAX_WINDOW)
+        if (begin - start) / path.pace + grown - self.window > path.buffer:
+            self.epoch, self.origin, self.inflection, self.reno = state
+            return False
+        self.window = max(grown, self.window)
+        return True
+
+    def overflow(self, queue: float, count: int, path: Path) -> int:
+        """Number of packets that find the buffer full when ``queue`` s of it are occupied."""
+        excess = queue / path.pace + count - max(0, self.train - self.used) - path.buffer
+        return 0 if excess < 1 else min(int(excess), count if queue else count - 1)
+
+    def miss(self, lost: Sequence[int], dropped: int, count: int, more: bool, path: Path) -> None:
+        """React to losses among the ``count`` packets just released; ``more``: further packets follow."""
+        first = lost[0] if lost else count - dropped
+        everything = len(lost) + dropped == count == self.used
+        at_the_end = dropped > 0 or lost[-1] == count - 1
+        retransmitted = self.recovering
+        if self.sent - count + first >= self.recover:
+            if self.window < self.threshold and not self.recovering:
+                self.window += first
+            self.recover = self.sent - count + first + max(int(self.window), 1)
+            self._shrink()
+        self.lossy = True
+        if not everything and not at_the_end:
+            if not more:
+                self.limit = self.used  # the remaining packets wait until the loss is detected
+                self.next = max(self.next, self._known(self.used - count + first, count - first - 1, path.pace))
+            return
+        if not everything and more:
+            return
+        known = self.released if everything else self.free + path.latency + path.way_back()
+        if retransmitted:
+            self.stall(known + self.timeout)
+            self.time_out()
+        else:
+            self.stall(known + self.probe_timeout(len(lost) + dropped))
+            self.repairs, self.repair = len(lost) + dropped, 1
+
+    def _known(self, place: int, behind: int, pace: float) -> float:
+        """When the sender detects the loss of packet ``place`` of the round, which ``behind`` packets follow: at their
+        third acknowledgement, or a quarter of a round trip after the first."""
+
+        def acknowledged(later: int) -> float:
+            return self.acks[min(later, len(self.acks) - 1)] if self.acks else self.next + later * pace
+
+        waited = acknowledged(place + 1) + self.least / 4
+        return min(waited, acknowledged(place + DUPLICATES)) if behind >= DUPLICATES else waited
+
+    def _shrink(self) -> None:
+        window = int(self.window)  # Linux counts whole packets, and rounds down
+        self.peak = int(window * (1 + BETA) / 2) if window < self.peak else window
+        self.threshold = self.window = max(int(BETA * window), 2.0)
+        self.epoch = -math.inf
+
+    def time_out(self) -> None:
+        if self.backoff == 1 and self.window > 1:
+            self.threshold = max(BETA * self.window, 2.0) if not self.lossy else max(self.window, 2.0)
+        self.window = 1.0
+        self.peak = 0.0
+        self.epoch = -math.inf
+        self.found = False
+        self.backoff *= 2
+
+    def stall(self, until: float) -> None:
+        """Release nothing before ``until``, and then one packet."""
+        self.next = until
+        self.limit = self.used = 0
+        self.probing = True
+
+    def count(self, packets: int, lost: Sequence[int], dropped: int, path: Path) -> None:
+        """Update the counters; an arrival ends the backoff."""
+        if len(lost) + dropped < packets:
+            self.backoff = 1
+        self.offered += packets
+        self.offered_bytes += packets * FULL_FRAME
+        if lost or dropped:
+            corrupted = sum(path.is_corrupt() for _ in lost) if path.corrupt else 0
+            self.corrupted += corrupted
+            self.lost += len(lost) - corrupted
+            self.overflowed += dropped
+        if path.odd:
+            self.duplicated += packets * path.duplicate
+            self.reordered += packets * path.reorder

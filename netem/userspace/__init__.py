@@ -1,0 +1,1 @@
+"""The userspace engine: one process that moves every packet between the nodes."""

@@ -1,0 +1,425 @@
+"""The userspace link engine: one process that moves every packet between the nodes and decides its fate.
+
+`python -m netem.userspace.switch` runs in the hub's network namespace. Each node has its own namespace with `data0`,
+one end of a veth pair. The other end is in the hub, where a packet socket reads it (netem.userspace.port). For a frame
+that arrives at a port the switch looks up the link by the destination address, offers the frame to the link's
+Impairment, and sends it out of the target's port when it is due. Nodes without a link cannot exchange packets.
+
+If a run spans several hosts, a trunk joins their switches (netem.userspace.trunk).
+
+Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}`. Replies go to standard output:
+`{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`. So do events, the first of which is `{"event": "ready"}`:
+
+    attach    port, interface, mac      open a node's interface; a port attached again is replaced (a restarted node)
+    detach    port                      close the interface; its links stay
+    link      source, target, profile, seed     make one direction, or change it in place; then it keeps its seed
+    cut       source, target            drop all packets from now on, also those in flight
+    restore   source, target            undo a cut
+    trunk     interface, remotes        open the trunk; remotes: the addresses of the nodes of other hosts, by name.
+                                        Again: nodes have moved, and remotes are now these; counters and links stay
+    admit     links                     let the packets of these links in from the trunk; each link is [source, target]
+    counters  -                         the counters so far, see Switch.counters
+    batch     requests                  several requests at once, {"replies": [...]}
+
+The event `{"event": "port_down", "port": ...}` reports that an interface went down or disappeared. The process ends
+when its standard input ends, or when the reader of its output has closed.
+
+One thread, one epoll: a second Python thread would only wait for the first. Super-packets (segmentation offload) stay
+whole if the link allows it, see `Link`.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import select
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any
+
+from netem.errors import SwitchError
+from netem.priority import run_promptly
+from netem.profile import LinkProfile
+from netem.userspace import trunk
+from netem.userspace.console import Console, answer
+from netem.userspace.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, is_to_a_group, link_size, split
+from netem.userspace.lateness import Lateness
+from netem.userspace.link import Link
+from netem.userspace.port import LARGEST_PACKET, Port, Timer, parse_mac
+from netem.userspace.trunk import Trunk
+
+RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
+DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
+FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
+FLIGHT_PACKETS = 1_000_000
+LATE = 0.05  # s; a packet later than this violates the link's profile
+DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
+
+
+class Switch:
+    """Ports, links and the packets in flight; `handle` answers requests, `forward` and `deliver` move packets."""
+
+    def __init__(self, scheduling: str = "default", clock: Callable[[], float] = time.monotonic) -> None:
+        self.scheduling = scheduling
+        self.ports: dict[str, Port] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        self.trunk = Trunk()
+        # By source port, then by destination address; from the trunk by trunk.ADDRESSES.
+        self.routes: dict[str, dict[bytes, Link]] = {}
+        self.lateness = Lateness()  # of delayed packets, at departure
+        self.waiting = Lateness()  # time of all packets until they were read
+        self.forwarded = 0
+        self.unrouted = 0
+        self.to_groups: Counter[str] = Counter()
+        self.from_strangers = 0
+        self.unsent = 0
+        self.refused = 0
+        self.unreadable = 0
+        self.flight_dropped = 0
+        self._clock = clock
+        self._flight: list[tuple[float, int, Link, int, bytes]] = []
+        self._flight_bytes = 0
+        self._order = count()  # packets due at the same time leave in order of arrival
+        self._closed_drops: Counter[str] = Counter()
+        self._operations: dict[str, Callable[..., dict[str, Any]]] = {
+            "attach": self.attach,
+            "detach": self.detach,
+            "link": self.link,
+            "cut": self.cut,
+            "restore": self.restore,
+            "trunk": self.open_trunk,
+            "admit": self.admit,
+            "counters": self.counters,
+            "batch": self.batch,
+        }
+
+    # Requests
+
+    def handle(self, request: object) -> dict[str, Any]:
+        """The reply to one request. A request that fails changes nothing; its reply is the error."""
+        return answer(request, self._operations, ("port", "interface", "mac", "source", "target"))
+
+    def attach(self, port: str, interface: str, mac: str) -> dict[str, Any]:
+        address = parse_mac(mac)
+        for other in self.ports.values():
+            if other.name != port and (address == other.mac or interface == other.interface):
+                raise SwitchError(f"port {port}: interface or address is that of port {other.name}; detach it first")
+        opened = Port(port, interface, address)
+        self._close(port)
+        self.ports[port] = opened
+        self._reroute(port)
+        self._reroute_arrivals()
+        return {}
+
+    def detach(self, port: str) -> dict[str, Any]:
+        if port not in self.ports:
+            raise SwitchError(f"no port {port} is attached")
+        self._close(port)
+        self._reroute(port)
+        self._reroute_arrivals()
+        return {}
+
+    def link(self, source: str, target: str, profile: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
+        asked = LinkProfile.from_mapping(profile)
+        existing = self.links.get((source, target))
+        if existing is not None:
+            self._move(existing, existing.change(asked, self._clock()))
+        elif isinstance(seed, int):
+            self.links[source, target] = Link(asked, seed)
+            self._reroute(target)
+        else:
+            raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number")
+        return {}
+
+    def cut(self, source: str, target: str) -> dict[str, Any]:
+        link = self._link(source, target)
+        self.deliver()  # what is due counts as delivered
+        link.stop(self._clock())
+        return {}
+
+    def restore(self, source: str, target: str) -> dict[str, Any]:
+        self._link(source, target).cut = False
+        return {}
+
+    def open_trunk(self, interface: str, remotes: Mapping[str, str]) -> dict[str, Any]:
+        addresses = {name: parse_mac(mac) for name, mac in dict(remotes).items()}
+        if trunk.NAME not in self.ports:
+            self.attach(trunk.NAME, interface, trunk.NO_ADDRESS)
+        for name in self.trunk.reach(addresses, self.ports[trunk.NAME].send):
+            self._reroute(name)
+        self._reroute_arrivals()
+        return {}
+
+    def admit(self, links: list[tuple[str, str]]) -> dict[str, Any]:
+        self.trunk.admit(links)
+        self._reroute_arrivals()
+        return {}
+
+    def counters(self) -> dict[str, Any]:
+        """All counters since the start; lateness and waiting since the previous call.
+
+        links           one object per link: source, target, and see Link.counted
+        forwarded       packets sent out of a port
+        unrouted        packets whose destination has no link from their source
+        to_groups       those of them that programs sent to broadcast or multicast addresses, by port
+        from_trunk      packets from other hosts, see Trunk.delivered
+        from_strangers  packets from the trunk that were dropped, see Trunk.is_strange
+        sent_to, came_from  packets that were sent over the trunk and that came over it, by the node of the other host
+        unsent          packets to a target that is not attached or whose interface is down
+        refused         packets for which the outgoing interface had no room
+        unreadable      packets that the kernel could not deliver with a virtio header (exotic segmentation offload),
+                        and super-packets with impossible headers
+        flight_dropped  packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
+        socket_drops    packets the kernel dropped because the switch was too slow to read them, by port
+        late_max, late_p99  seconds by which delayed packets left after their due time
+        waited_max      maximum seconds from a packet's arrival to its reading
+        late            packets that waited more than LATE seconds, or left more than LATE seconds late
+        cpu_seconds     processor time of this process
+        scheduling      the result of `netem.priority.run_promptly`
+        """
+        lateness, self.lateness = self.lateness, Lateness()
+        waiting, self.waiting = self.waiting, Lateness()
+        now = self._clock()
+        drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
+        return {
+            "links": [
+                {"source": source, "target": target, **link.counted(now)}
+                for (source, target), link in self.links.items()
+            ],
+            "forwarded": self.forwarded,
+            "unrouted": self.unrouted,
+            "to_groups": dict(self.to_groups),
+            "from_trunk": self.trunk.delivered(),
+            "from_strangers": self.from_strangers,
+            "sent_to": self.trunk.sent_to(),
+            "came_from": self.trunk.came_from(),
+            "unsent": self.unsent,
+            "refused": self.refused,
+            "unreadable": self.unreadable,
+            "flight_dropped": self.flight_dropped,
+            "socket_drops": dict(drops),
+            "late_max": lateness.maximum,
+            "late_p99": lateness.quantile(0.99),
+            "waited_max": waiting.maximum,
+            "late": lateness.above(LATE) + waiting.above(LATE),
+            "cpu_seconds": time.process_time(),
+            "scheduling": self.scheduling,
+        }
+
+    def batch(self, requests: list[object]) -> dict[str, Any]:
+        return {"replies": [self.handle(request) for request in requests]}
+
+    def _link(self, source: str, target: str) -> Link:
+        try:
+            return self.links[source, target]
+        except KeyError:
+            raise SwitchError(f"no link from {source} to {target}; create it first") from None
+
+    def _close(self, name: str) -> None:
+        port = self.ports.pop(name, None)
+        if port is not None:
+            self._closed_drops[name] += port.drops()
+            port.close()
+
+    def _reroute(self, changed: str) -> None:
+        """Update `routes` and the ports of the links to `changed`."""
+        port = self.ports.get(changed) or self.trunk.remotes.get(changed)
+        for (source, target), link in self.links.items():
+            if target != changed:
+                continue
+            routes = self.routes.setdefault(source, {})
+            if link.port is not None:
+                routes.pop(link.port.mac, None)
+            link.port = port
+            if port is not None:
+                routes[port.mac] = link
+
+    def _reroute_arrivals(self) -> None:
+        self.routes[trunk.NAME] = self.trunk.routes(self.ports)
+
+    # Packets
+
+    def forward(self, port: Port) -> None:
+        """Read a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if the port went down."""
+        receive = port.receive
+        routes = self.routes.setdefault(port.name, {})
+        remote = port.name == trunk.NAME
+        addresses = trunk.ADDRESSES if remote else DESTINATION
+        waited = 0.0
+        taken = 0
+        for taken in range(RECEIVE_BURST):
+            try:
+                packet = receive(LARGEST_PACKET)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno == errno.ENETDOWN:
+                    raise
+                self.unreadable += 1
+                continue
+            if not taken:  # the first has waited longest; a query per packet would cost too much
+                waited = port.waited()
+            if remote:
+                self.trunk.arrive(packet)
+            link = routes.get(packet[addresses])
+            if link is None:
+                self._drop_unrouted(port, packet)
+            elif packet[1] == NO_GSO:
+                self._offer(link, self._clock(), packet, len(packet) - HEADER_SIZE, 1)
+            elif not is_super_packet(packet):
+                self.unreadable += 1
+            else:
+                now = self._clock()
+                for piece in [packet] if link.segments is None else split(packet, link.segments):
+                    self._offer(link, now, piece, *link_size(piece))
+        else:
+            taken = RECEIVE_BURST
+        self.waiting.add(waited, taken)
+
+    def _drop_unrouted(self, port: Port, packet: bytes) -> None:
+        if port.name == trunk.NAME and self.trunk.is_strange(packet):
+            self.from_strangers += 1
+        else:
+            self.unrouted += 1
+            if is_to_a_group(packet):
+                self.to_groups[port.name] += 1
+
+    def _offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
+        if link.cut:
+            link.cut_dropped += packets
+            return
+        flight = self._flight
+        for at, damaged in link.impairment.offer(now, size, packets):
+            copy = corrupt(packet, link.random) if damaged else packet
+            if copy is None:
+                continue
+            if at <= now and not (flight and flight[0][0] <= now):
+                self._send(link, copy)
+            elif self._flight_bytes + len(copy) > FLIGHT_BYTES or len(flight) >= FLIGHT_PACKETS:
+                self.flight_dropped += 1
+            else:
+                self._flight_bytes += len(copy)
+                heappush(flight, (at, next(self._order), link, link.epoch, copy))
+
+    def deliver(self) -> float | None:
+        """Send a burst of due packets. Returns the due time of the next packet in flight, None if there is none."""
+        flight = self._flight
+        for _ in range(DELIVERY_BURST):
+            if not flight:
+                return None
+            late = self._clock() - flight[0][0]
+            if late < 0:
+                break
+            _, _, link, epoch, packet = heappop(flight)
+            self._flight_bytes -= len(packet)
+            if epoch != link.epoch:
+                continue  # cut, and counted then
+            self._send(link, packet)
+            self.lateness.add(late)
+        return flight[0][0] if flight else None
+
+    def _move(self, link: Link, moved: Mapping[float, float]) -> None:
+        """Change the delivery times of a link's packets in flight, old to new."""
+        if moved:
+            self._flight = [
+                (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
+            ]
+            heapify(self._flight)
+
+    def _send(self, link: Link, packet: bytes) -> None:
+        if link.port is None:
+            self.unsent += 1
+            return
+        try:
+            link.port.send(packet)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+                self.refused += 1
+            else:
+                self.unsent += 1
+        else:
+            self.forwarded += 1
+
+
+class Loop:
+    """Event loop: waits for packets, requests and due times, and calls the switch."""
+
+    def __init__(self, switch: Switch, console: Console) -> None:
+        self.switch = switch
+        self.console = console
+        self.timer = Timer()
+        self.epoll = select.epoll()
+        self._held: dict[int, Port] = {}
+        self.epoll.register(console.reading, select.EPOLLIN)
+        self.epoll.register(console.writing, 0)  # epoll always reports EPOLLERR, which comes when the reader has closed
+        # Edge-triggered: each arming gives a new edge, so the expirations need not be read.
+        self.epoll.register(self.timer.fd, select.EPOLLIN | select.EPOLLET)
+
+    def run(self) -> None:
+        armed = None
+        due = None
+        while self.console.open:
+            if due is None or due > time.monotonic():
+                if due is not None and due != armed:
+                    self.timer.arm(due)
+                    armed = due
+                ready = self.epoll.poll()
+            else:
+                ready = self.epoll.poll(0)
+            for descriptor, mask in ready:
+                port = self._held.get(descriptor)
+                if port is not None:
+                    self._forward(port)
+                elif descriptor == self.console.reading:
+                    self._serve()
+                elif descriptor == self.console.writing:
+                    self._flush(mask)
+            due = self.switch.deliver()
+
+    def _forward(self, port: Port) -> None:
+        try:
+            self.switch.forward(port)
+        except OSError as error:
+            if error.errno != errno.ENETDOWN:
+                raise
+            self.console.write({"event": "port_down", "port": port.name})
+
+    def _serve(self) -> None:
+        for request in self.console.requests():
+            self.console.write(self.switch.handle(request))
+        self._flush(0)
+        held = {port.fd: port for port in self.switch.ports.values()}
+        for descriptor, port in held.items():
+            # A closed port's descriptor may be in use again; closing has removed it from the epoll set.
+            if self._held.get(descriptor) is not port:
+                self.epoll.register(descriptor, select.EPOLLIN)
+        self._held = held
+
+    def _flush(self, mask: int) -> None:
+        if mask & (select.EPOLLERR | select.EPOLLHUP):
+            self.console.open = False
+        else:
+            self.epoll.modify(self.console.writing, 0 if self.console.flush() else select.EPOLLOUT)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C signals the whole group; links stay until the orderly end
+    console = Console(sys.stdin.fileno(), sys.stdout.fileno())
+    try:
+        loop = Loop(Switch(run_promptly()), console)
+    except PermissionError:  # epoll takes no files
+        sys.exit("netem.userspace.switch: standard input and output must be pipes: requests come in, replies go out")
+    # No object made per packet or per request is cyclic, so the collector would only cause pauses.
+    gc.freeze()
+    gc.disable()
+    console.write({"event": "ready"})
+    loop.run()
+
+
+if __name__ == "__main__":
+    main()

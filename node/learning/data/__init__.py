@@ -1,0 +1,1 @@
+"""Data sets: found, read, checked, and divided over clients."""

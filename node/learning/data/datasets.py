@@ -1,0 +1,372 @@
+"""Data sets by name: found or fetched once, decoded once, and kept as plain arrays that every node of a run maps.
+
+`prepare` makes a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, if known, subjects.npy
+and test_subjects.npy.
+Nodes map the arrays instead of loading them, so a hundred nodes share one copy in the page cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
+from node.errors import lacking
+from node.learning.data import downloads, formats, leaf, pictures
+from node.learning.data.files import below, open_regular, refuse_large
+from node.learning.data.formats import Arrays
+from node.learning.data.labels import refuse_gaps, refuse_unequal
+from node.learning.data.samples import arrays_from
+from node.learning.errors import DataError, DataNotFound
+
+FORMAT = 4  # version of the prepared folder; part of its name, so that a new version does not use old folders
+LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
+    division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has been
+    normalised. `sha256` is the hash of the arrays, by which a record identifies the data."""
+
+    directory: Path
+    name: str
+    shape: Shape
+    classes: int
+    label_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+    sha256: str
+
+    def array(self, name: str) -> NDArray[Any]:
+        """One of x_train, y_train, x_test, y_test, subjects, test_subjects, mapped read-only."""
+        return _mapped(self.directory / f"{name}.npy")
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        return np.array(self.array("y_train"))
+
+    @property
+    def test_labels(self) -> NDArray[np.int64]:
+        return np.array(self.array("y_test"))
+
+    @property
+    def subjects(self) -> NDArray[np.int64] | None:
+        """The person of each training sample, if known."""
+        return self._people("subjects")
+
+    @property
+    def test_subjects(self) -> NDArray[np.int64] | None:
+        """The person of each test sample, if known."""
+        return self._people("test_subjects")
+
+    def _people(self, name: str) -> NDArray[np.int64] | None:
+        return np.array(self.array(name)) if (self.directory / f"{name}.npy").exists() else None
+
+
+@functools.lru_cache(maxsize=32)
+def _mapped(path: Path) -> NDArray[Any]:
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
+
+
+def prepare(
+    name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True, store: Path | None = None
+) -> Prepared:
+    """Find data set `name` prepared under `cache`, or prepare it under `store`, by default `cache`. Other runs may do
+    the same at the same time.
+
+    The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
+    PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
+    Raises DataNotFound (with the places tried and the remedy) or DataError (the files found are broken).
+    """
+    store = cache if store is None else store
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")[:LONGEST_STEM] or "data"
+    if name in DATASETS and DATASETS[name].read is not None:
+        source, read, key = _made(name)
+    else:
+        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
+        source, key = str(place or "edgebed"), _fingerprint(name, place)
+    directory = cache / f"{stem}-{key}"
+    if not directory.exists():
+        directory = store / directory.name
+        log.info("preparing data set %s from %s", name, source)
+        try:
+            arrays = read()
+        except ImportError as error:
+            raise DataError(f"{source} {lacking(error) or f'cannot be read: {error}'}") from error
+        _store(name, arrays, source, directory)
+    return open_prepared(directory)
+
+
+def open_prepared(directory: Path) -> Prepared:
+    """Open a folder that `prepare` made. Raises DataError if it is no such folder."""
+    try:
+        meta = json.loads((directory / "meta.json").read_text(encoding="ascii"))
+        values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in meta.items()}
+        return Prepared(directory, **values)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
+
+
+def _made(name: str) -> tuple[str, Reader, str]:
+    """The source, reader and hash of a plug-in's data set. What its function reads may change, so it is called each
+    time, and equal arrays share a folder."""
+    entry = DATASETS[name]
+    assert entry.read is not None
+    source = f"data set {name} ({entry.where})"
+    try:
+        arrays = arrays_from(entry.read(), source)
+    except DataError:
+        raise
+    except Exception as error:
+        reason = lacking(error) or f"cannot be read: {type(error).__name__}: {error}"
+        raise DataError(f"{source} {reason}") from error
+    return source, lambda: arrays, _digest(arrays)[:12]
+
+
+def _digest(arrays: Arrays) -> str:
+    """The hash of the arrays, by which a record identifies the data."""
+    digest = hashlib.sha256()
+    for values in _named(arrays).values():
+        digest.update(np.ascontiguousarray(values).data)
+    if arrays.normalised:
+        digest.update(b"normalised")
+    return digest.hexdigest()
+
+
+def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
+    people = {"subjects": arrays.subjects, "test_subjects": arrays.test_subjects}
+    return named | {name: values for name, values in people.items() if values is not None}
+
+
+Reader = Callable[[], Arrays]
+
+
+def locate(name: str, cache: Path) -> str | None:
+    """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
+    try:
+        return str(_find(name, cache, [], download=False)[0] or DATASETS[name].where)
+    except DataNotFound:
+        return None
+
+
+def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
+    """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
+    if not is_dataset(name):
+        forms = "; ".join(DATASET_PATHS.values())
+        raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
+    if name == "digits":
+        return None, formats.read_digits
+    form, _, given = name.partition(":")
+    if given:
+        path = Path(given).expanduser()
+        candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
+        for candidate in candidates:
+            if candidate.exists() and (form != "npz" or not candidate.is_dir()):
+                return candidate, _reader(_FORMS[form], candidate)
+        places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
+        what = {"npz": "file", "images": "folder or zip", "leaf": "folder"}[form]
+        raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
+    roots = data_folders(cache)
+    for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
+        if (reader := _FORMATS[name](place)) is not None:
+            return place, reader
+    tried = [str(root) for root in (*search, *roots)]
+    return _fetch(name, cache, tried, download)
+
+
+def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Path, Reader]:
+    if download:
+        log.info("downloading data set %s", name)
+        try:
+            place = downloads.download(name, cache / "downloads")
+            reader = _FORMATS[name](place) if place else None
+            if place and reader:
+                return place, reader
+        except (OSError, RuntimeError, ImportError) as error:
+            tried.append(f"the network ({lacking(error) or ' '.join(str(error).split())})")
+    names = ", ".join(_NAMES[name])
+    raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
+
+
+_NAMES = {  # names of the files or folders of each data set, inside a folder of data sets
+    "mnist": ("mnist", "MNIST/raw"),
+    "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
+    "cifar10": ("cifar10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar10.zip", "cifar10-jpeg.zip"),
+    "har": ("har", "UCI HAR Dataset", "har.npz", "uci-har-acc.npz"),
+}
+
+
+def data_folders(cache: Path) -> list[Path]:
+    """The folders in which data sets are looked for, without those of a scenario."""
+    known = [Path(folder) for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep) if folder]
+    return [*known, Path("/usr/share/datasets"), Path.home() / ".cache" / "torchvision", cache / "downloads"]
+
+
+def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Path]:
+    """Yield files and folders that may hold the data set. Only a scenario (`given`) may name a folder of any name as
+    the data set itself, since MNIST's files are named like Fashion-MNIST's."""
+    for root in roots:
+        if given:
+            yield root
+        yield from (root / each for each in _NAMES[name])
+
+
+def _reader(read: Callable[[Path], Arrays], path: Path) -> Reader:
+    return lambda: read(path)
+
+
+_FORMS: dict[str, Callable[[Path], Arrays]] = {
+    "npz": formats.read_npz,
+    "images": pictures.read_pictures,
+    "leaf": leaf.read_leaf,
+}
+
+
+def _idx_format(place: Path) -> Reader | None:
+    return _reader(formats.read_idx_folder, place) if formats.idx_paths(place) else None
+
+
+def _cifar10_format(place: Path) -> Reader | None:
+    if place.is_file():
+        return _reader(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+    if (place / formats.CIFAR10_FILES[0]).is_file():
+        return _reader(formats.read_cifar10, place)
+    return _reader(pictures.read_pictures, place) if (place / "train").is_dir() else None
+
+
+def _har_format(place: Path) -> Reader | None:
+    if place.is_file():
+        return _reader(formats.read_npz, place)
+    return _reader(formats.read_har_folder, place) if (place / "train" / "Inertial Signals").is_dir() else None
+
+
+_FORMATS: dict[str, Callable[[Path], Reader | None]] = {
+    "mnist": _idx_format,
+    "fashion-mnist": _idx_format,
+    "cifar10": _cifar10_format,
+    "har": _har_format,
+}
+
+
+def _fingerprint(name: str, source: Path | None) -> str:
+    """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
+    can change without them, and a copy has others. Of a folder count its own files, and those below train and test."""
+    digest = hashlib.sha256(f"{FORMAT} {name}".encode())
+    if source is not None:
+        digest.update(os.fsencode(source.absolute()))
+        names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
+        names = [each for each in names if "/" not in each or {"train", "test"} & set(each.split("/"))]
+        files = {each: source / each for each in names if each == "" or (source / each).is_file()}
+        refuse_large(source, sum(file.stat().st_size for file in files.values()))
+        for each, file in files.items():
+            with open_regular(file) as content:
+                digest.update(os.fsencode(f"\0{each}\0") + hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:12]
+
+
+def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
+    """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
+    shape, classes = _check(name, arrays, source)
+    channels = arrays.x_train.shape[1]
+    mean, std = ([0.0] * channels, [1.0] * channels) if arrays.normalised else _normalisation(arrays.x_train)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
+    try:
+        for key, values in _named(arrays).items():
+            np.save(making / f"{key}.npy", np.ascontiguousarray(values), allow_pickle=False)
+        meta = {
+            "name": name,
+            "shape": shape,
+            "classes": classes,
+            "label_names": arrays.label_names,
+            "mean": mean,
+            "std": std,
+            "source": source,
+            "sha256": _digest(arrays),
+        }
+        (making / "meta.json").write_text(json.dumps(meta, indent=1), encoding="ascii")
+        for path in making.iterdir():
+            path.chmod(0o644)  # nodes run as other users
+        making.chmod(0o755)
+        try:
+            making.rename(directory)
+        except OSError:
+            if not (directory / "meta.json").exists():
+                raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
+    """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
+    pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
+    for part, x, y in pairs:
+        refuse_unequal(source, part, len(x), len(y))
+        wrong = _not_finite(x)
+        if len(wrong):
+            raise DataError(
+                f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
+                f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
+            )
+    if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
+        raise DataError(
+            f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
+            f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike"
+        )
+    people = (("training", arrays.subjects, arrays.y_train), ("test", arrays.test_subjects, arrays.y_test))
+    for part, subjects, y in people:
+        if subjects is not None and len(subjects) != len(y):
+            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
+    shape = tuple(arrays.x_train.shape[1:])
+    if 0 in shape:
+        raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
+    known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
+    if known is None:
+        refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
+    classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
+    if known is not None and (shape, classes) != (known.shape, known.classes):
+        raise DataError(
+            f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
+            f"{known.shape} and {known.classes}"
+        )
+    return shape, classes
+
+
+def _not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
+    """The indices of the samples that hold NaN or an infinity."""
+    if x.dtype.kind != "f":
+        return np.empty(0, np.intp)
+    return np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+
+
+def _normalisation(x: NDArray[Any]) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel, of x / 255 for pictures. Computed in slices to save memory."""
+    axes = (0, *range(2, x.ndim))
+    scale = 255.0 if x.dtype == np.uint8 else 1.0
+    total = squares = np.zeros(x.shape[1])
+    for start in range(0, len(x), 4096):
+        piece = x[start : start + 4096] / scale
+        total = total + piece.sum(axis=axes, dtype=np.float64)
+        squares = squares + np.square(piece, dtype=np.float64).sum(axis=axes)
+    count = x.size / x.shape[1]
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    return mean.tolist(), np.where(std > 1e-6, std, 1.0).tolist()

@@ -1,0 +1,260 @@
+"""Readers of data set files: IDX, CIFAR-10's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
+
+Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
+No reader unpickles. Readers raise DataError naming the file and its fault. docs/reference/data.md lists what
+each keeps, converts and refuses.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.learning.data.files import open_regular, read_regular, read_text, refuse_large
+from node.learning.data.labels import refuse_unequal, whole_numbers
+from node.learning.errors import DataError
+
+CHANNELS = (1, 3, 4)  # of pictures
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
+    ``normalised``: the model gets the samples as they are."""
+
+    x_train: NDArray[Any]
+    y_train: NDArray[np.int64]
+    x_test: NDArray[Any]
+    y_test: NDArray[np.int64]
+    subjects: NDArray[np.int64] | None = None
+    label_names: tuple[str, ...] = ()
+    test_subjects: NDArray[np.int64] | None = None
+    normalised: bool = False
+
+
+def read_digits() -> Arrays:
+    """The 1,797 digits of `digits/`, split 1,437 to 360 with every digit in proportion. The split is fixed."""
+    from node.learning.data.partition import take_in_proportion
+
+    table = np.loadtxt(Path(__file__).with_name("digits") / "digits.csv.gz", delimiter=",", dtype=np.uint8)
+    x = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    y = table[:, -1].astype(np.int64)
+    test = np.zeros(len(y), dtype=bool)
+    test[take_in_proportion(y, 360, np.random.default_rng(0))] = True
+    return Arrays(x[~test], y[~test], x[test], y[test])
+
+
+def idx_paths(folder: Path) -> list[Path] | None:
+    """The four IDX files of MNIST or Fashion-MNIST in `folder`, gzipped or plain, or None if one is missing."""
+    found = []
+    for name in IDX_FILES:
+        spellings = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
+        path = next((folder / spelling for spelling in spellings if (folder / spelling).is_file()), None)
+        if path is None:
+            return None
+        found.append(path)
+    return found
+
+
+def read_idx_folder(folder: Path) -> Arrays:
+    """MNIST or Fashion-MNIST from the four files that `idx_paths` finds."""
+    paths = idx_paths(folder)
+    if paths is None:
+        raise DataError(f"{folder}: not all of {', '.join(IDX_FILES)} (or .gz) are there")
+    x_train, y_train, x_test, y_test = (read_idx(path, axes) for path, axes in zip(paths, (3, 1, 3, 1), strict=True))
+    return Arrays(x_train[:, None], y_train.astype(np.int64), x_test[:, None], y_test.astype(np.int64))
+
+
+IDX_TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "16-bit", 12: "32-bit", 13: "32-bit float", 14: "64-bit float"}
+
+
+def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
+    """One IDX file of unsigned bytes (http://yann.lecun.com/exdb/mnist), gzipped or plain: two zero bytes, type 8, the
+    number of axes, each axis as a big-endian 32-bit number, then the bytes."""
+    with open_regular(path) as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
+            with gzip.open(file) if compressed else file as content:
+                zeros, kind, found = struct.unpack(">HBB", content.read(4))
+                if zeros or kind not in IDX_TYPES:
+                    raise DataError(f"{path}: not an IDX file: it does not begin with two zero bytes and a type")
+                if (kind, found) != (8, axes):
+                    raise DataError(
+                        f"{path}: has {found} axes of {IDX_TYPES[kind]} values; take a file of {axes} axes of "
+                        "unsigned bytes"
+                    )
+                shape = struct.unpack(f">{axes}I", content.read(4 * axes))
+                refuse_large(path, math.prod(shape))
+                data = content.read(math.prod(shape) + 1)
+        except (OSError, EOFError, struct.error, zlib.error) as error:
+            raise DataError(f"{path}: not an IDX file: {error}") from error
+    if len(data) != math.prod(shape):
+        raise DataError(f"{path}: not a complete IDX file of unsigned bytes of shape {shape}; fetch it again")
+    return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+
+
+CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+
+
+def read_cifar10(path: Path) -> Arrays:
+    """CIFAR-10's binary version, a folder or `cifar-10-binary.tar.gz`: records of a label byte and 3x32x32 bytes."""
+    parts = [_cifar10_records(name, data) for name, data in _cifar10_batches(path)]
+    if len(parts) != len(CIFAR10_FILES):
+        raise DataError(f"{path}: not all of {', '.join(CIFAR10_FILES)} are there")
+    records = np.concatenate(parts[:-1])
+    return Arrays(*_cifar10_split(records), *_cifar10_split(parts[-1]), label_names=CIFAR10_LABELS)
+
+
+def _cifar10_batches(path: Path) -> Iterator[tuple[str, bytes]]:
+    if path.is_dir():
+        for name in CIFAR10_FILES:
+            if (path / name).is_file():
+                yield str(path / name), read_regular(path / name)
+        return
+    try:
+        with tarfile.open(path) as archive:
+            members = {PurePosixPath(member.name).name: member for member in archive if member.isfile()}
+            refuse_large(path, 3 * sum(members[name].size for name in CIFAR10_FILES if name in members))
+            for name in CIFAR10_FILES:
+                file = archive.extractfile(members[name]) if name in members else None
+                if file is not None:
+                    yield f"{path}:{name}", file.read()
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise DataError(f"{path}: not a readable archive: {error}; fetch it again") from error
+
+
+def _cifar10_records(name: str, data: bytes) -> NDArray[np.uint8]:
+    if not data or len(data) % 3073:
+        raise DataError(f"{name}: {len(data)} bytes are not whole records of 3073; fetch it again")
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, 3073)
+
+
+def _cifar10_split(records: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+
+
+HAR_LABELS = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
+
+
+def read_har_folder(path: Path) -> Arrays:
+    """The total acceleration in the unpacked folder 'UCI HAR Dataset': windows (3, 128) in g, and their persons."""
+    p: dict[str, Any] = {}
+    for part in ("train", "test"):
+        folder = path / part
+        files = [folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt" for axis in "xyz"]
+        axes = [_table(file, np.float32, 2) for file in files]
+        if len({each.shape for each in axes}) > 1:
+            raise DataError(f"{files[0].parent}: the three axes have different numbers of values; unpack it again")
+        p[f"x_{part}"] = np.stack(axes, axis=1)
+        p[f"y_{part}"] = _table(folder / f"y_{part}.txt", np.int64, 1) - 1
+        p[f"subject_{part}"] = _table(folder / f"subject_{part}.txt", np.int64, 1)
+    return Arrays(p["x_train"], p["y_train"], p["x_test"], p["y_test"], p["subject_train"], HAR_LABELS)
+
+
+def _table(file: Path, kind: type[np.generic], axes: Literal[1, 2]) -> NDArray[Any]:
+    """The numbers of a text file, one row a line."""
+    lines = read_text(file).split("\n")
+    try:
+        if not any(map(str.strip, lines)):
+            raise ValueError("it is empty")
+        return np.loadtxt(lines, dtype=kind, ndmin=axes)
+    except ValueError as error:
+        raise DataError(f"{file}: not a table of the UCI HAR data set: {error}") from None
+
+
+ENTRIES = ("x_train", "y_train", "x_test", "y_test")
+SUBJECTS = ("subject_train", "subject_test")
+
+
+def read_npz(path: Path) -> Arrays:
+    """An npz file of x_train, y_train, x_test, y_test and, if known, subject_train and subject_test. Other arrays are
+    not read.
+
+    x is (N, H, W), (N, H, W, C) or (N, C, H, W) uint8 for pictures, (N, T, C) floats for sequences, (N, F) floats for
+    features.
+    """
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            wanted = {name: infos[name] for name in (*ENTRIES, *SUBJECTS) if name in infos}
+            refuse_large(path, 2 * sum(info.file_size for info in wanted.values()))
+            counts = {name: _declared(archive, info, f"{path}: {name}") for name, info in wanted.items()}
+            for part in ("train", "test"):
+                if {f"x_{part}", f"y_{part}"} <= counts.keys():
+                    refuse_unequal(str(path), part, counts[f"x_{part}"], counts[f"y_{part}"])
+            return arrays_of({name: _npy(archive, info) for name, info in wanted.items()}, str(path))
+    except (OSError, EOFError, RuntimeError, ValueError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
+
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _declared(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> int:
+    """The length of an array by its header. DataError if it declares anything but what the file has."""
+    with archive.open(info) as file:
+        try:
+            shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+            size, held = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        except Exception as error:  # numpy evaluates the header, and raises what the parser of Python does
+            raise DataError(f"{name} is not a plain array: {type(error).__name__}: {str(error)[:200]}") from None
+    if dtype.hasobject:
+        raise DataError(f"{name} holds Python objects, which are not read; save an array of numbers of one shape")
+    if size != held or min(shape, default=0) < 0:
+        raise DataError(f"{name} declares {dtype} {shape}, {size:,} bytes, and holds {held:,}; save it again")
+    return shape[0] if shape else 0
+
+
+def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(info) as file:
+        values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return values
+
+
+def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
+    """The data set of named arrays, as in an npz file. ``path`` is their source. Raises DataError."""
+    missing = [name for name in ENTRIES if name not in entries]
+    if missing:
+        raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
+    names = ("y_train", "y_test", *SUBJECTS)
+    labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
+    x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
+    return Arrays(
+        x_train,
+        labels["y_train"],
+        x_test,
+        labels["y_test"],
+        labels.get("subject_train"),
+        test_subjects=labels.get("subject_test"),
+    )
+
+
+def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
+    if x.dtype == np.uint8 and x.ndim == 3:
+        return np.ascontiguousarray(x[:, None])
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in CHANNELS:
+        return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] in CHANNELS:
+        return np.ascontiguousarray(x)
+    if x.dtype.kind == "f" and x.ndim in (2, 3):
+        with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
+            return np.ascontiguousarray(x.transpose(0, 2, 1) if x.ndim == 3 else x, dtype=np.float32)
+    remedy = "; pictures of other types must be scaled to 0..255 first" if x.ndim > 2 else "; write x.astype('float32')"
+    raise DataError(
+        f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W), (N, H, W, C) or (N, C, H, W) for pictures, "
+        f"floats (N, T, C) for sequences or (N, F) for features{remedy if x.dtype.kind in 'biuf' else ''}"
+    )

@@ -1,0 +1,104 @@
+"""What the `read` of a plug-in's data set returned, as arrays: named arrays, or map-style data sets of single samples.
+
+A map-style data set has `__len__` and `__getitem__`, as `torch.utils.data.Dataset` does. Nothing of torch is imported.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.learning.data.formats import CHANNELS, Arrays, arrays_of
+from node.learning.data.labels import whole_numbers
+from node.learning.errors import DataError
+
+
+def arrays_from(found: Any, source: str) -> Arrays:
+    """The arrays of a mapping, or of a pair (training part, test part). ``source`` names the data set in messages.
+
+    A mapping has the arrays of an npz file, or the map-style data sets `train` and `test` and, if known, the arrays
+    `subject_train` and `subject_test`. Each sample is a pair (array or tensor, whole number). Raises DataError.
+    """
+    if isinstance(found, tuple | list) and len(found) == 2:
+        found = {"train": found[0], "test": found[1]}
+    if not isinstance(found, Mapping):
+        raise DataError(
+            f"{source}: read returned a {type(found).__name__}, not a mapping of arrays or a pair of data sets"
+        )
+    if "train" not in found:
+        return arrays_of({name: np.asarray(each) for name, each in found.items()}, source)
+    if "test" not in found:
+        raise DataError(f"{source}: there is 'train', but no 'test'")
+    x_train, y_train = _stacked(found["train"], f"{source}: train")
+    x_test, y_test = _stacked(found["test"], f"{source}: test")
+    people = {name: np.asarray(found[name]) for name in ("subject_train", "subject_test") if name in found}
+    subjects = whole_numbers(people, source)
+    return Arrays(
+        x_train,
+        y_train,
+        x_test,
+        y_test,
+        subjects.get("subject_train"),
+        test_subjects=subjects.get("subject_test"),
+        normalised=x_train.dtype.kind == "f",
+    )
+
+
+def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """All samples (N, *shape) as uint8 or float32, and their labels (N,)."""
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise DataError(f"{part} is a {type(samples).__name__}; it needs __len__ and __getitem__")
+    count = len(samples)
+    if count == 0:
+        raise DataError(f"{part} has no samples")
+    labels = np.empty(count, np.int64)
+    first, labels[0] = _sample(samples, 0, part)
+    x = np.empty((count, *first.shape), first.dtype)
+    x[0] = first
+    for index in range(1, count):
+        sample, labels[index] = _sample(samples, index, part)
+        if (sample.shape, sample.dtype) != (first.shape, first.dtype):
+            raise DataError(
+                f"{part}[{index}] is {sample.dtype} {sample.shape}, the first is {first.dtype} {first.shape}; "
+                "all samples must be alike"
+            )
+        x[index] = sample
+    return x, labels
+
+
+def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], int]:
+    """One sample, channels first, and its label."""
+    try:
+        item = samples[index]
+    except Exception as error:
+        raise DataError(f"{part}[{index}] cannot be read: {type(error).__name__}: {error}") from error
+    if not (isinstance(item, tuple | list) and len(item) == 2):
+        raise DataError(f"{part}[{index}] is a {type(item).__name__}; each sample must be a pair (array, label)")
+    try:
+        label = operator.index(item[1])
+    except (TypeError, ValueError):
+        told = f"{type(item[1]).__name__} {item[1]!r:.50}"
+        raise DataError(f"{part}[{index}] has the label {told}; labels must be whole numbers") from None
+    try:
+        values = np.asarray(item[0])
+    except Exception as error:
+        raise DataError(f"{part}[{index}] is no array: {type(error).__name__}: {error}") from error
+    if values.dtype == np.uint8 and values.ndim in (2, 3):
+        return _picture(values), label
+    if values.dtype.kind == "f" and values.ndim > 0:
+        return values.astype(np.float32, copy=False), label
+    raise DataError(
+        f"{part}[{index}] is {values.dtype} {values.shape}; take uint8 (H, W), (H, W, C) or (C, H, W) for pictures, "
+        "or floats with the channels first"
+    )
+
+
+def _picture(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    if values.ndim == 2:
+        return values[None]
+    last = values.shape[2] in CHANNELS and values.shape[0] not in CHANNELS
+    return values.transpose(2, 0, 1) if last else values

@@ -1,0 +1,1 @@
+"""Delivery between two nodes: their presence, and messages as streams of packets."""

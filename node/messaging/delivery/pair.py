@@ -1,0 +1,301 @@
+"""Two nodes in one process: the lines between them, and whether they can hear each other.
+
+A node sees the same events as `node.messaging.delivery.association` would give it over sockets:
+
+- Two nodes meet as soon as both have started and can connect.
+- A peer that cannot be heard (its link is cut, it is frozen, it ended without a goodbye) is lost after ``lost_after``
+  seconds, with all messages in flight. Messages delayed for less arrive. A frozen node notices the loss when it is
+  thawed.
+- Nodes that lost each other meet again at the next attempt to connect. There is one attempt a second, as TCP repeats
+  an unanswered SYN (RFC 6298, section 2: 1 s).
+- A restarted node is lost and joins at the same time. A node that says goodbye has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from node.messaging.delivery.arrivals import Arrivals
+from node.messaging.wire import Message
+
+ATTEMPTS = 1.0  # s between two attempts to connect
+
+
+class Flow(Protocol):
+    """The flow of bytes in one direction of a link. Times are absolute, in seconds. ``netem.tcp.flow`` models TCP."""
+
+    def open(self, now: float) -> float:
+        """Begin a connection; nothing of an earlier one is in flight. Return the seconds until the first message may
+        leave."""
+
+    def send(self, now: float, size: int) -> float:
+        """Return when a message of ``size`` bytes will have arrived, after all earlier messages. Infinity if the
+        connection has given up."""
+
+    def cut(self, now: float) -> None:
+        """Stop all bytes from now on."""
+
+    def restore(self, now: float) -> list[float]:
+        """Undo ``cut``. Return when each message in flight arrives."""
+
+
+class Delay:
+    """A flow with the same delay for every message."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._arrivals: deque[float] = deque()
+
+    def open(self, now: float) -> float:
+        self._arrivals.clear()
+        return self._seconds
+
+    def send(self, now: float, size: int) -> float:
+        self._forget(now)
+        self._arrivals.append(now + self._seconds)
+        return self._arrivals[-1]
+
+    def cut(self, now: float) -> None:
+        self._forget(now)
+
+    def restore(self, now: float) -> list[float]:
+        self._arrivals = deque(now + self._seconds for _ in self._arrivals)
+        return list(self._arrivals)
+
+    def _forget(self, now: float) -> None:
+        while self._arrivals and self._arrivals[0] <= now:
+            self._arrivals.popleft()
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A message in flight, and its size on a wire in bytes."""
+
+    message: Message
+    size: int
+
+
+class Line:
+    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive,
+    after the seconds that ``processing`` gives for a message of so many bytes."""
+
+    __slots__ = ("_arrivals", "_deliver", "_in_flight", "_processing", "_ready", "down", "flow", "plan")
+
+    def __init__(
+        self,
+        flow: Flow,
+        arrivals: Arrivals,
+        deliver: Callable[[InFlight], None],
+        processing: Callable[[int], float] = lambda size: 0.0,
+    ) -> None:
+        self.flow = flow
+        self.down = False
+        self.plan = 0  # of the arrivals; a change of what is in flight makes another
+        self._arrivals = arrivals
+        self._deliver = deliver
+        self._processing = processing
+        self._in_flight: deque[InFlight] = deque()
+        self._ready: deque[float] = deque()  # when each of them is delivered
+
+    def send(self, in_flight: InFlight) -> float:
+        """Send a message. Return its arrival time in the present state of the link."""
+        arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
+        self._in_flight.append(in_flight)
+        self._expect(arrival + self._processing(in_flight.size))
+        return arrival
+
+    def cut(self) -> None:
+        self.down = True
+        self.plan += 1
+        self.flow.cut(self._arrivals.loop.time())
+
+    def restore(self) -> None:
+        self.down = False
+        self.reschedule(self.flow.restore(self._arrivals.loop.time()))
+
+    def reschedule(self, arrivals: Sequence[float]) -> None:
+        """Set the arrival times of the messages in flight. Those that the flow counts as arrived are in processing."""
+        if not self.down:
+            self.plan += 1
+            here = max(0, len(self._in_flight) - len(arrivals))
+            ready = [max(each, self._arrivals.loop.time()) for each in islice(self._ready, here)]
+            moved = list(islice(self._in_flight, here, None))
+            for each, arrival in zip(moved, arrivals[len(arrivals) - len(moved) :], strict=True):
+                ready.append(arrival + self._processing(each.size))
+            self._ready.clear()
+            for time in ready:
+                self._expect(time)
+
+    def open(self) -> float:
+        """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
+        self.close()
+        return self.flow.open(self._arrivals.loop.time())
+
+    def drop(self) -> None:
+        """Drop the messages in flight."""
+        if self._in_flight:
+            self.open()
+
+    def close(self) -> None:
+        """Drop the messages in flight for good."""
+        self.plan += 1
+        self._in_flight.clear()
+        self._ready.clear()
+
+    def arrive(self) -> None:
+        """Deliver the first message in flight."""
+        self._ready.popleft()
+        self._deliver(self._in_flight.popleft())
+
+    def _expect(self, ready: float) -> None:
+        """Deliver the next message in flight at ``ready``, and not before those ahead of it."""
+        ready = max(ready, self._ready[-1]) if self._ready else ready
+        self._ready.append(ready)
+        if not self.down and ready < math.inf:
+            self._arrivals.add(ready, self)
+
+
+class End(Protocol):
+    """A node, as its pair sees it."""
+
+    node: str
+    patience: float  # s of silence after which it counts a peer as lost
+    frozen: bool
+
+    def knows(self, peer: str) -> bool: ...
+
+    def meet(self, peer: str, reason: str) -> None:
+        """Count the peer as present. If it was present before, it is lost first, for this reason."""
+
+    def lose(self, peer: str, reason: str) -> None: ...
+
+
+class NodePair:
+    """A pair of nodes. ``line_to`` holds the line to each node, ``ends`` each node's end (None: it does not run)."""
+
+    def __init__(self, lines_to: dict[str, Line]) -> None:
+        self.line_to = lines_to
+        self.ends: dict[str, End | None] = dict.fromkeys(lines_to)
+        self._up = False
+        self._joined = False  # the two count each other as present
+        self._met: list[End | None] = []  # the ends at the time when they met
+        self._unaware: list[End] = []  # ends that were frozen when the two lost each other and have not noticed yet
+        self._since = 0.0  # when they last stopped hearing each other, or lost each other
+        self._timer: asyncio.TimerHandle | None = None
+
+    def update(self) -> None:
+        """Check after a change whether the two can hear each other, and set the timer for the consequence."""
+        up = self._can_hear()
+        loop = asyncio.get_running_loop()
+        if up != self._up:
+            self._up = up
+            self._stop_timer()
+            ends = list(self.ends.values())
+            if not up:
+                self._since = loop.time()
+                if self._joined:
+                    self._timer = loop.call_later(self._patience(), self._lose)
+            elif not self._joined or ends != self._met:
+                wait = (self._since - loop.time()) % ATTEMPTS if ends == self._met else 0.0
+                setup = max([line.open() for line in self.line_to.values()])
+                self._timer = loop.call_later(wait + setup, self._join)
+        if self._timer is None and any(not end.frozen for end in self._unaware):
+            self._timer = loop.call_later(self._patience(), self._notice)
+
+    def end(self, node: str, farewell: InFlight | None) -> None:
+        """End ``node``, with a farewell after all its messages, or without one."""
+        (peer,) = self.line_to.keys() - {node}
+        arrival = self.line_to[peer].send(farewell) if farewell is not None and self._joined else None
+        if farewell is None:
+            self.line_to[peer].drop()  # its messages in flight are lost with it
+        self.line_to[node].drop()
+        self._unaware = [end for end in self._unaware if end.node != node]
+        self.ends[node] = None
+        self.update()
+        if self.ends[peer] is None:
+            self._stop_timer()
+        elif arrival is not None and arrival < math.inf and self._timer is not None:
+            # If the farewell does not arrive, the peer is lost for its silence.
+            self._stop_timer()
+            self._timer = asyncio.get_running_loop().call_at(arrival + self._patience(), self._lose)
+
+    def stall(self) -> None:
+        """Handle a connection that has given up: the two lose each other, and connect again."""
+        if self._timer is None:
+            self._since = asyncio.get_running_loop().time()
+            self._timer = asyncio.get_running_loop().call_later(self._patience(), self._reconnect)
+
+    def part(self) -> None:
+        """End the association of the two: a farewell has arrived."""
+        self._joined = False
+        self._stop_timer()
+
+    def close(self) -> None:
+        """Stop all timers, and drop what is in flight."""
+        self._stop_timer()
+        for line in self.line_to.values():
+            line.close()
+
+    def _can_hear(self) -> bool:
+        one, other = self.ends.values()
+        return (
+            one is not None
+            and other is not None
+            and not one.frozen
+            and not other.frozen
+            and one.knows(other.node)
+            and other.knows(one.node)
+            and not any(line.down for line in self.line_to.values())
+        )
+
+    def _patience(self) -> float:
+        return min(end.patience for end in self.ends.values() if end is not None)
+
+    def _join(self) -> None:
+        self._timer = None
+        before, self._met = self._met, list(self.ends.values())
+        self._joined = True
+        self._unaware.clear()
+        one, other = self.ends.values()
+        assert one is not None
+        assert other is not None
+        for end, peer in ((one, other), (other, one)):
+            restarted = bool(before) and peer not in before
+            end.meet(peer.node, "it was restarted" if restarted else "the peer had lost this node")
+
+    def _lose(self) -> None:
+        now = asyncio.get_running_loop().time()
+        silence, self._since = now - self._since, now
+        self._timer = None
+        self._joined = False
+        for line in self.line_to.values():
+            line.drop()
+        self._unaware = [end for end in self.ends.values() if end is not None and end in self._met]
+        self._tell_silence(silence)
+
+    def _notice(self) -> None:
+        """Tell nodes that were frozen of the loss: they have heard nothing since they were thawed."""
+        self._timer = None
+        self._tell_silence(self._patience())
+
+    def _tell_silence(self, seconds: float) -> None:
+        for end in [end for end in self._unaware if not end.frozen]:
+            self._unaware.remove(end)
+            (peer,) = self.line_to.keys() - {end.node}
+            end.lose(peer, f"silent for {seconds:.1f} s")
+
+    def _reconnect(self) -> None:
+        self._lose()
+        self._up = False
+        self.update()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

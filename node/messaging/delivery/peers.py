@@ -1,0 +1,121 @@
+"""All peers of one node: queues, events and timers. No sockets: a transport sends and receives the frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+
+from node.assignment import Timeouts
+from node.errors import TransportError
+from node.messaging.delivery.association import Association, Event, Traffic
+from node.messaging.delivery.inbox import Inbox
+from node.messaging.delivery.stream import Outgoing
+from node.messaging.wire import Buffer, Message, MessageLimits, encode
+
+
+class Peers:
+    """The associations of ``node``. ``attend`` is the transport's. It does the work of one association: it opens a new
+    connection if needed, and sends the packets that the connection takes."""
+
+    def __init__(
+        self,
+        node: str,
+        names: Iterable[str],
+        incarnation: str,
+        timeouts: Timeouts,
+        limits: MessageLimits,
+        attend: Callable[[Association], None],
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        self.associations = {name: Association(name, incarnation, timeouts, limits, now) for name in names}
+        self._node = node
+        self._limits = limits
+        self._interval = timeouts.beat / 2
+        self._attend = attend
+        self._events: Inbox[Event] = Inbox()
+        self._progress = asyncio.Event()
+        self._ticking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        for association in self.associations.values():
+            self._attend(association)
+        self._ticking = asyncio.create_task(self._tick())
+
+    async def send(self, to: Iterable[str], message: Message, replace: bool) -> None:
+        """See `node.messaging.transport.Transport.send`."""
+        outgoing = Outgoing(message.kind, *encode(message, self._limits))
+        waiting = [each for each in self._find(to) if not self._put(each, outgoing, replace)]
+        for association in waiting:
+            while not self._put(association, outgoing, replace):
+                self._progress.clear()
+                await self._progress.wait()
+
+    def hear(self, peer: str, frames: Sequence[Buffer]) -> None:
+        """Handle a packet that arrived from ``peer``."""
+        association = self.associations[peer]
+        self._tell(association.receive(frames, asyncio.get_running_loop().time()))
+        if association.reopen:
+            self._attend(association)
+
+    def taken(self, association: Association) -> None:
+        """Account for the packet from ``association.outbound.peek``: the connection took it."""
+        association.taken(asyncio.get_running_loop().time())
+        self._progress.set()
+
+    async def receive(self) -> Event:
+        return await self._events.get()
+
+    def traffic(self) -> list[Traffic]:
+        return [row for association in self.associations.values() for row in association.traffic()]
+
+    async def stop(self, flush: float | None) -> None:
+        """Stop the timers, after a goodbye if ``flush`` is given. See `node.messaging.transport.Transport.close`."""
+        if flush is not None:
+            await self._say_goodbye(flush)
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    async def _say_goodbye(self, flush: float) -> None:
+        there = [each for each in self.associations.values() if each.state == "present"]
+        for association in there:
+            association.outbound.close()
+            self._attend(association)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(flush):
+                while not all(each.outbound.idle or each.state != "present" for each in there):
+                    self._progress.clear()
+                    await self._progress.wait()
+
+    def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
+        """Queue the message, or drop it if the peer is away. Return False if the queue is full."""
+        if not replace and association.state in ("unknown", "present") and not association.outbound.room:
+            return False
+        self._tell(association.put(outgoing, replace=replace))
+        self._attend(association)
+        return True
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._events.put(event)
+            self._progress.set()
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            await asyncio.sleep(self._interval)
+            now = loop.time()
+            # A node that was frozen or starved must not count that time as silence of its peers.
+            stalled, last = max(0.0, now - last - 2 * self._interval), now
+            for association in self.associations.values():
+                self._tell(association.tick(now, stalled))
+                self._attend(association)
+
+    def _find(self, to: Iterable[str]) -> list[Association]:
+        names = list(to)
+        for name in names:
+            if name not in self.associations:
+                known = ", ".join(self.associations) or "none"
+                raise TransportError(f"{self._node} has no peer {name!r}; its peers are {known}")
+        return [self.associations[name] for name in names]

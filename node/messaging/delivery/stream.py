@@ -1,0 +1,249 @@
+"""One direction between two nodes: messages are split into packets and reassembled. No sockets, no clock.
+
+The body of a message is sent in pieces, since a peer counts as alive only while its packets arrive.
+
+A *stream* is the packets of one connection, numbered from 0. Packet 0 is always a hello. Each new connection begins a
+stream with a higher number, so that late packets of an old connection are recognised. A missing packet number means
+that packets were lost with a connection.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from node.errors import WireError
+from node.messaging.delivery.chunks import ChunkSize
+from node.messaging.delivery.packet import OWN_KINDS, RUNTIME_KINDS, Packet, PacketType, prefix
+from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble, read_header
+
+QUEUE_MESSAGES = 32
+QUEUE_BYTES = 1 << 28
+KINDS = 64  # kinds of messages of one peer; an algorithm has ten
+
+
+class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mistake
+    """Packets are missing from a stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outgoing:
+    """An encoded message in a queue. All its receivers share the frames."""
+
+    kind: str
+    header: bytes
+    body: Buffer = b""
+
+    @property
+    def size(self) -> int:
+        return len(self.header) + len(self.body)
+
+
+class Sent(NamedTuple):
+    """A packet that the connection took: its kind and size in bytes, and whether it completes a message."""
+
+    kind: str
+    size: int
+    complete: bool
+
+
+class Outbound:
+    """The direction to one peer: a queue of messages, and the packets of the current stream.
+
+    ``piece`` is how many seconds a piece of a body may take. ``hello`` makes the content of a hello when it is sent.
+    """
+
+    def __init__(self, piece: float, hello: Callable[[], bytes]) -> None:
+        # A restarted node is unlikely to reuse the stream numbers of its predecessor.
+        self.stream = secrets.randbelow(1 << 31)
+        self.greeted = False  # whether the connection took this stream's hello
+        self.chunk = ChunkSize(piece)
+        self._piece = piece
+        self._hello = hello
+        self._number = 0
+        self._own: deque[PacketType] = deque()
+        self._closing = False
+        self._queue: deque[Outgoing] = deque()
+        self._queued_bytes = 0
+        self._offset: int | None = None  # into the body of the first message in the queue, once its header is gone
+        self._built: tuple[list[Buffer], Sent, int | None] | None = None
+
+    def open(self) -> None:
+        """Begin a new stream. A message that was partly sent begins anew."""
+        self.stream += 1
+        self._number = 0
+        self.greeted = False
+        self.chunk = ChunkSize(self._piece)
+        self._offset = self._built = None
+        self._own = deque([PacketType.HELLO])
+
+    def put(self, message: Outgoing) -> None:
+        self._queue.append(message)
+        self._queued_bytes += message.size
+
+    def withdraw(self, kind: str | None = None) -> int:
+        """Remove messages of this kind, or all, from the queue. Return the number removed.
+
+        With a kind, a message that is partly sent stays.
+        """
+        if kind is None:
+            self._offset = self._built = None
+        under_way = self._queue[0] if self._offset is not None or (self._built is not None and self._queue) else None
+        kept = [each for each in self._queue if each is under_way or (kind is not None and each.kind != kind)]
+        count = len(self._queue) - len(kept)
+        self._queue = deque(kept)
+        self._queued_bytes = sum(each.size for each in kept)
+        return count
+
+    @property
+    def room(self) -> bool:
+        """Whether another message may be queued."""
+        return not self._queue or (len(self._queue) < QUEUE_MESSAGES and self._queued_bytes < QUEUE_BYTES)
+
+    @property
+    def idle(self) -> bool:
+        return not self._own and not self._queue and not self._closing
+
+    def beat(self) -> None:
+        if PacketType.BEAT not in self._own:
+            self._own.append(PacketType.BEAT)
+
+    def close(self) -> None:
+        """Send a goodbye after all queued messages."""
+        self._closing = True
+
+    def peek(self) -> list[Buffer] | None:
+        """The frames of the next packet, the same until it is `taken`; None if there is nothing to send."""
+        if self._built is None or not self.greeted:
+            self._built = self._build()
+        return None if self._built is None else self._built[0]
+
+    def taken(self) -> Sent:
+        """Account for the packet from `peek`: the connection took it."""
+        if self._built is None:
+            raise RuntimeError("no packet was peeked at")
+        _, sent, self._offset = self._built
+        self._built = None
+        self._number += 1
+        if sent.kind == "hello":
+            self.greeted = True
+            self.chunk.idle()
+        if sent.kind in OWN_KINDS.values():
+            if self._own:
+                self._own.popleft()
+            else:
+                self._closing = False
+        elif sent.complete:
+            self._queued_bytes -= self._queue.popleft().size
+        self.chunk.taken(sent.size)
+        return sent
+
+    def _build(self) -> tuple[list[Buffer], Sent, int | None] | None:
+        """The frames of the next packet, its `Sent` record, and the offset after it."""
+        if self._own or (self._closing and not self._queue):
+            type = self._own[0] if self._own else PacketType.GOODBYE
+            frame = self._prefix(type) + (self._hello() if type is PacketType.HELLO else b"")
+            return [frame], Sent(OWN_KINDS[type], len(frame), True), self._offset
+        if not self._queue:
+            return None
+        message = self._queue[0]
+        if self._offset is None:
+            first, start = self._prefix(PacketType.MESSAGE) + message.header, 0
+        else:
+            first, start = self._prefix(PacketType.CHUNK), self._offset
+        piece = memoryview(message.body)[start : start + self.chunk.size]
+        end = start + len(piece)
+        complete = end == len(message.body)
+        sent = Sent(message.kind, len(first) + len(piece), complete)
+        return [first, piece] if piece else [first], sent, None if complete else end
+
+    def _prefix(self, type: PacketType) -> bytes:
+        return prefix(type, self.stream, self._number)
+
+
+class Inbound:
+    """The direction from one peer: the current stream, and the one message that is being reassembled."""
+
+    def __init__(self, peer: str, limits: MessageLimits) -> None:
+        self.stream: int | None = None
+        self.latest = -1  # the highest stream seen, open or not
+        self.kind = "unknown"  # the kind of the message of the last packet
+        self._kinds: set[str] = set()
+        self._peer = peer
+        self._limits = limits
+        self._number = 0
+        self._header: Header | None = None
+        self._body = np.empty(0, np.uint8)
+        self._filled = 0
+
+    def accept(self, stream: int) -> None:
+        """Make this stream the current one: its hello arrived."""
+        self.stream = self.latest = stream
+        self._number = 1
+        self._drop()
+
+    def close(self) -> None:
+        """Ignore all packets until the next hello."""
+        self.stream = None
+        self._drop()
+
+    def take(self, packet: Packet) -> Message | None:
+        """Take a packet of the current stream. Return the message that it completes, else None.
+
+        WireError for a wrong packet or message; the rest of that message is then ignored. StreamBroken if packets are
+        missing before this one.
+        """
+        if packet.number != self._number:
+            raise StreamBroken(f"packet {packet.number} where {self._number} was due")
+        self._number += 1
+        if packet.type is PacketType.MESSAGE:
+            self._begin(packet)
+        elif packet.type is not PacketType.CHUNK or self._header is None:
+            return None
+        self._fill(packet.piece)
+        return self._complete()
+
+    def _begin(self, packet: Packet) -> None:
+        unfinished = self._header
+        self._drop()
+        if unfinished is not None:
+            raise WireError(f"message {unfinished.kind!r} ended early")
+        header = read_header(packet.content, self._limits)
+        if header.sender != self._peer:
+            raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
+        if header.kind in RUNTIME_KINDS:
+            raise WireError(f"message of kind {header.kind!r}, which is the runtime's own")
+        if header.kind not in self._kinds and len(self._kinds) == KINDS:
+            raise WireError(f"message {header.kind!r} is of one more than {KINDS} kinds")
+        try:
+            self._body = np.empty(header.body_size, np.uint8)  # the kernel gives memory as the body is filled
+        except MemoryError:
+            raise WireError(f"message {header.kind!r}: no memory for a body of {header.body_size} bytes") from None
+        self._kinds.add(header.kind)
+        self.kind = header.kind
+        self._header, self._filled = header, 0
+
+    def _fill(self, piece: Buffer) -> None:
+        end = self._filled + len(piece)
+        if end > len(self._body):
+            self._drop()
+            raise WireError(f"message {self.kind!r} is longer than its header says")
+        if len(piece):
+            self._body[self._filled : end] = np.frombuffer(piece, np.uint8)
+        self._filled = end
+
+    def _complete(self) -> Message | None:
+        if self._header is None or self._filled < self._header.body_size:
+            return None
+        header, body = self._header, self._body
+        self._drop()
+        return assemble(header, body.data)
+
+    def _drop(self) -> None:
+        """Drop the message that is being reassembled."""
+        self._header, self._body = None, np.empty(0, np.uint8)

@@ -1,0 +1,92 @@
+"""Commands about what scenarios may name: lists of it, and data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from orchestrator.cli.options import json_option, print_json, printer, waiting
+from orchestrator.layout import open_console, write, write_table
+
+KINDS = ("algorithms", "models", "datasets", "profiles", "hardware", "checks")
+FIGURES = ("classes", "latency", "jitter", "rate", "speed", "cores", "memory")
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@json_option
+def list_entries(kind: str, as_json: bool) -> None:
+    """List what a scenario can name, with values and sources, or the checks of a run.
+
+    KIND is algorithms, models, datasets, profiles, hardware or checks. Tiers in brackets are optional. Quantities are
+    written as in a scenario.
+    """
+    from orchestrator.verbs.catalogue import entries
+
+    found = entries(kind)
+    if as_json:
+        print_json({kind: found})
+        return
+    headings = list(found[0])
+    right = [place for place, heading in enumerate(headings) if heading in FIGURES]
+    write_table(open_console(), headings, [[shown(each[key]) for key in headings] for each in found], right=right)
+
+
+def shown(value: Any) -> str:
+    """A value in a cell of a table."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {shown(each)}" for key, each in value.items())
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+def data(name: str | None, as_json: bool) -> None:
+    """List the data sets on this host, or download, check and prepare the data set NAME for runs."""
+    from orchestrator.verbs.data import data_sets, fetch, searched
+
+    if name is not None:
+        with waiting(f"looking for data set {name}"):
+            prepared = fetch(name)
+        samples = {"train": len(prepared.train_labels), "test": len(prepared.test_labels)}
+        if as_json:
+            facts = {"name": name, "source": prepared.source, "folder": str(prepared.directory)}
+            print_json({**facts, "sha256": prepared.sha256, "samples": samples})
+        else:
+            click.echo(f"{name}: {samples['train']:,} training and {samples['test']:,} test samples, ready for runs")
+            printer()(f"from {prepared.source}, in {prepared.directory}, sha256 {prepared.sha256}")
+        return
+    found, folders = data_sets(), [str(folder) for folder in searched()]
+    if as_json:
+        print_json({"datasets": found, "searched": folders})
+        return
+    rows = [(each["name"], each["summary"], each["found"] or f"missing: {each['get']}") for each in found]
+    write_table(open_console(), ("name", "summary", "found in"), rows)
+    write(open_console(), "", f"searched, after the scenario's folder: {', '.join(folders)}")
+
+
+@click.command()
+@click.argument("topic", required=False)
+@json_option
+def docs(topic: str | None, as_json: bool) -> None:
+    """Show the page of the documentation about TOPIC, or list all topics."""
+    from rich.markdown import Markdown
+
+    from orchestrator.verbs.pages import find, pages, title
+
+    console = open_console()
+    if topic is not None:
+        page = find(topic)
+        if as_json:
+            print_json({"topic": topic, "title": title(page), "file": str(page), "text": page.read_text()})
+        elif console.is_terminal:
+            with console.pager(styles=True):
+                console.print(Markdown(page.read_text(), hyperlinks=False))
+        else:
+            click.echo(page.read_text(), nl=False)
+    elif as_json:
+        print_json({"topics": [{"topic": name, "title": title(page)} for name, page in pages().items()]})
+    else:
+        write_table(console, ("topic", "page"), [(name, title(page)) for name, page in pages().items()])

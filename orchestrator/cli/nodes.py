@@ -1,0 +1,64 @@
+"""Commands inside the nodes of a running run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from orchestrator.cli.options import json_option, print_json, run_option, runs_option
+
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
+
+
+@click.command("exec")
+@click.argument("node")
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True)
+@run_option()
+@runs_option
+@json_option
+def run_inside(node: str, command: tuple[str, ...], run: str | None, runs: Path, as_json: bool) -> None:
+    """Run COMMAND inside NODE of a running run, with the node's network and files, and return its exit code.
+
+    \b
+    exec device-0 -- ip addr
+    exec device-0 -- ping -c 3 10.77.0.1
+    """
+    from orchestrator.host.directory import find_run
+    from orchestrator.verbs.live.inside import entry
+
+    directory = find_run(run, runs)
+    if not as_json:
+        prefix, variables = entry(directory, node, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+        _become([*prefix, *command], variables)
+    prefix, variables = entry(directory, node)
+    done = subprocess.run([*prefix, *command], env=os.environ | variables, capture_output=True, check=False)
+    output, errors = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
+    found = {"run": directory.run, "node": node, "command": list(command)}
+    print_json({**found, "code": done.returncode, "stdout": output, "stderr": errors})
+    sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+
+
+@click.command("shell")
+@click.argument("node")
+@run_option()
+@runs_option
+def open_shell(node: str, run: str | None, runs: Path) -> None:
+    """Open a shell inside NODE of a running run, with the node's network and files."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.verbs.live.inside import entry
+
+    prefix, variables = entry(find_run(run, runs), node, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    _become([*prefix, *SHELL], variables)
+
+
+def _become(argv: list[str], variables: Mapping[str, str]) -> NoReturn:
+    """Replace this process, so that the terminal, the signals and the exit code are those of the command."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
+    os.execvpe(argv[0], argv, os.environ | variables)

@@ -1,0 +1,224 @@
+"""The options that several commands share, and what a command prints next to its result."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from netem.profile import KEYS
+from node.catalogue.json_text import strict_json
+from orchestrator import progress
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.process import streams
+from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.engines import ENGINES
+from orchestrator.text import visible
+
+RUNS = Path("runs")
+RESULT, QUIET, VERBOSE, RUN = (f"orchestrator.cli.options.{name}" for name in ("result", "quiet", "verbose", "run"))
+"""Keys in the context of a command: the stream of its result, -q, -v and -r."""
+OVERRIDES = {"driver": "driver", "engine": "engine", "device": "compute.device"}
+"""The options that override a value of the scenario, with the path of the value."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """Commands that are listed in ``sections`` by their titles, each with its whole first sentence, which click would
+    cut at the end of the line. ``other_names``: what other tools call a command, with its name here."""
+
+    sections: Mapping[str, Sequence[click.Command]] = {}
+    other_names: Mapping[str, str] = {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        whole = 1000  # characters, more than any first sentence has
+        for title, commands in (self.sections or {"Commands": list(self.commands.values())}).items():
+            with formatter.section(title):
+                formatter.write_dl([(each.name or "", each.get_short_help_str(whole)) for each in commands])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self.commands or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        if (own := self.other_names.get(name)) is None:
+            own = next(iter(difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)), None)
+        hint = "" if own is None else f"; did you mean `{ctx.command_path} {own}`?"
+        raise click.UsageError(f"there is no command '{name}'{hint}", ctx)
+
+
+def scenario_options(command: F) -> F:
+    """Add the arguments of every command that reads a scenario."""
+    return scenario_argument("scenario")(override_options(command))
+
+
+def override_options(command: F) -> F:
+    """Add the options that override values of a scenario. The command receives all of them as ``overrides``."""
+
+    @functools.wraps(command)
+    def overriding(*arguments: Any, overrides: tuple[str, ...], **options: Any) -> Any:
+        chosen = {path: options.pop(name) for name, path in OVERRIDES.items()}
+        overrides += tuple(f"{path}={value}" for path, value in chosen.items() if value is not None)
+        return command(*arguments, overrides=overrides, **options)
+
+    add: Any = overriding
+    for option in (
+        click.option("--device", help="Train on this device: cpu, cuda, cuda:1."),
+        click.option("--engine", type=click.Choice(list(ENGINES)), help="Shape the links with this engine."),
+        click.option("--driver", type=click.Choice(list(DRIVERS)), help="Run the nodes with this driver."),
+        click.option(
+            "--set",
+            "overrides",
+            metavar="PATH=VALUE",
+            multiple=True,
+            help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
+        ),
+    ):
+        add = option(add)
+    return add  # type: ignore[no-any-return]
+
+
+def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
+    """Add the argument that names a scenario, or with ``sweep`` a sweep. The command receives the path of its file."""
+
+    def file_of(context: click.Context, _argument: click.Parameter, given: str | None) -> Path | None:
+        from orchestrator.verbs.examples import chosen
+
+        return None if context.resilient_parsing else chosen(given, sweep=sweep)
+
+    def add(command: F) -> F:
+        what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
+        only = f"By default it is the only {'sweep' if sweep else 'scenario'} in the current folder."
+        command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"
+        return click.argument(name, required=False, callback=file_of)(command)
+
+    return add
+
+
+def json_option(command: F) -> F:
+    """Add --json, and -q and -v, as every command has them.
+
+    With --json, standard output has what `print_json` prints, and nothing else: what plug-ins print while the command
+    runs goes to standard error.
+    """
+
+    def reserve(context: click.Context, _option: click.Parameter, as_json: bool) -> bool:
+        if as_json and RESULT not in context.meta:
+            # That of the root is closed even if a later argument is wrong.
+            context.meta[RESULT] = context.find_root().with_resource(streams.reserved_output())
+        return as_json
+
+    def silence(context: click.Context, _option: click.Parameter, quiet: bool) -> None:
+        context.meta[QUIET] = quiet or context.meta.get(QUIET, False)  # also of the group of commands
+
+    def log(context: click.Context, _option: click.Parameter, verbose: bool) -> None:
+        if verbose and VERBOSE not in context.meta:
+            context.meta[VERBOSE] = True
+            context.find_root().with_resource(progress.logging_to(functools.partial(click.echo, err=True)))
+
+    for option in (
+        click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=log, help="Print what is logged."),
+        click.option(
+            *("-q", "--quiet"), is_flag=True, expose_value=False, callback=silence, help="Print result and errors only."
+        ),
+        click.option("--json", "as_json", is_flag=True, callback=reserve, help="Print one JSON object."),
+    ):
+        command = option(command)
+    return command
+
+
+def is_quiet() -> bool:
+    """Whether the command has -q."""
+    return bool(click.get_current_context().meta.get(QUIET))
+
+
+def is_verbose() -> bool:
+    """Whether the command has -v."""
+    return VERBOSE in click.get_current_context().meta
+
+
+def printer(*, err: bool = True) -> Callable[[str], None]:
+    """A function that prints a line about what the command does, by default on standard error; nothing with -q."""
+    return (lambda _: None) if is_quiet() else (lambda line: click.echo(visible(line), err=err))
+
+
+def waiting(task: str) -> AbstractContextManager[None]:
+    """While it lasts, and after two seconds, show the ``task`` on standard error. Nothing with -q."""
+    if is_verbose():
+        logging.getLogger("orchestrator").info(task)
+    return nullcontext() if is_quiet() or is_verbose() else progress.waiting(task)
+
+
+def print_json(value: Any) -> None:
+    """Print the result of a command with --json."""
+    print(strict_json(value), file=click.get_current_context().meta[RESULT], flush=True)
+
+
+def fault_options(command: F) -> F:
+    """Add the keys of a fault that are not its action, time and nodes."""
+    for key in reversed(("profile", *KEYS)):
+        command = click.option(f"--{key}", metavar="VALUE", help=f"degrade: the {key} of the links.")(command)
+    command = click.option("--factor", metavar="NUMBER", help="slow: how many times longer steps take.")(command)
+    command = click.option("--fraction", metavar="SHARE", help="Of devices or edges: which share of them.")(command)
+    command = click.option("--count", metavar="NUMBER", help="Of devices or edges: how many of them.")(command)
+    return click.option("--for", "for_", metavar="DURATION", help="How long; by default to the run's end.")(command)
+
+
+def run_option(name: str = "run", *, default: str = "the latest", many: bool = False) -> Callable[[F], F]:
+    """Add -r/--run, for a command that has another argument. ``default``: which run it is without."""
+    said = f"The run{', or a sweep; may be repeated' * many}; by default {default}."
+    return click.option("-r", "--run", name, metavar="RUN", multiple=many, shell_complete=_complete_run, help=said)
+
+
+def run_argument(command: F) -> F:
+    """Add RUN, the only object of a command, by default the latest run. -r/--run is another way to name it."""
+
+    def keep(context: click.Context, _option: click.Parameter, name: str | None) -> None:
+        context.meta[RUN] = name
+
+    def chosen(context: click.Context, _argument: click.Parameter, name: str | None) -> str | None:
+        named: str | None = context.meta.get(RUN)
+        if name is not None and named is not None:
+            raise click.UsageError(f"name one run: {name} or --run {named}")
+        return named if name is None else name
+
+    command = click.argument("run", required=False, callback=chosen, shell_complete=_complete_run)(command)
+    return click.option(
+        *("-r", "--run", "named"), metavar="RUN", expose_value=False, callback=keep, help="The same as RUN."
+    )(command)
+
+
+def _complete_run(context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
+    """The runs whose names begin with what was typed, for completion in a shell."""
+    from orchestrator.host.directory import known_runs
+
+    return [each.run for each in known_runs(context.params.get("runs") or RUNS) if each.run.startswith(start)]
+
+
+def runs_option(command: F) -> F:
+    return click.option(
+        "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
+    )(command)
+
+
+def junit_option(command: F) -> F:
+    return click.option(
+        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
+    )(command)
+
+
+def track_option(command: F) -> F:
+    return click.option(
+        "--track",
+        metavar="KIND:PLACE",
+        multiple=True,
+        callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
+        help="Follow the run in another tool: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    )(command)

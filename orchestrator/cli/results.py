@@ -1,0 +1,154 @@
+"""Commands about what runs have recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orchestrator.cli.options import (
+    json_option,
+    print_json,
+    run_argument,
+    run_option,
+    runs_option,
+    waiting,
+)
+from orchestrator.exports.kinds import KINDS, Destination
+from orchestrator.layout import open_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from orchestrator.host.directory import RunDirectory
+    from orchestrator.results.history import History
+
+T = TypeVar("T")
+
+
+@click.command("faults")
+@run_argument
+@click.option(
+    "--yaml", "as_yaml", is_flag=True, help="Print them as `faults` of a scenario, which repeats the manual ones."
+)
+@click.option(
+    "--by", type=click.Choice(["time", "round"]), default="time", help="With --yaml: when manual faults start."
+)
+@runs_option
+@json_option
+def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bool) -> None:
+    """List the planned and the manual faults of RUN, by default the latest, with their effects."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.results.history import History
+    from orchestrator.verbs.results.faults import as_rules, fault_rows, print_faults
+
+    if as_yaml and as_json:
+        raise click.UsageError("choose --yaml or --json")
+    with History.open(find_run(run, runs).path) as history:
+        if as_yaml:
+            click.echo(as_rules(history, by_round=by == "round"), nl=False)
+        elif as_json:
+            print_json({"run": history.run, "faults": fault_rows(history)})
+        else:
+            print_faults(history, open_console())
+
+
+@click.command("report")
+@run_argument
+@runs_option
+@json_option
+def report_run(run: str | None, runs: Path, as_json: bool) -> None:
+    """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.results.damage import using_record
+    from orchestrator.results.summary import print_summary
+    from orchestrator.run.judging import judge
+
+    directory = find_run(run, runs)
+    with waiting(f"reading the record of {directory.run}"):
+        result = judge(directory)
+    if as_json:
+        print_json(result)
+        return
+    with using_record(directory.path):
+        print_summary(result, directory.report, open_console())
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; by default any that is free.")
+@click.option(
+    "--faults/--no-faults",
+    default=None,
+    help="Whether the page can make faults and set paces; by default if it listens on this host's loopback only.",
+)
+@runs_option
+@json_option
+def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: bool) -> None:
+    """Show the runs in a folder on a local web page, live, until Ctrl-C.
+
+    Anyone with the printed address, which has a token, can see each run in the folder, and can make faults in your
+    running runs. With --json, the address is printed once the page is ready.
+    """
+    if not runs.is_dir():
+        raise click.UsageError(f"--runs: {runs} is not a folder")
+    from orchestrator.serve.server import serve
+
+    def tell(address: str) -> None:
+        print_json({"address": address}) if as_json else click.echo(address)
+
+    serve(runs, host, port, tell, faults=faults)
+
+
+@click.command("compare")
+@click.argument("names", metavar="RUN RUN...", nargs=-1)
+@runs_option
+@json_option
+def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
+    from orchestrator.host.directory import find_each
+    from orchestrator.results.history import History
+    from orchestrator.verbs.results.compare import compare, print_comparison, side
+    from orchestrator.verbs.results.compare_many import compare_many, print_many, run_overview
+
+    def read(directory: RunDirectory, what: Callable[[History], T]) -> T:
+        with History.open(directory.path) as history:
+            return what(history)
+
+    show: Callable[[Console], None]
+    if len(names) < 2:
+        raise click.UsageError("name two runs or more")
+    found = find_each(names, runs)
+    with waiting("reading the records"):
+        if len(found) == 2:
+            pair = compare(*[read(directory, side) for directory in found])
+            result, show = pair.to_json(), partial(print_comparison, pair)
+        else:
+            many = compare_many([read(directory, run_overview) for directory in found])
+            result, show = many.to_json(), partial(print_many, many)
+    if as_json:
+        print_json(result)
+    else:
+        show(open_console())
+
+
+@click.command("export")
+@click.argument("place", metavar="DIR")
+@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="The format to write.")
+@run_option("names", many=True)
+@runs_option
+@json_option
+def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
+    """Write the results of runs to DIR, in a format of other tools."""
+    from orchestrator.verbs.results.export import export, find_runs
+
+    with waiting(f"writing to {place}"):
+        exported = export(find_runs(names, runs), Destination(kind, place))
+    if as_json:
+        print_json({"exported": [vars(each) for each in exported]})
+    else:
+        for each in exported:
+            click.echo(f"{each.run}: written to {each.place}")

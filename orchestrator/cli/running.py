@@ -1,0 +1,185 @@
+"""Commands about runs that go on: list them, disturb them, pace them, read their logs, end them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import click
+
+from orchestrator import text
+from orchestrator.cli.options import (
+    fault_options,
+    json_option,
+    print_json,
+    run_argument,
+    run_option,
+    runs_option,
+    waiting,
+)
+from orchestrator.errors import RecordError, RunError
+from orchestrator.layout import open_console, print_error, write_table
+from orchestrator.verbs.live.inject import ACTIONS
+
+
+@click.command("ps")
+@runs_option
+@json_option
+def list_runs(runs: Path, as_json: bool) -> None:
+    """List your running runs on this host, with their nodes."""
+    from orchestrator.verbs.live.ps import living
+
+    found = living(runs)
+    if as_json:
+        print_json({"runs": found})
+        return
+    if not found:
+        click.echo("nothing is running")
+    for run in found:
+        rows = [
+            (node["node"], node["state"], str(node["pid"] or ""), "" if node["pss"] is None else text.size(node["pss"]))
+            for node in run["nodes"]
+        ]
+        title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
+        write_table(open_console(), headings, rows, title=title, right={2, 3})
+        if run["phase"] == "orphaned":
+            resume = f"`resume {run['run']}` continues it, " if run["directory"] else ""
+            click.echo(f"its orchestrator was killed: {resume}`down {run['run']}` removes what is left")
+
+
+@click.command("inject")
+@click.argument("action", type=click.Choice(ACTIONS), metavar="ACTION")
+@click.argument("targets", metavar="TARGET...", nargs=-1)
+@run_option(default="the only running one")
+@fault_options
+@runs_option
+@json_option
+def inject_fault(
+    action: str, targets: tuple[str, ...], run: str | None, runs: Path, as_json: bool, **options: str | None
+) -> None:
+    """Make a fault in a running run now; ACTION and the options are the keys of `faults` in a scenario.
+
+    \b
+    inject crash device-0-1 --for 5s         also pause, disconnect, join, leave; several nodes; devices --count 2
+    inject partition edge-0 cloud --for 10s  commas join the nodes of a side: edge-0,edge-1 cloud
+    inject degrade edge-0 cloud --loss 5%    the links of one node, or those between two; --profile lte
+    inject slow device-0-1 --factor 4
+    """
+    from orchestrator.verbs.live.inject import chosen, command, fault_of, in_words
+
+    try:
+        fault = fault_of(action, targets, {key.rstrip("_"): value for key, value in options.items()})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    reply = command(chosen(run, runs), "inject", {"fault": fault, "via": "inject"})
+    if as_json:
+        print_json(reply)
+    else:
+        for line in in_words(reply):
+            click.echo(line)
+        for each in reply["refused"]:
+            print_error(f"{each['action']} {each['target']}: {each['reason']}")
+    sys.exit(1 if reply["refused"] else 0)
+
+
+@click.command("pace")
+@click.argument("pace")
+@run_option(default="the only running one")
+@runs_option
+@json_option
+def set_pace(pace: str, run: str | None, runs: Path, as_json: bool) -> None:
+    """Set the pace of a running simulation: 10x, pause, step (to the next round) or free.
+
+    The results stay the same to the last bit.
+    """
+    from orchestrator.run.pacing import speed_of
+    from orchestrator.verbs.live.inject import chosen, command
+
+    try:
+        speed_of(pace)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    reply = command(chosen(run, runs), "pace", {"to": pace})
+    where = f"at {reply['t']:g} s" + (f", round {reply['round']}" if reply["round"] else "")
+    print_json(reply) if as_json else click.echo(f"{reply['run']}: {pace}, {where}")
+
+
+@click.command()
+@click.argument("node")
+@run_option()
+@click.option("-f", "--follow", is_flag=True, help="Continue to print what is written.")
+@click.option("--record", is_flag=True, help="Print what the record has of NODE: states, events, metrics.")
+@runs_option
+@json_option
+def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_json: bool) -> None:
+    """Print the log of NODE, or of `switch` or `forkserver`; of a simulated node, what the record has of it."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.tail import follow_file, log_of
+    from orchestrator.results.history import History
+    from orchestrator.verbs.results.logs import follow_lines, follow_record
+
+    directory = find_run(run, runs)
+
+    def go_on() -> bool:
+        return follow and not as_json and directory.holder() is not None
+
+    with contextlib.ExitStack() as stack:
+        try:
+            history = stack.enter_context(History.open(directory.path))
+        except RecordError:
+            if record:
+                raise
+            history = None  # the log files of the nodes can still be read
+        if history is not None and history.simulated:
+            pieces = follow_record(history, node, go_on)
+        elif history is not None and record:
+            pieces = follow_lines(history, node, go_on)
+        else:
+            pieces = follow_file(log_of(directory, node), go_on)
+        if as_json:
+            lines = "".join(pieces).splitlines()
+            print_json({"run": directory.run, "node": node, "lines": lines})
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
+            for piece in pieces:
+                click.echo(text.visible(piece.replace("\r\n", "\n").replace("\r", "\n")), nl=False)
+
+
+@click.command("down")
+@run_argument
+@click.option("--all", "everything", is_flag=True, help="End each of your runs that left a trace on this host.")
+@runs_option
+@json_option
+def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
+    """End RUN, by default the latest, and remove everything of it but its directory."""
+    from orchestrator.drivers.swarm.leftovers import hosts
+    from orchestrator.host.directory import find_run, is_id
+    from orchestrator.run.down import down, traces
+
+    found = traces(runs)
+    if everything:
+        targets = found
+    elif run is not None and run in found:
+        targets = {run: found[run]}
+    else:
+        try:
+            directory = find_run(run, runs)
+            targets = {directory.run: directory}
+        except RunError as error:
+            if run is None or not is_id(run) or not hosts():
+                here = f"on this host are: {', '.join(sorted(found))}" if found else "on this host is none"
+                raise RunError(f"{error}; {here}") from None
+            targets = {run: None}  # a host that was away may have something of it
+    with waiting("ending " + ", ".join(targets)):
+        results = [down(name, directory) for name, directory in targets.items()]
+    if as_json:
+        print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
+    else:
+        for result in results:
+            click.echo(result.told())
+        if not results:
+            click.echo("nothing of any run is left on this host")
+        if others := sorted(found.keys() - targets.keys()):
+            click.echo(f"other runs are still here: {', '.join(others)}; `down RUN` ends one of them, `down --all` all")
+    sys.exit(1 if any(result.left for result in results) else 0)

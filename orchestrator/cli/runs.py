@@ -1,0 +1,310 @@
+"""Commands that carry out runs, and what they share."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import click
+
+from orchestrator.cli.options import (
+    RESULT,
+    is_quiet,
+    is_verbose,
+    json_option,
+    junit_option,
+    override_options,
+    print_json,
+    printer,
+    run_argument,
+    runs_option,
+    scenario_argument,
+    scenario_options,
+    track_option,
+    waiting,
+)
+from orchestrator.exports.kinds import Destination, check
+from orchestrator.host.process.signals import INTERRUPTED
+from orchestrator.layout import open_console, print_error
+from orchestrator.progress import logging_to
+from orchestrator.scenario.language.files import piped_text
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
+
+if TYPE_CHECKING:
+    from orchestrator.host.directory import RunDirectory
+    from orchestrator.run.judging import Conclusion
+    from orchestrator.run.showing import View
+    from orchestrator.serve.beside import Page
+
+T = TypeVar("T")
+
+
+@click.command()
+@scenario_options
+@runs_option
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
+)
+@click.option("--pace", help="Under `sim`: virtual seconds per second, like 10x; or start with pause or step.")
+@click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background, and print the run's id.")
+@track_option
+@junit_option
+@json_option
+def up(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    workers: int | None,
+    pace: str | None,
+    with_page: bool,
+    detach: bool,
+    track: Sequence[Destination],
+    junit: Path | None,
+    as_json: bool,
+) -> None:
+    """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    _check_places(runs, junit, track)
+    with contextlib.ExitStack() as stack:
+        page = stack.enter_context(_page(runs)) if with_page else None
+        begun: Callable[[RunDirectory], None] | None = page.announce if page is not None else None
+        if detach:
+            begun = stack.enter_context(_background(with_page=with_page, as_json=as_json))
+        outcome, directory = _execute(
+            scenario, overrides, runs, as_json=as_json or detach, workers=workers, track=track, pace=pace, begun=begun
+        )
+        _tell(outcome, directory, junit, as_json=as_json, printed=not detach)
+        if page is not None and outcome.exit_code != INTERRUPTED:
+            page.keep()
+    _leave(outcome)
+
+
+@click.command("resume")
+@run_argument
+@runs_option
+@click.option("--workers", type=click.IntRange(1), help="As for `up`.")
+@junit_option
+@json_option
+def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
+    """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.places import check_folder
+    from orchestrator.results.history import History
+    from orchestrator.run.launch import resume
+
+    directory = find_run(run, runs)
+    check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
+    _check_places(runs, junit)
+    with History.open(directory.path) as history:
+        _check_workers(workers, history.driver)
+    outcome = resume(directory, _view(as_json=as_json), workers=workers)
+    _end(outcome, directory, junit, as_json=as_json)
+
+
+@click.command("sweep")
+@scenario_argument("file", sweep=True)
+@override_options
+@runs_option
+@click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="As for `up`; with --on, the number of runs at a time on each host, by default one for each core.",
+)
+@click.option("--again", is_flag=True, help="Repeat complete runs too.")
+@click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
+@track_option
+@json_option
+def sweep_runs(
+    file: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    on: str | None,
+    workers: int | None,
+    again: bool,
+    page: bool,
+    track: Sequence[Destination],
+    as_json: bool,
+) -> None:
+    """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
+    from orchestrator.sweep.on_swarm import refusal
+    from orchestrator.sweep.reading import load
+    from orchestrator.sweep.running import carry_out, draw
+    from orchestrator.sweep.tables import print_tables
+
+    if page and again:
+        raise click.UsageError("--page runs nothing: leave out --again, or --page")
+    _check_places(runs, track=track)
+    sweep = load(file, overrides)
+    for each in sweep.combinations:
+        _check_workers(workers, each.scenario.driver)
+    if on is not None and (reason := refusal(sweep)) is not None:
+        raise click.UsageError(f"--on: {reason}")
+    tell, directory = printer(err=as_json), runs / sweep.name
+    with contextlib.nullcontext() if is_verbose() else logging_to(tell):
+        outcome = (
+            draw(sweep, directory, tell=tell)
+            if page
+            else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
+        )
+    if as_json:
+        print_json(outcome.to_json())
+    else:
+        print_tables(sweep, outcome.results, open_console())
+        written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
+        click.echo(f"written to {outcome.directory}: {written}")
+    sys.exit(outcome.exit_code)
+
+
+@click.command()
+@scenario_options
+@runs_option
+@json_option
+def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Measure the links of SCENARIO without training and compare them with their settings."""
+    from orchestrator.verbs.calibrate import measured, print_measured
+
+    _check_places(runs)
+    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
+    rows = measured(directory)
+    if as_json:
+        print_json(outcome.summary | {"probes": rows})
+    else:
+        print_measured(rows, outcome.summary["verdict"], directory.report, open_console())
+    _leave(outcome)
+
+
+def _execute(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    *,
+    as_json: bool,
+    workers: int | None = None,
+    calibrate: bool = False,
+    track: Sequence[Destination] = (),
+    pace: str | None = None,
+    begun: Callable[[RunDirectory], object] | None = None,
+) -> tuple[Conclusion, RunDirectory]:
+    """Run a scenario to its end."""
+    from orchestrator.run.launch import launch, prepared_plan
+    from orchestrator.scenario.reading import load, placed
+
+    loaded = load(scenario, overrides)
+    _check_workers(workers, loaded.driver)
+    _check_pace(pace, loaded.driver)
+    if calibrate and DRIVERS[loaded.driver].simulated:
+        raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
+    with placed(scenario, overrides), waiting(f"planning {scenario}"):
+        plan = prepared_plan(loaded, scenario)
+    return launch(
+        plan,
+        loaded,
+        scenario,
+        overrides,
+        runs,
+        _view(as_json=as_json),
+        workers=workers,
+        calibrate=calibrate,
+        track=track,
+        pace=pace,
+        begun=begun,
+        text=piped_text(scenario),
+    )
+
+
+@contextlib.contextmanager
+def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDirectory], None]]:
+    """Continue in the background. Yields the function to call when the run has a folder. The original process prints
+    the run's id and exits."""
+    from orchestrator.verbs.background import Launcher, split
+
+    if with_page:
+        raise click.UsageError("--serve keeps the terminal: leave out --detach, or use `serve` for the page")
+    outputs = {1, 2, *([click.get_current_context().meta[RESULT].fileno()] if as_json else [])}
+    process = split(outputs)
+    if isinstance(process, Launcher):
+        directory, error, code = process.wait()
+        if error is not None:
+            print_error(error)
+        if directory is not None:
+            run = directory.run
+            print_json({"run": run, "directory": str(directory.path)}) if as_json else click.echo(run)
+            printer()(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
+        sys.exit(code)
+    with process.reporting_errors():
+        yield process.announce
+
+
+def _view(*, as_json: bool) -> Callable[[bool], View]:
+    """What shows a run, by whether its clock is virtual."""
+    from orchestrator.run.view import open_view
+
+    quiet, plain = is_quiet(), is_verbose()
+    return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
+
+
+def _check_pace(pace: str | None, driver: str) -> None:
+    from orchestrator.run.pacing import speed_of
+
+    if pace is None:
+        return
+    if not kind_of(driver).simulated:
+        raise click.UsageError(f"--pace is for --driver {listed(simulated=True)}; {driver} works in real time")
+    try:
+        speed_of(pace)
+    except ValueError as error:
+        raise click.UsageError(f"--pace: {error}") from None
+
+
+def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
+    from orchestrator.serve.beside import page_of
+
+    return page_of(runs)
+
+
+def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destination] = ()) -> None:
+    """PlaceError if the run cannot write its files here. Checked before anything is made."""
+    from orchestrator.host.places import check_file, check_folder
+
+    check_folder(runs, "choose another folder with --runs")
+    if junit is not None:
+        check_file(junit, "choose another file with --junit")
+    check(track)
+
+
+def _check_workers(workers: int | None, driver: str) -> None:
+    if workers is not None and not kind_of(driver).simulated:
+        raise click.UsageError(
+            f"--workers is for --driver {listed(simulated=True)}; under {driver} every node has a process"
+        )
+
+
+def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
+    """Report the result of a run in each requested form, then exit."""
+    _tell(outcome, directory, junit, as_json=as_json)
+    _leave(outcome)
+
+
+def _tell(
+    outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool, printed: bool = True
+) -> None:
+    """Report the result of a run in each requested form."""
+    from orchestrator.results.junit import write_junit
+    from orchestrator.results.summary import print_summary
+
+    if printed and as_json:
+        print_json(outcome.summary)
+    elif printed:
+        print_summary(outcome.summary, directory.report, open_console())
+    if junit is not None:
+        write_junit(outcome.summary, junit)
+
+
+def _leave(outcome: Conclusion) -> NoReturn:
+    if outcome.error:
+        print_error(outcome.error)
+    sys.exit(outcome.exit_code)

@@ -1,0 +1,123 @@
+"""Commands about scenarios: projects, checks, plans, schemas, build folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orchestrator.cli.options import (
+    json_option,
+    print_json,
+    printer,
+    scenario_options,
+    waiting,
+)
+from orchestrator.layout import open_console
+
+if TYPE_CHECKING:
+    from orchestrator.planning.plan import Plan
+
+T = TypeVar("T")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@json_option
+def init(folder: Path, as_json: bool) -> None:
+    """Write a small project into FOLDER: a scenario, an algorithm of its own, its tests and a workflow for CI."""
+    from orchestrator.verbs.init import make_project
+
+    files = [str(path) for path in make_project(folder)]
+    print_json({"files": files}) if as_json else click.echo("\n".join(files))
+    printer()(f"next: cd {folder} && edgebed up")
+
+
+@click.command("examples")
+@json_option
+def list_examples(as_json: bool) -> None:
+    """List the scenarios and sweeps that edgebed ships: their questions, times and requirements."""
+    from orchestrator.verbs.examples import examples, print_examples
+
+    found = examples()
+    if as_json:
+        print_json({"examples": [asdict(each) for each in found]})
+    else:
+        print_examples(found, open_console())
+
+
+@click.command("new")
+@click.argument("name")
+@click.argument("target", type=click.Path(path_type=Path), default=Path())
+@json_option
+def copy_example(name: str, target: Path, as_json: bool) -> None:
+    """Copy the example NAME, with the files that it uses, to TARGET: a folder, or a file name that ends in .yaml."""
+    from orchestrator.verbs.examples import copy, is_sweep
+
+    files = copy(name, target)
+    print_json({"files": [str(each) for each in files]}) if as_json else click.echo("\n".join(map(str, files)))
+    printer()(f"next: edgebed {'sweep' if is_sweep(files[0]) else 'up'} {files[0]}")
+
+
+@click.command("image")
+@click.argument("folder", type=click.Path(path_type=Path))
+@json_option
+def write_build_folder(folder: Path, as_json: bool) -> None:
+    """Write a FOLDER from which `docker build` makes the images of nodes and agents."""
+    from orchestrator.drivers.docker import node_image
+    from orchestrator.drivers.swarm import agent_image
+    from orchestrator.verbs.image import make_build_folder
+
+    make_build_folder(folder)
+    nodes = node_image.BUILD.format(name=node_image.image_name())
+    agents = agent_image.BUILD.format(name=agent_image.image_name())
+    if as_json:
+        print_json({"folder": str(folder), "build": {"nodes": nodes, "agents": agents}})
+    tell = printer()
+    tell(f"next: cd {folder} && {nodes}")
+    tell(f"for runs on several hosts: {agents}")
+
+
+@click.command()
+@scenario_options
+@json_option
+def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check SCENARIO, with its data and its partition, without changing anything."""
+    plan = _planned(scenario, overrides)
+    facts = {"scenario": str(scenario), "name": plan.name, "valid": True, "nodes": len(plan.nodes)}
+    print_json(facts) if as_json else click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
+
+
+@click.command("plan")
+@scenario_options
+@click.option("--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Place nodes on these hosts (JSON).")
+@json_option
+def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as_json: bool) -> None:
+    """Show what `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
+    from orchestrator.verbs.plans.plan import plan_json, print_plan
+
+    plan = _planned(scenario, overrides, hosts)
+    if as_json:
+        print_json(plan_json(plan))
+    else:
+        print_plan(plan, open_console())
+
+
+@click.command()
+@json_option
+def schema(as_json: bool) -> None:
+    """Print the scenario's JSON Schema, for editors."""
+    from orchestrator.scenario.schema import json_schema
+
+    print_json(json_schema()) if as_json else click.echo(json.dumps(json_schema(), indent=2))
+
+
+def _planned(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> Plan:
+    from orchestrator.verbs.sources import Source, planned
+
+    with waiting(f"planning {scenario}"):
+        return planned(Source(scenario, None, list(overrides)), hosts)

@@ -1,1 +1,0 @@
-"""The commands of the command line, by what they are about."""

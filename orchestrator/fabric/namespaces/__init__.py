@@ -1,0 +1,1 @@
+"""The network namespaces of a run: the hub, and the wires to its nodes."""

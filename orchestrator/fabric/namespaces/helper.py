@@ -1,0 +1,89 @@
+"""The hub for a user with access to Docker but without root: its anchor runs in a container with more rights.
+
+The network namespaces of containers belong to the host's root, and this user gets root's rights only through the
+Engine. So the hub is the namespace of a helper container. Commands enter other namespaces from there, by the `docker`
+command, with the orchestrator's own file system. Like every anchor, the helper ends when its input ends; then the
+Engine removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.errors import HostError
+from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
+from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
+from orchestrator.host.process.processes import TOKEN, labels
+
+PART = "hub"
+RIGHTS = ("SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN", "SYS_NICE")
+"""Capabilities beyond a container's default: to enter namespaces of other users' processes, to make interfaces and
+qdiscs, and to get the switch's scheduling policy."""
+
+PATIENCE = 60.0  # s for a busy Engine to start the helper
+
+
+class HelperHub(Hub):
+    """See Hub. ``name`` is the container's."""
+
+    def __init__(self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str]) -> None:
+        super().__init__(anchor, privileged=True)
+        self._name = name
+        self._label = label
+
+    @classmethod
+    async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
+        """Start the helper from ``image``, which must exist locally and contain util-linux."""
+        if (error := without_client()) is not None:
+            raise error
+        name, label = f"{run}-{PART}", labels(run, directory, PART)
+        marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
+        anchor = await asyncio.create_subprocess_exec(
+            *("docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name),
+            *(word for key, value in marks.items() for word in ("--label", f"{key}={value}")),
+            *(word for right in RIGHTS for word in ("--cap-add", right)),
+            *("--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"),
+            *("--log-driver", "none", "--no-healthcheck", *_environment(label)),
+            *("--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **label},
+            start_new_session=True,
+        )
+        hub = cls(anchor, name, label)
+        await hub.confirm(PATIENCE)
+        return hub
+
+    def _refused(self, reason: str) -> HostError:
+        return HostError(f"the Docker Engine did not start the container that holds the links ({reason})")
+
+    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+        inner = ["nsenter", "--target", str(pid), "--net", "--"] if pid is not None and network else []
+        label = _environment(self._label)
+        return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
+
+
+def without_client() -> HostError | None:
+    """The error if the command `docker` is missing; only this hub needs it."""
+    if shutil.which("docker") is not None:
+        return None
+    return HostError(
+        "without root the docker driver needs the command 'docker', which is missing",
+        "install the package docker.io (Debian 13 and later: docker-cli), or run as root",
+        ["apt-get install docker.io"],
+    )
+
+
+def _as_seen_here() -> list[str]:
+    """Arguments of `nsenter` for this process's file system and working directory."""
+    return ["--target", str(os.getpid()), "--mount", "--wd", "--"]
+
+
+def _environment(variables: Mapping[str, str]) -> list[str]:
+    """Arguments of `docker` for these variables; `docker` takes TOKEN from its own environment."""
+    return [word for key, value in variables.items() for word in ("--env", key if key == TOKEN else f"{key}={value}")]

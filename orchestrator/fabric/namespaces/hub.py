@@ -1,0 +1,160 @@
+"""The hub of a run: one network namespace that every link passes, and commands that enter any namespace of the run.
+
+As root the hub is a network namespace. For other users it is inside a new user namespace, in which the caller has every
+capability (user_namespaces(7)). The nodes are created in the same user namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError
+from orchestrator.fabric.namespaces.anchor import PATIENCE, remove
+from orchestrator.host.commands import absent
+from orchestrator.host.kernel.namespaces import entry, refused
+from orchestrator.host.process.processes import TOKEN, labels
+from orchestrator.text import how_ended
+
+ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
+START_TIMEOUT = 10.0
+LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
+
+
+class Hub:
+    """The run's hub, kept alive by its anchor process. A command with the prefix ``enter()`` runs inside it."""
+
+    def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
+        self.anchor = anchor
+        self.privileged = privileged
+        self._groups: list[str] = []
+
+    @classmethod
+    async def open(cls, run: str, directory: Path) -> Hub:
+        privileged = os.geteuid() == 0
+        for error in absent():
+            raise error
+        argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
+        anchor = await asyncio.create_subprocess_exec(
+            *argv,
+            *ANCHOR,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **labels(run, directory, "hub")},
+            start_new_session=True,
+        )
+        hub = cls(anchor, privileged)
+        await hub.confirm()
+        return hub
+
+    async def confirm(self, timeout: float = START_TIMEOUT) -> None:
+        """Wait until the anchor answers from its namespaces; HostError if it does not."""
+        assert self.anchor.stdin is not None
+        assert self.anchor.stdout is not None
+        assert self.anchor.stderr is not None
+        try:
+            self.anchor.stdin.write(b"echo here\n")
+            await self.anchor.stdin.drain()
+            async with asyncio.timeout(timeout):
+                line = await self.anchor.stdout.readline()
+        except (TimeoutError, ConnectionError):
+            line = b""
+        if line.strip() != b"here":
+            self.anchor.stdin.close()
+            reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"
+            await self.anchor.wait()
+            raise self._refused(reason)
+
+    def _refused(self, reason: str) -> HostError:
+        return refused(reason, root=self.privileged)
+
+    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub)."""
+        target = self.anchor.pid if pid is None else pid
+        return entry(target, ["--net"] if network else [], None if self.privileged else self.anchor.pid)
+
+    def remember_cgroup(self, path: Path) -> None:
+        """Make the anchor remove this cgroup when the run ends, even by SIGKILL."""
+        assert self.anchor.stdin is not None
+        self._groups.append(str(path))
+        self.anchor.stdin.write(f"cgroup {path}\n".encode())
+
+    async def watch(self) -> None:
+        """Wait until the anchor ends, and raise HostError: running processes continue, but none can enter the hub."""
+        code = await self.anchor.wait()
+        raise HostError(
+            f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
+        )
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command in the hub or the network namespace of ``pid``; returns its output. HostError if it fails."""
+        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
+        if code != 0:
+            raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
+        return output
+
+    async def attempt(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str, str]:
+        """Like ``run``, but returns exit code, output and errors. Cancellation kills the command."""
+        process = await self.spawn(argv, pid=pid, environment=environment)
+        try:
+            output, errors = await process.communicate(stdin.encode())
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        assert process.returncode is not None
+        return process.returncode, output.decode(), errors.decode()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        errors: int = asyncio.subprocess.PIPE,
+    ) -> asyncio.subprocess.Process:
+        """Start a command like ``run``, with open pipes; ``errors`` is stderr as in subprocess.
+
+        `env` sets the environment inside the namespace, because not every ``enter`` passes on the caller's; all of them
+        pass on TOKEN.
+        """
+        environment = environment or {}
+        settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
+        return await asyncio.create_subprocess_exec(
+            *self.enter(pid),
+            *settings,
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            limit=LONGEST_LINE,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+
+    async def close(self) -> None:
+        assert self.anchor.stdin is not None
+        self.anchor.stdin.close()
+        await self.anchor.wait()
+        # The anchor has removed the cgroups, unless it was killed.
+        await asyncio.to_thread(remove, self._groups, PATIENCE)

@@ -1,0 +1,1 @@
+"""The kernel engine: a bridge, and netem on every interface."""

@@ -1,0 +1,399 @@
+"""The kernel engine: a bridge in the hub, and netem on the hub's end of every node's interface.
+
+A link from source to target is shaped at the egress of the hub toward the target, by one HTB class with a netem leaf
+per source. Both directions are shaped in this way, never at the sender: there TCP's small queues would count packets in
+netem as not yet sent (tc-netem(8), LIMITATIONS).
+
+If the run spans several hosts, the trunk is one more port of the bridge. Links to nodes of other hosts are shaped at
+its egress. Packets from other hosts pass the interface of their target unshaped if the run has the link, by the
+source's IP address. Filters at the trunk's ingress count them all by their source.
+
+When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
+made anew, which drops the packets in flight there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from netem.errors import NetemError
+from netem.kernel import tc
+from netem.kernel.batch import Reply
+from netem.kernel.filters import count_commands, parse_counts, show_counts_command
+from netem.kernel.tables import distribution_tables
+from netem.profile import LinkProfile
+from orchestrator.errors import FabricError, HostError
+from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
+from orchestrator.fabric.coalesce import Coalescing
+from orchestrator.fabric.namespaces import tcp, wiring
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.tc import bridge, kernel_counters
+from orchestrator.fabric.tc.kernel_links import KernelLinks, Layout
+from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
+from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
+from orchestrator.host.process.processes import labels
+from orchestrator.planning.plan import LinkPlan, NodePlan
+
+NOTHING = "[]"  # what tc shows of no interface
+
+
+@dataclass
+class _Alteration:
+    """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
+
+    ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
+    ``before``: the profile of the link until then.
+    """
+
+    change: LinkChange
+    interface: str | None
+    link: tc.KernelLink
+    before: LinkProfile
+    stop: list[str] | None = None
+    command: list[str] | None = None
+    error: Exception | None = None
+
+
+class KernelFabric(Coalescing):
+    """Links through netem; see Fabric for the verbs."""
+
+    engine = "kernel"
+
+    def __init__(
+        self,
+        hub: Hub,
+        control: TrafficControl,
+        wires: wiring.Wires,
+        capabilities: tc.Capabilities,
+        trunk: Trunk | None,
+        notes: list[str],
+        *,
+        counts: bool = False,
+    ) -> None:
+        """``counts``: whether what comes over the trunk is counted."""
+        super().__init__(self.alter)
+        self._hub = hub
+        self._tc = control
+        self._nodes = {node.name: node for node in wires.nodes}
+        self._trunk = trunk
+        self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk))
+        self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
+        self._cut: set[tuple[str, str]] = set()
+        self._mtu = wiring.MTU if trunk is None else trunk.mtu
+        self._passed = 0  # packets through removed interfaces
+        self._interfaces = dict.fromkeys(self._links.remote, DEVICE)
+        self._single_packets = wires.single_packets
+        self.tcp: Mapping[str, str] = {}
+        self._attachments = count(1)
+        self._ledger = kernel_counters.Ledger()
+        self._shown: dict[str, str] = {}  # what tc has shown last of each interface
+        self._notes = notes
+        self._counts = counts
+        self._late_rates: list[str] = []
+
+    @classmethod
+    async def open(
+        cls,
+        hub: Hub,
+        run: str,
+        directory: Path,
+        wires: wiring.Wires,
+        trunk: Trunk | None = None,
+        *,
+        seed: bool,
+        duplicate_in_tree: bool = False,
+    ) -> KernelFabric:
+        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`.
+
+        ``trunk``: the hub's trunk, already laid, if the run spans several hosts.
+        """
+        tables = directory / "tc"
+        tables.mkdir(exist_ok=True)  # exists already in a continued run
+        for name, text in distribution_tables().items():
+            (tables / name).write_text(text)
+        await bridge.make(hub)
+        notes, counts = [], False
+        if trunk is not None:
+            notes = await bridge.add_trunk(hub, list(trunk.remotes))
+            counting = tc.batch(count_commands(DEVICE, [node.address for node in wires.nodes]))
+            uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
+            counts = uncounted == 0
+            notes += [] if counts else [_UNCOUNTED]
+        control = TrafficControl(hub, {**labels(run, directory, "tc"), "TC_LIB_DIR": str(tables)})
+        capabilities = tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree)
+        return cls(hub, control, wires, capabilities, trunk, notes, counts=counts)
+
+    def notes(self) -> list[str]:
+        return [*self._notes, *self._late_rates, *self._links.not_applied()]
+
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
+        await self._retire(node.name)
+        interface = wiring.hub_interface(node, next(self._attachments))
+        lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
+        await self._hub.run(["ip", "-batch", "-"], stdin=lines)
+        await bridge.place(self._hub, interface, [node.mac])
+        self._interfaces[node.name] = interface
+        await self._make(interface, [node.name])
+        peers, single = wiring.peers(node, self._nodes.values()), node.name in self._single_packets
+        lines = wiring.node_lines(node, peers, single_packets=single, congestion=tcp.congestion(self.tcp))
+        await self._hub.run(tcp.CONFIGURE, pid=handle.pid, stdin=lines)
+
+    async def detach(self, node: NodePlan) -> None:
+        await self._retire(node.name)
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        assert self._trunk is not None, "no node runs on another host"
+        now = kernel_counters.read(await self._show(DEVICE)) if self._links.to_remote() else {}
+        before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
+        here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
+        await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
+        self._links.remote = remaining
+        for name in here:
+            del self._interfaces[name]
+            for source, link in self._links.to(name).items():
+                self._ledger.keep((source, name), now.get(link.index, {}))
+            self._links.come_here(name, self._nodes[name].address)
+
+    async def shape(self, links: Sequence[LinkPlan]) -> None:
+        numbers = count(1 + max((link.index for link in self._links.to_remote()), default=0))
+        changes = []
+        for link in links:
+            source, target = self._nodes[link.source].address, self._nodes[link.target].address
+            if link.source in self._links.remote:
+                if link.target not in self._links.remote:
+                    self._links.let_pass(source, link.target)
+                continue
+            if (link.source, link.target) in self._links:
+                changes.append(LinkChange(link.source, link.target, profile=link.profile))
+                continue
+            if link.target in self._links.remote:
+                self._links.add(link, source, target=target, number=next(numbers))
+            else:
+                self._links.add(link, source)
+            if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
+                self._late_rates = [_LATE_RATE]
+            self._ledger.begin((link.source, link.target), link.profile)
+        for name, interface in self._interfaces.items():
+            if name not in self._links.remote:
+                await self._make_anew(interface, [name])
+        await self._make_anew(DEVICE, list(self._links.remote))
+        for error in await self.alter(changes):
+            if error is not None:
+                raise error
+
+    async def _make_anew(self, interface: str, targets: Sequence[str]) -> None:
+        """Make the qdiscs of an interface to these targets, unless they are there for the same links."""
+        before = self._made.get(interface)
+        if before == self._links.layout(targets) or (before is None and not self._links.to_remote()):
+            return
+        if before is not None:
+            try:
+                shown = await self._show(interface)
+            except HostError:
+                return  # its node has just ended
+            self._passed += tc.parse_passed(shown)
+            now = kernel_counters.read(shown)
+            for source, target, index in before.links:
+                if (source, target) in self._links and target in targets:
+                    self._ledger.keep((source, target), now.get(index, {}))
+                    self._links.renew((source, target))
+            self._shown.pop(interface, None)
+            await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
+        await self._make(interface, targets)
+
+    async def _make(self, interface: str, targets: Sequence[str]) -> None:
+        """Make the qdiscs of an interface to these targets, and cut the links that are cut."""
+        commands = self._links.setup_commands(interface, targets)
+        states = tc.parse_qdiscs(await self._tc.run([*commands, tc.show_command(interface)]))
+        self._made[interface] = self._links.layout(targets)
+        for target in targets:
+            for source, link in self._links.to(target).items():
+                self._links.check((source, target), link, states)
+        closed = [
+            self._alteration(LinkChange(source, target, cut=True)) for source, target in self._cut if target in targets
+        ]
+        for each in closed:
+            self._add_cut(each)
+        for error in await self._carry_out(closed):
+            if error is not None:
+                raise error
+
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        here = [change for change in changes if (change.source, change.target) in self._links]
+        if len(here) < len(changes):
+            done, why = iter(await self.alter(here)), "this host does not shape it"
+            return [next(done) if c in here else FabricError(f"link {c.source} -> {c.target}: {why}") for c in changes]
+        errors: list[Exception | None] = []
+        while rest := changes[len(errors) :]:
+            ends = [(change.source, change.target) for change in rest]
+            # Several changes of the same link are made one after the other.
+            alone = next((n for n, pair in enumerate(ends) if pair in ends[:n]), len(ends))
+            errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
+        return errors
+
+    def _prepare(self, change: LinkChange) -> _Alteration:
+        """The commands for a change; the state already records the change as made. `_undo` takes that back."""
+        pair = change.source, change.target
+        alteration = self._alteration(change)
+        interface = alteration.interface
+        try:
+            if change.profile is not None:
+                alteration.link = self._links.renew(pair, change.profile)
+                self._ledger.note_rate(pair, change.profile)
+                if interface is not None and pair not in self._cut:
+                    alteration.command = self._links.change_command(interface, pair)
+                else:
+                    self._ledger.change(pair, change.profile, {})
+            elif change.cut and pair not in self._cut:
+                self._cut.add(pair)
+                self._add_cut(alteration)
+            elif not change.cut and pair in self._cut:
+                self._cut.discard(pair)
+                alteration.link = self._links.renew(pair)
+                if interface is not None:
+                    alteration.command = self._links.restore_command(interface, pair)
+        except NetemError as error:
+            alteration.error = error
+            self._undo(alteration)
+        return alteration
+
+    def _alteration(self, change: LinkChange) -> _Alteration:
+        link = self._links[change.source, change.target]
+        return _Alteration(change, self._interfaces.get(change.target), link, link.profile)
+
+    def _undo(self, refused: _Alteration) -> None:
+        pair = refused.change.source, refused.change.target
+        if refused.change.profile is not None:
+            self._links.renew(pair, refused.before)
+        else:
+            (self._cut.discard if refused.change.cut else self._cut.add)(pair)
+
+    def _add_cut(self, alteration: _Alteration) -> None:
+        if alteration.interface is not None:
+            alteration.stop = tc.stop_command(alteration.interface, alteration.link)
+            alteration.command = tc.cut_command(alteration.interface, alteration.link)
+
+    async def _carry_out(self, alterations: Sequence[_Alteration]) -> list[Exception | None]:
+        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded.
+
+        Counters that a command discards are read before it and after ``stop``. The new state is read last.
+        """
+        running = [each for each in alterations if each.command is not None]
+        if running:
+            before = list(dict.fromkeys(each.interface for each in running if each.change.profile is None))
+            after = list(dict.fromkeys(each.interface for each in running if each.change.profile is not None))
+            parts = [
+                [each.stop for each in running if each.stop is not None],
+                [tc.show_command(interface) for interface in before if interface is not None],
+                [each.command for each in running if each.command is not None],
+                [tc.show_command(interface) for interface in after if interface is not None],
+            ]
+            _, shown_before, done, shown_after = await self._batch(parts)
+            for each, reply in zip(running, done, strict=True):
+                shown = dict(
+                    zip(before, shown_before, strict=True)
+                    if each.change.profile is None
+                    else zip(after, shown_after, strict=True)
+                )[each.interface]
+                each.error = self._finish(each, reply, shown)
+                if each.error is not None:
+                    self._undo(each)
+        return [each.error for each in alterations]
+
+    def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
+        """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
+        pair = source, target = done.change.source, done.change.target
+        if complaint := reply.error or shown.error:
+            return FabricError(f"link {source} -> {target}: {complaint}")
+        try:
+            if done.change.profile is not None:
+                states = tc.parse_qdiscs(shown.shown)
+                self._links.check(pair, done.link, states)
+                self._ledger.change(pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
+            elif done.change.cut:
+                state = tc.parse_qdiscs(shown.shown)[done.link.index]
+                stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
+                counts = kernel_counters.counts(state)
+                counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
+                self._ledger.keep(pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
+            else:
+                self._ledger.keep(pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+        except (NetemError, FabricError) as error:
+            return error
+        except LookupError:
+            return FabricError(f"link {source} -> {target}: the kernel does not show it; is its node gone?")
+        return None
+
+    async def counters(self) -> Counted:
+        rows: list[LinkRow] = []
+        shown = {interface: await self._reading(interface) for interface in set(self._interfaces.values())}
+        readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
+        for pair in self._links:
+            now = readings.get(self._interfaces.get(pair[1], ""), {})
+            rows.append(self._ledger.row(pair, now.get(self._links[pair].index, {})))
+        passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
+        return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=await self._came_from())
+
+    def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
+        if not self._counts:
+            return None
+        sent = dict.fromkeys(self._links.remote, 0)
+        for row in rows:
+            if (target := str(row["target"])) in sent:
+                sent[target] += int(row["delivered"])
+        return sent
+
+    async def _came_from(self) -> dict[str, int] | None:
+        if not self._counts:
+            return None
+        found = parse_counts(await self._tc.run([show_counts_command(DEVICE)]))
+        remote = self._links.remote
+        return {name: found.get(number, 0) for number, name in enumerate(self._nodes, start=1) if name in remote}
+
+    async def watch(self) -> None:
+        await self._hub.watch()
+
+    async def close(self) -> None:
+        """The bridge and the interfaces end with the hub's namespace."""
+        await self._tc.close()
+
+    async def _retire(self, node: str) -> None:
+        """Keep the counters of an interface before its removal."""
+        interface = self._interfaces.get(node, "")
+        shown = await self._reading(interface) if interface else NOTHING
+        self._made.pop(interface, None)
+        self._shown.pop(interface, None)
+        self._interfaces.pop(node, None)
+        self._passed += tc.parse_passed(shown)
+        now = kernel_counters.read(shown)
+        for source, link in self._links.to(node).items():
+            self._ledger.keep((source, node), now.get(link.index, {}))
+
+    async def _reading(self, interface: str) -> str:
+        """What tc shows of an interface, or has shown last if the interface has ended with its node's namespace."""
+        (reply,) = await self._tc.attempt([tc.show_command(interface)])
+        # While an interface ends, tc shows no qdisc of it, without an error.
+        if not reply.error and (kernel_counters.read(reply.shown) or tc.parse_passed(reply.shown)):
+            self._shown[interface] = reply.shown
+        return self._shown.get(interface, NOTHING)
+
+    async def _show(self, interface: str) -> str:
+        return await self._tc.run([tc.show_command(interface)])
+
+    async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
+        """Run the commands of all parts in order; returns the reply to each."""
+        results = iter(await self._tc.attempt([command for part in parts for command in part]))
+        return [[next(results) for _ in part] for part in parts]
+
+
+_LATE_RATE = (
+    "schedules that change a rate: netem sets the departure of a packet when the packet arrives, so packets queued "
+    "at a change leave at the old rate; the userspace engine sends them at the new rate"
+)
+_UNCOUNTED = (
+    "the trunk: this host's kernel cannot count what comes from other hosts (sch_ingress and act_gact do), so that"
+    " packets that the network between the hosts loses are not missed"
+)

@@ -1,0 +1,1 @@
+"""What the kernel shows and allows: load, groups, modules, namespaces."""

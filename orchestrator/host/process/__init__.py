@@ -1,0 +1,1 @@
+"""Processes: children, their signals and streams, and sockets of one user."""

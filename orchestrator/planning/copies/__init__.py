@@ -1,0 +1,1 @@
+"""Copies of a scenario's files in the run's directory."""

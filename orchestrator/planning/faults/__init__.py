@@ -1,0 +1,1 @@
+"""Faults of a run: those of the scenario, and manual ones."""

@@ -1,0 +1,89 @@
+"""Faults that somebody makes by hand while a run goes on: those of a scenario's `faults`, with the same words and
+checks, but without a time. Pure.
+
+    {action: crash, node: device-0-1, for: 5s}
+    {action: partition, between: [edge-0, cloud]}
+    {action: degrade, node: edge-1, profile: lte, loss: 5%}
+    {action: pause, of: devices, count: 2, for: 3s}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from netem.units import format_duration
+from orchestrator.errors import PlanError
+from orchestrator.planning.faults.timeline import Fault, expand
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_target
+from orchestrator.scenario.language.document import Document
+from orchestrator.scenario.language.strict import problems
+from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.topology import POPULATION, Topology
+
+_WHEN = ("at", "round", "every_round", "random")
+_WHOM = ("node", "nodes", "of", "fraction", "count")
+
+
+class ByHand(NamedTuple):
+    """A fault, and what a scenario would write for it, without its time."""
+
+    fault: Fault
+    written: dict[str, Any]
+
+
+def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int) -> list[ByHand]:
+    """The faults of a rule that take effect now, ``at`` seconds after training started; their ids begin at ``first``.
+
+    Raises ValueError, which says in a sentence what is wrong.
+    """
+    for key in _WHEN:
+        if key in written:
+            raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")
+    spec = _read({**written, "at": format_duration(at)})
+    topology = topology_of(plan.nodes)
+    links = {(link.source, link.target): link.extremes for link in plan.links}
+    mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads])
+    if mistakes:
+        raise ValueError(_told(mistakes))
+    if plan.programs and spec.action == "slow":
+        raise ValueError(SLOW_PROGRAM)
+    try:
+        faults = expand([spec], topology, list(links), seed=plan.seed, rounds=0, after=None)
+    except PlanError as error:
+        raise ValueError(error.message) from None
+    rest = {key: value for key, value in written.items() if key not in _WHOM}
+    return [
+        ByHand(replace(fault, id=number), rest if fault.node is None else {"node": fault.node, **rest})
+        for number, fault in enumerate(faults, start=first)
+    ]
+
+
+def topology_of(nodes: Iterable[NodePlan]) -> Topology:
+    """The topology of planned nodes."""
+    nodes = list(nodes)
+    if any(node.name == POPULATION for node in nodes):
+        return Topology(population=1, selected=1)
+    devices = Counter(node.parent for node in nodes if node.tier == "device")
+    edges = [node.name for node in nodes if node.tier == "edge"]
+    cloud = any(node.tier == "cloud" for node in nodes)
+    if not edges:
+        return Topology(cloud=cloud, devices=devices.total())
+    return Topology(cloud=cloud, edges=len(edges), devices_per_edge=[devices[edge] for edge in edges])
+
+
+def _read(written: dict[str, Any]) -> FaultSpec:
+    try:
+        return FaultSpec.model_validate(written)
+    except ValidationError as error:
+        found = problems(error, FaultSpec, Document("", written, {}))
+        raise ValueError(_told((problem.path, problem.message) for problem in found)) from None
+
+
+def _told(mistakes: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{key}: {message}" if key else message for key, message in mistakes)

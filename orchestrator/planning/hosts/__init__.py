@@ -1,0 +1,1 @@
+"""Several hosts: which host runs which node, and what crosses between them."""

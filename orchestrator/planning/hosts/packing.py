@@ -1,0 +1,170 @@
+"""Groups of nodes on general hosts: an edge and its devices live on one host if one has room for all of them.
+
+Otherwise each of them goes where most cores are free. So do single devices. The cloud comes first, then the large
+groups, and each takes the host with most free cores.
+
+A node needs `MEMORY`, or its hardware's memory if that is less. Of its hardware's cores it needs what it can use: a
+node of speed s computes for s seconds of each second, the rest it waits. Cores may be asked for more than once. Then
+every host counts as so much larger that all fits, and a little more, which loads the hosts about evenly. Memory never
+is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator import text
+from orchestrator.errors import PlanError
+from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.sections.hardware import HardwareClass
+
+CORES = 1.0
+"""The cores that a node without a limit uses: it trains in one thread."""
+MEMORY = 300_000_000
+"""Bytes of a node: 240 MB resident after its start (docs/guides/docker.md), the rest for data and training."""
+UNEVEN = 0.1
+"""Where cores are asked for more than once, a host may get so much above an even share, to keep a group together."""
+ROUNDING = 1e-9  # cores
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A host while nodes are placed: who lives there, and what is left of it. ``cores``: what it counts for; ``slack``:
+    how many more a group may ask for. ``groups``: how many nodes of each group live there. ``reasons``: by node."""
+
+    host: HostFacts
+    taken: list[Request] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    groups: Counter[str] = field(default_factory=Counter)
+    cores: float = field(init=False)
+    slack: float = ROUNDING
+    used: float = 0.0  # cores
+    memory: int = field(init=False)  # bytes left
+
+    def __post_init__(self) -> None:
+        self.cores, self.memory = self.host.cores, self.host.memory
+
+    @property
+    def board(self) -> str | None:
+        return self.host.hardware
+
+    @property
+    def free(self) -> float:
+        """The cores left; below 0 if more are asked for."""
+        return self.cores - self.used
+
+    def fits(self, requests: Sequence[Request]) -> bool:
+        """Whether it has cores and memory for all of them."""
+        memory = sum(request.memory for request in requests)
+        return memory <= self.memory and sum(request.cores for request in requests) <= self.free + self.slack
+
+    def take(self, request: Request, reason: str) -> None:
+        """Let a node live here. Raises PlanError if there is no memory for it."""
+        needed = request.memory
+        if needed > self.memory:
+            raise request.lacks_memory([self])
+        self.taken.append(request)
+        self.reasons[request.name] = "; ".join(part for part in (request.pin, reason) if part)
+        self.groups[request.group] += 1
+        self.used += request.cores
+        self.memory -= needed
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A node that needs a host, and the hosts that it may live on. ``group``: the edge of an edge and its devices,
+    else the node. ``pin``: what `hosts` says of it, if anything; ``path``: where that, or its hardware, is written."""
+
+    name: str
+    tier: str
+    group: str
+    hardware: HardwareClass
+    candidates: tuple[Candidate, ...]
+    pin: str
+    path: KeyPath
+
+    @property
+    def cores(self) -> float:
+        return CORES if self.hardware.quota is None else self.hardware.quota
+
+    @property
+    def general(self) -> list[Candidate]:
+        """The hosts that are no boards."""
+        return [each for each in self.candidates if each.board is None]
+
+    @property
+    def memory(self) -> int:
+        """The bytes that it needs. The memory of its hardware is a limit, of which a node uses a part."""
+        return min(self.hardware.memory or MEMORY, MEMORY)
+
+    def lacks_memory(self, candidates: Sequence[Candidate]) -> PlanError:
+        """The error that none of these hosts has memory for it."""
+        most = max(candidates, key=lambda each: each.memory)
+        needed, left = self.memory, most.memory
+        which = "" if len(candidates) == 1 else ", more than any other host"
+        return PlanError(
+            self.path,
+            f"{self.name} needs {text.size(needed)} of memory, and {most.host.name} has {text.size(left)} left{which}:"
+            f" {text.size(needed - left)} is missing; take a host with more, or give nodes hardware with less memory",
+        )
+
+
+Suits = Callable[[Sequence[Request], Candidate], bool]
+"""Whether nodes may live on a host, besides room."""
+
+
+def pack(
+    requests: Sequence[Request], general: Sequence[Candidate], suits: Suits = lambda requests, candidate: True
+) -> Iterator[Request]:
+    """Place nodes on general hosts: the cloud first, then the groups that stay together, the largest first. Yields each
+    node for which there is no host, when all before it are placed."""
+    groups: defaultdict[tuple[str, tuple[str, ...]], list[Request]] = defaultdict(list)
+    for request in requests:
+        groups[request.group, tuple(each.host.name for each in request.general)].append(request)
+    asked = sum(request.cores for request in requests) + sum(each.used for each in general)
+    share = asked / sum(each.cores for each in general) if general else 0.0
+    if share > 1:
+        for each in general:
+            each.cores *= share
+            each.slack = UNEVEN * each.cores
+    for group in sorted(groups.values(), key=_urgency):
+        yield from _pack_group(sorted(group, key=lambda request: request.name != request.group), suits)
+
+
+def _urgency(group: Sequence[Request]) -> tuple[bool, float, int]:
+    memory = sum(request.memory for request in group)
+    return group[0].tier != "cloud", -sum(request.cores for request in group), -memory
+
+
+def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
+    """Place nodes together if a host has room for all, else one by one. They may live on the same hosts."""
+    first = group[0]
+    if fitting := [each for each in first.general if each.fits(group) and suits(group, each)]:
+        candidate = max(
+            fitting,
+            key=lambda each: (first.tier == "cloud" and each.host.manager, each.groups[first.group], each.free),
+        )
+        for request in group:
+            candidate.take(request, _reason(request, candidate))
+        return
+    for request in group:
+        fitting = [each for each in request.general if request.memory <= each.memory and suits([request], each)]
+        if not fitting:
+            yield request
+            continue
+        apart = "; no host has room for all of its group" if len(group) > 1 else ""
+        max(fitting, key=lambda each: each.free).take(request, f"most cores free{apart}")
+
+
+def _reason(request: Request, candidate: Candidate) -> str:
+    """Why a node goes to a host where its group fits."""
+    if request.tier == "cloud" and candidate.host.manager:
+        return "a manager, next to the orchestrator"
+    if request.name != request.group and request.group in candidate.reasons:
+        return "with its edge"
+    if candidate.groups[request.group]:
+        return "with its devices" if request.name == request.group else "with devices of its edge"
+    return "most cores free"

@@ -1,0 +1,1 @@
+"""What nodes train, on which data, and how long it takes."""

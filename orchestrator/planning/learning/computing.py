@@ -1,0 +1,33 @@
+"""What nodes train on, and how many simulated clients at once."""
+
+from __future__ import annotations
+
+from orchestrator.errors import PlanError
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
+
+CLIENTS_AT_ONCE = 64
+"""Clients in a batch on an accelerator: it waits for Python with one client of a small model. On a processor one client
+after the other is faster."""
+
+
+def refuse_stretched_accelerators(plan: Plan) -> None:
+    """Raise PlanError if a node trains on an accelerator and emulates the speed of a slower processor: its steps are
+    stretched by their processor time, which does not tell how long an accelerator took."""
+    for node in plan.nodes:
+        if node.device != PROCESSOR and node.hardware.speed is not None:
+            raise PlanError(
+                ("hardware", node.tier),
+                f"{node.name} emulates the speed of a processor ({node.hardware.name}) and cannot train"
+                f" on {node.device} at the same time: take the class host, a real board, or the driver"
+                f" {listed(simulated=True)}",
+            )
+
+
+def clients_at_once(scenario: Scenario, plan: Plan) -> int:
+    """How many simulated clients train as one batch."""
+    if scenario.compute.clients_at_once is not None:
+        return scenario.compute.clients_at_once
+    return CLIENTS_AT_ONCE if plan.accelerators and DRIVERS[plan.driver].simulated else 1

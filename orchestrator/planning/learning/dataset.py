@@ -1,0 +1,64 @@
+"""The data set of a scenario, found and prepared on this host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from node.learning.data.datasets import Prepared, prepare
+from node.learning.errors import DataError, DataNotFound
+from orchestrator.errors import HostError, PlanError
+from orchestrator.scenario.schema import DataSpec
+
+
+def cache_directory() -> Path:
+    """The folder of prepared data sets: $EDGEBED_CACHE, else a folder in the user's cache (XDG base directories)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("EDGEBED_CACHE") or Path(base) / "edgebed")
+
+
+def prepare_data(spec: DataSpec, base: Path) -> Prepared:
+    """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
+
+    ``base`` is the scenario's folder; its paths are relative to it. Only the last data set of the list may be
+    downloaded: with `[fashion-mnist, digits]` nothing is fetched.
+    """
+    return _first(spec, base, cache_directory(), download=True)
+
+
+@contextlib.contextmanager
+def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
+    """Like `prepare_data`, without side effects: no download, and a data set that is not cached is decoded to a
+    temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
+        yield _first(spec, base, cache_directory(), download=False, store=Path(passing))
+
+
+def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Path | None = None) -> Prepared:
+    search = [base / spec.path] if spec.path else [base]
+    if not search[0].exists():
+        raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
+    reasons = []
+    for name in spec.dataset:
+        last = name == spec.dataset[-1]
+        try:
+            return prepare(name, cache, search, download=download and last, store=store)
+        except DataNotFound as error:
+            reasons.append(str(error))
+        except (DataError, MemoryError) as error:
+            lacking = f"{name} does not fit into the memory that this process may have: {error}"
+            raise PlanError(("data", "dataset"), str(error) if isinstance(error, DataError) else lacking) from None
+        except OSError as error:
+            raise no_room(name, store or cache, error) from None
+    raise PlanError(("data", "dataset"), "; ".join(reasons))
+
+
+def no_room(name: str, folder: Path, error: OSError) -> HostError:
+    """The error for a data set that cannot be written to a folder."""
+    return HostError(
+        f"data.dataset: {name} cannot be prepared in {folder} ({error.strerror or error}): make room there, or name "
+        "another folder in the variable EDGEBED_CACHE"
+    )

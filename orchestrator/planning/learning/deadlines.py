@@ -1,0 +1,151 @@
+"""The deadline of a node that collects answers, if the scenario does not set one (`gathering.deadline: auto`).
+
+A deadline must never cut off a healthy member, and should end a wait that has become pointless. Dead members are
+detected by their silence much sooner. For the node above the clients (the nodes that hold data):
+
+    deadline = 10 s + 4 * (down + up + across) + 4 * (max(c / s, n * c) + max(e / r, m * e))
+
+down, up: the time of one model over the slowest link, latency + jitter + bytes * 8 / rate. up includes the features or
+embeddings that some algorithms send with the model. across: the time of the data that a client waits for from another
+client, 0 for most algorithms. c: the time of one client's longest round on the reference core by the cost model that
+simulations also use (`orchestrator.planning.learning.cost`): training, evaluation on its test sets, and one pass over
+its samples. s: the speed of the slowest client's hardware. n: the number of clients, since all of them may have to
+share one core of this host. e, r, m: the same of edges above the clients, for their work between two rounds, since
+other nodes wait for them too.
+
+The factor 4 of links leaves room for TCP's slow start and for losses. That of work leaves room for hosts that are
+slower than the reference core, and for what the cost model leaves out.
+
+Of a real link no figure is known when the plan is made: `ON_REAL` is assumed.
+
+A node above that one waits for kappa2 such rounds:
+
+    deadline = 10 s + 4 * (down + up) + kappa2 * deadline below
+
+A `deadline` in the scenario replaces the first one. The deadline above is computed from it in the same way, unless
+`cloud_deadline` replaces that too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from netem.profile import LinkProfile
+from node.assignment import Timeouts
+from node.catalogue.datasets import Shape
+from node.catalogue.models import largest
+from node.catalogue.sizes import Size
+from node.learning.local_training import ClientWork, LocalTraining
+from orchestrator.planning.learning.cost import Cost
+
+ALLOWANCE = 10.0
+MARGIN = 4.0
+EDGE_TESTS = 4  # evaluations of an edge on its test samples in a round, at most (PHE-FL)
+ON_REAL = LinkProfile(latency=0.1, rate=5e6)
+"""Slower than Wi-Fi that several boards share, and than a mobile network in both directions (see `netem.library`)."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Nodes of one tier: their number, the ``speed`` of the slowest, and the most ``samples`` and ``tests`` that one of
+    them trains and is evaluated on."""
+
+    count: int
+    speed: float
+    samples: int = 0
+    tests: int = 0
+
+    def longest(self, seconds: float) -> float:
+        """The longest time of one of them for work of ``seconds`` on a core that they may all have to share."""
+        return max(seconds / self.speed, self.count * seconds)
+
+
+@dataclass(frozen=True)
+class RoundWork:
+    """The work of one round: of the ``clients``, which have models of these sizes, and of ``edges`` above them."""
+
+    models: Sequence[Size]
+    shape: Shape
+    classes: int
+    clients: Workers
+    edges: Workers | None = None
+
+    def seconds(self, params: LocalTraining) -> float:
+        """How long the clients and then the edges work, at most, with `MARGIN`."""
+        return MARGIN * max(self._seconds(params, model) for model in self.models)
+
+    def _seconds(self, params: LocalTraining, model: Size) -> float:
+        cost = Cost(model.operations, model.values, model.layers, params.batch_size)
+        clients = self.clients
+        work = ClientWork(clients.samples, clients.count, self.shape, self.classes, model)
+        trained, own = math.ceil(params.longest_training(work)), _within(clients.tests, params.evaluate_samples)
+        seconds = clients.longest(cost(trained, "train") + cost(clients.samples + own, "evaluate"))
+        if self.edges is None:
+            return seconds
+        tests = EDGE_TESTS * _within(self.edges.tests, params.evaluate_samples)
+        return seconds + self.edges.longest(cost(params.coordinator_training, "train") + cost(tests, "evaluate"))
+
+
+def deadlines(
+    work: RoundWork,
+    params: LocalTraining,
+    tiers: Sequence[tuple[str, Sequence[LinkProfile], Sequence[LinkProfile]]],
+    given: float | None,
+    given_above: float | None = None,
+    across: Sequence[LinkProfile] = (),
+) -> dict[str, float]:
+    """The deadline of each tier that gathers, in whole seconds.
+
+    ``tiers`` are ordered from the bottom up, each with the profiles of its links down and up. ``given`` is the
+    scenario's deadline for the lowest tier, ``given_above`` that for the others. ``across``: the links between clients.
+    """
+    size = largest(work.models)
+    result: dict[str, float] = {}
+    below: float | None = None
+    for tier, down, up in tiers:
+        if below is None:
+            features = params.beside_model(work.clients.samples, size.features)
+            between = params.between_clients(work.clients.samples, work.classes)
+            crossing = (
+                transfer(down, size.bytes)
+                + transfer(up, size.bytes + features)
+                + transfer(across if between else (), between)
+            )
+            made = ALLOWANCE + MARGIN * crossing + work.seconds(params)
+            wait = math.ceil(made) if given is None else given
+        else:
+            crossing = transfer(down, size.bytes) + transfer(up, size.bytes)
+            made = ALLOWANCE + MARGIN * crossing + getattr(params, "kappa2", 1) * below
+            wait = math.ceil(made) if given_above is None else given_above
+        result[tier] = below = float(wait)
+    return result
+
+
+def lost_after(links: Iterable[LinkProfile]) -> float:
+    """The default of `timeouts.lost_after`: 8 s, or longer where a healthy peer can be silent for longer. Its packets
+    may wait behind a full buffer, and once more after a loss, for some round trips."""
+    shaped = (ON_REAL if profile.real else profile for profile in links)
+    waits = (math.ceil(8 * each.latency + 2 * _longest_queue(each)) for each in shaped)
+    return float(max(Timeouts.lost_after, *waits, 0))
+
+
+def _longest_queue(profile: LinkProfile) -> float:
+    return 8 * (profile.buffer_limit or 0) / profile.rate if profile.rate else 0.0
+
+
+def _within(samples: int, limit: int | None) -> int:
+    return samples if limit is None else min(samples, limit)
+
+
+def transfer(links: Iterable[LinkProfile], size: int) -> float:
+    """The seconds that ``size`` bytes take over the slowest of these links; 0 without links."""
+    return max((_transfer(profile, size) for profile in links), default=0.0)
+
+
+def _transfer(profile: LinkProfile, size: int) -> float:
+    if profile.real:
+        profile = ON_REAL
+    wait = profile.latency + profile.jitter
+    return wait + size * 8 / profile.rate if profile.rate else wait

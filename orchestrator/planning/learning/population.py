@@ -1,0 +1,174 @@
+"""From a scenario to its population: the distributions that its clients draw from, and who is selected how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from netem.errors import NetemError
+from node.catalogue.partitions import Dirichlet
+from node.parameters import read_parameters
+from orchestrator.errors import PlanError
+from orchestrator.planning.learning.shards import PreparedLabels
+from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
+from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
+from orchestrator.population.population import HardwareShare, LinkShare, Population
+from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.population.client_files import by_node, clients_of, over
+from orchestrator.scenario.population.client_settings import ClientSettings
+from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
+from orchestrator.scenario.schema import HardwareSpec, Scenario
+from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
+from orchestrator.scenario.sections.links import LinkSpec
+from orchestrator.scenario.sections.topology import POPULATION
+
+LINK = "device-cloud"
+
+
+def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequence[LinkPlan]) -> Population | None:
+    """The population of a scenario; None if it has none. PlanError if a client asks for more samples than there are."""
+    spec, topology = scenario.population, scenario.topology
+    if spec is None or topology.population is None or topology.selected is None:
+        return None
+    kind = SELECTIONS[spec.selection.name]
+    hardware, between = _hardware(scenario, spec), _links(spec, links)
+    if spec.settings is not None:
+        hardware, between = _of_rows(spec.settings, scenario, between[0])
+    population = Population(
+        seed=scenario.seed,
+        size=topology.population,
+        selected=topology.selected,
+        asked=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
+        selection=read_parameters(kind.params, spec.selection.params),
+        availability=_availability(spec.availability, topology.population, scenario.seed),
+        hardware=hardware,
+        speed=None if spec.speed is None else _distribution(spec.speed),
+        links=between,
+        samples=_samples(scenario, spec),
+        alpha=_alpha(scenario),
+        asynchronous=scenario.scheme.asynchronous,
+        paired=spec.settings is not None,
+    )
+    if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
+        where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
+        raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
+    return population
+
+
+def plan_clients(scenario: Scenario) -> dict[str, Any]:
+    """The files that say what single nodes are and when they are there, for plan.json; empty without such files."""
+    spec, topology = scenario.clients, scenario.topology
+    if spec is None:
+        return {}
+    files: dict[str, Any] = {}
+    if (settings := spec.settings) is not None:
+        every = settings.named or topology.population is not None
+        used = len(settings.rows) if every else len(clients_of(topology))
+        files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}
+    if topology.population is None and spec.availability is not None and (table := spec.availability.table) is not None:
+        nodes = by_node(table, topology)
+        facts = {"trace": table.name, "sha256": table.sha256, "rows": table.devices, "used": len(nodes)}
+        files["availability"] = facts | effect(table, np.array(list(nodes.values())))
+    return files
+
+
+def typical(
+    nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
+) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
+    """The nodes and links of a plan, where the node that stands for all clients has what most of them have: their
+    hardware, or their median speed, and their link."""
+    link = max(population.links, key=lambda each: each.share)
+    if population.speed is not None:
+        hardware = HardwareClass(CUSTOM, speed=float(np.median(population.speeds)))
+    else:
+        name = max(population.hardware, key=lambda each: each.share).name
+        hardware = HARDWARE.get(name, next(node.hardware for node in nodes if node.name == POPULATION))
+    return (
+        tuple(replace(node, hardware=hardware) if node.name == POPULATION else node for node in nodes),
+        tuple(replace(each, profile=link.up if each.source == POPULATION else link.down) for each in links),
+    )
+
+
+def _distribution(spec: DistributionSpec) -> Distribution:
+    if spec.lognormal is not None:
+        return Lognormal(**dict(spec.lognormal))
+    assert spec.uniform is not None
+    return Uniform(**dict(spec.uniform))
+
+
+def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
+    if spec.samples is not None:
+        return _distribution(spec.samples)
+    assert scenario.data.samples_per_client is not None, "load() has checked it"
+    return Fixed(float(scenario.data.samples_per_client))
+
+
+def _alpha(scenario: Scenario) -> float | None:
+    partition = scenario.data.partition
+    if partition.name == "iid":
+        return None
+    return read_parameters(Dirichlet, partition.params).alpha
+
+
+def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
+    if spec.hardware:
+        return [HardwareShare(name, share, HARDWARE[name].expected_speed) for name, share in spec.hardware.items()]
+    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
+    chosen = given.resolve()
+    return [HardwareShare(chosen.name, 1.0, chosen.expected_speed)]
+
+
+def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
+    found = []
+    for name, share in spec.links.items():
+        up, down = LinkSpec(profile=name).directions(level=False)
+        found.append(LinkShare(name, share, up, down))
+    if found:
+        return found
+    up = next(each.profile for each in links if each.source == POPULATION)
+    down = next(each.profile for each in links if each.target == POPULATION)
+    return [LinkShare(LINK, 1.0, up, down)]
+
+
+def _of_rows(
+    settings: ClientSettings, scenario: Scenario, usual: LinkShare
+) -> tuple[list[HardwareShare], list[LinkShare]]:
+    """The hardware and the links in a file, of which each client draws a row. What a row leaves out is as in the rest
+    of the scenario. PlanError names the row."""
+    share = 1 / len(settings.rows)
+    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
+    tier = given.model_dump(exclude_unset=True, by_alias=True)
+    hardware, links = [], []
+    for row in settings.rows:
+        try:
+            chosen = HardwareSpec.model_validate(over(tier, row.hardware))
+            sides = {side: LinkSpec.model_validate(keys) for side, keys in row.links.items()}
+            both = sides.get("", LinkSpec())
+            up = usual.up.merged(both.changes(upward=True)).merged(sides.get("up", LinkSpec()).changes())
+            down = usual.down.merged(both.changes()).merged(sides.get("down", LinkSpec()).changes())
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise PlanError(("clients", "file"), f"{row.place}: {problem['loc'][0]}: {problem['msg']}") from None
+        except NetemError as error:
+            raise PlanError(("clients", "file"), f"{row.place}: {error}") from None
+        resolved = chosen.resolve()
+        hardware.append(HardwareShare(resolved.name, share, resolved.expected_speed))
+        links.append(LinkShare(both.profile or usual.name, share, up, down))
+    return hardware, links
+
+
+def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:
+    if spec is None:
+        return Always(clients)
+    if spec.table is not None:
+        return FromTrace(clients, seed, spec.table)
+    assert spec.day_and_night is not None
+    settings = dict(spec.day_and_night)
+    zones = {float(hours.removesuffix("h")) * HOUR: share for hours, share in settings.pop("time_zones").items()}
+    return DayAndNight(clients=clients, seed=seed, time_zones=zones, **settings)

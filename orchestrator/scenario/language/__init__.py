@@ -1,0 +1,1 @@
+"""The YAML of scenarios: syntax, places, quantities and the messages about mistakes."""

@@ -1,0 +1,167 @@
+"""What the files of single clients say, written into a scenario as if it stood there: `hardware`, `links` and `faults`.
+
+    clients: {file: clients.csv, availability: {trace: stays.csv}}
+
+A client that is not available is disconnected: no packet crosses its links, and its process continues. So it is away
+and back on time, as often as the trace says, under every driver. A process that ends and starts again would take
+seconds, and a node can leave and join only once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from netem.errors import UnitError
+from netem.units import format_duration, parse_duration
+from orchestrator.errors import Problem, ScenarioError
+from orchestrator.population.table import AvailabilityTable
+from orchestrator.scenario.fault_validation import MAX_FAULTS
+from orchestrator.scenario.language.document import Document
+from orchestrator.scenario.language.files import DIRECTORY, FILES
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.population.client_settings import ClientRow, ClientSettings
+from orchestrator.scenario.population.clients import ClientsSpec
+from orchestrator.scenario.sections.topology import Topology, unknown_node
+
+Stay = tuple[float, float]
+
+
+def with_client_files(source: Document, directory: Path, files: Mapping[str, str]) -> Document:
+    """The scenario with the settings of its clients' files; each has the place of its row. What is wrong elsewhere is
+    left for the validation of the scenario. Raises ScenarioError."""
+    written = source.data.get("clients")
+    if not isinstance(written, dict) or not written.keys() & {"file", "availability"}:
+        return source
+    sections = {"hardware": dict, "links": dict, "faults": list}
+    found = {key: kind() if source.data.get(key) is None else source.data[key] for key, kind in sections.items()}
+    try:
+        spec = ClientsSpec.model_validate(written, context={DIRECTORY: directory, FILES: files})
+        topology = Topology.model_validate(source.data.get("topology") or {})
+        after = _after(source.data)
+    except (ValidationError, UnitError):
+        return source
+    if topology.population is not None or not all(isinstance(found[key], kind) for key, kind in sections.items()):
+        return source
+    data = {**source.data, **{key: kind(found[key]) for key, kind in sections.items()}}
+    places = dict(source.places)
+    path: KeyPath = ("clients", "file")
+    try:
+        if spec.settings is not None:
+            _add_settings(spec.settings, topology, data, places)
+        path = ("clients", "availability")
+        if spec.availability is not None and spec.availability.table is not None:
+            _add_absences(spec.availability.table, topology, after, data["faults"], places)
+    except ValueError as error:
+        raise ScenarioError([Problem(source.place(path), ".".join(map(str, path)), str(error))]) from None
+    return replace(source, data=data, places=places)
+
+
+def clients_of(topology: Topology) -> list[str]:
+    """The nodes that rows without names are for: the devices or, without devices, the edges."""
+    return topology.group("devices") or topology.group("edges")
+
+
+def by_node(table: AvailabilityTable, topology: Topology) -> dict[str, int]:
+    """The device of the trace that each node behaves as: the one of its name if the trace names nodes, or else the
+    devices in their order. ValueError if names are unknown, or devices too few."""
+    if table.names_nodes or set(table.names) & topology.names:
+        return {
+            _known(name, topology, f"{table.name}:{table.lines[number]}"): number
+            for number, name in enumerate(table.names)
+        }
+    clients = clients_of(topology)
+    if table.devices < len(clients):
+        raise ValueError(f"{table.name}: has {table.devices} devices for {len(clients)} clients")
+    return {node: number for number, node in enumerate(clients)}
+
+
+def _known(name: str, topology: Topology, place: str) -> str:
+    if name not in topology.names:
+        raise ValueError(f"{place}: {unknown_node(name, topology.names)}")
+    return name
+
+
+def _after(data: Mapping[str, Any]) -> float | None:
+    stop = data.get("stop")
+    return parse_duration(stop["after"]) if isinstance(stop, dict) and stop.get("after") is not None else None
+
+
+def _add_settings(
+    settings: ClientSettings, topology: Topology, data: dict[str, Any], places: dict[KeyPath, str]
+) -> None:
+    clients = clients_of(topology)
+    if not settings.named and len(settings.rows) < len(clients):
+        raise ValueError(f"{settings.name}: has {len(settings.rows)} rows for {len(clients)} clients")
+    members = {member.name: member for member in topology.members()}
+    linked = {frozenset(key.split()) - {"->", "<->"}: key for key in data["links"] if isinstance(key, str)}
+    nodes = [row.node for row in settings.rows] if settings.named else clients
+    for row, node in zip(settings.rows, nodes, strict=False):
+        member = members[_known(node, topology, row.place)]
+        if row.hardware:
+            if node in data["hardware"]:
+                raise ValueError(f"{row.place}: hardware has {node} already: leave out one of them")
+            data["hardware"][node] = over(data["hardware"].get(member.tier), row.hardware)
+            places["hardware", node] = row.place
+        if not row.links:
+            continue
+        if member.parent is None:
+            raise ValueError(f"{row.place}: {node} has no node above it: leave the columns of its link empty")
+        if key := linked.get(frozenset((node, member.parent))):
+            raise ValueError(f"{row.place}: links has '{key}' already: leave out one of them")
+        for key, keys in _link_entries(row, node, member.parent):
+            data["links"][key] = dict(keys)
+            places["links", key] = row.place
+
+
+def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
+    base = {"class": of_tier} if isinstance(of_tier, str) else of_tier if isinstance(of_tier, dict) else {}
+    kept = ("image", "accelerator") if "class" in own else base.keys()
+    return {key: value for key, value in base.items() if key in kept} | dict(own)
+
+
+def _link_entries(row: ClientRow, node: str, parent: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries for both directions and for one, in the order in which they are laid over one another."""
+    keys = {"": f"{node} <-> {parent}", "up": f"{node} -> {parent}", "down": f"{parent} -> {node}"}
+    yield from ((keys[side], row.links[side]) for side in keys if side in row.links)
+
+
+def _add_absences(
+    table: AvailabilityTable, topology: Topology, after: float | None, faults: list[Any], places: dict[KeyPath, str]
+) -> None:
+    """A fault for each time that a client is away."""
+    if after is None:
+        raise ValueError("needs stop.after: stays repeat, and when clients are away is planned before the run")
+    nodes = by_node(table, topology)
+    stays = {node: table.stays(device) for node, device in nodes.items()}
+    if sum(len(stays[node]) * after / table.period[device] for node, device in nodes.items()) > MAX_FAULTS:
+        raise ValueError(f"{table.name}: clients would go away more than {MAX_FAULTS:,} times: lower stop.after")
+    for node, device in nodes.items():
+        for begin, end in absences(stays[node], float(table.period[device]), after):
+            fault = {"at": format_duration(begin), "node": node, "action": "disconnect"}
+            if end is not None:
+                fault["for"] = format_duration(round(end - begin, 9))
+            places["faults", len(faults)] = f"{table.name}:{table.lines[device]}"
+            faults.append(fault)
+
+
+def absences(stays: Sequence[Stay], period: float, after: float) -> Iterator[tuple[float, float | None]]:
+    """When a device with these stays is away in the first ``after`` seconds, as (from, until). Until is None if no stay
+    begins before ``after``."""
+    since = 0.0
+    for cycle in range(math.ceil(after / period) if stays else 0):
+        for first, last in stays:
+            begin, end = (round(cycle * period + t, 9) for t in (first, last))
+            if begin >= after:
+                break
+            if begin > since:
+                yield since, begin
+            since = max(since, end)
+    if since < after:
+        yield since, None

@@ -1,0 +1,86 @@
+"""The samples of each client, from a JSON file: `partition: {file: clients.json}`. See docs/reference/data.md."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue.json_text import parse_json
+from orchestrator.scenario.language.words import describe, shortened
+from orchestrator.text import some
+
+_FORM = 'write {"device-0-0": [0, 5], "device-0-1": [1]}, or [[0, 5], [1]] in order of the clients'
+
+Lists = Mapping[str, Any] | Sequence[Any]
+
+
+@dataclass(frozen=True)
+class ClientLists:
+    """The indices of the training samples and, if given, of the own test samples of each client: by its name, or in
+    the order of the clients. ``name``: of the file; ``sha256``: of its text."""
+
+    name: str
+    sha256: str
+    train: Lists
+    test: Lists | None = None
+
+    @classmethod
+    def read(cls, text: str, name: str) -> Self:
+        """Read the text of a file. Raises ValueError if it does not have the form."""
+        try:
+            content = parse_json(text.removeprefix("\ufeff"))
+        except ValueError as error:
+            raise ValueError(f"{name} is not JSON: {error}") from None
+        parts = content if isinstance(content, dict) and content.keys() & {"train", "test"} else {"train": content}
+        if stray := parts.keys() - {"train", "test"}:
+            raise ValueError(f"{name} has the key '{shortened(min(stray))}' next to train or test: {_FORM}")
+        if "train" not in parts or not all(isinstance(lists, dict | list) for lists in parts.values()):
+            raise ValueError(f"{name} has no lists of training samples: {_FORM}")
+        return cls(name, hashlib.sha256(text.encode()).hexdigest(), parts["train"], parts.get("test"))
+
+    def training(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
+        """The training samples of each of these ``clients``, of ``samples`` that there are. ValueError if a list does
+        not fit, or a sample is in two lists."""
+        lists = self._lists("train", self.train, clients, samples)
+        found, counts = np.unique(np.concatenate(lists), return_counts=True)
+        if (counts > 1).any():
+            twice = found[counts > 1][0]
+            holders = [client for client, own in zip(clients, lists, strict=True) if twice in own]
+            raise ValueError(f"{self.name}: train: sample {twice} is in the lists of {some(holders)}")
+        return lists
+
+    def testing(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]] | None:
+        """The test samples of each client; clients may share them. None if the file has none."""
+        return None if self.test is None else self._lists("test", self.test, clients, samples)
+
+    def _lists(self, part: str, lists: Lists, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
+        where = f"{self.name}: {part}"
+        if not isinstance(lists, Mapping):
+            if len(lists) != len(clients):
+                raise ValueError(f"{where} has {len(lists)} lists for {len(clients)} clients")
+            lists = dict(zip(clients, lists, strict=True))
+        if unknown := [shortened(client) for client in lists if client not in clients]:
+            raise ValueError(f"{where} has {some(unknown)}; clients are {some(clients)}")
+        if missing := [client for client in clients if client not in lists]:
+            raise ValueError(f"{where} lacks {some(missing)}; give clients without samples an empty list")
+        return [_indices(f"{where}: {client}", lists[client], samples) for client in clients]
+
+
+def _indices(where: str, own: Any, samples: int) -> NDArray[np.int64]:
+    """The ascending indices of one list."""
+    if not isinstance(own, list):
+        raise ValueError(f"{where} must be a list of indices")
+    for index in own:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise ValueError(f"{where} has {describe(index)}, which is no whole number")
+        if not 0 <= index < samples:
+            raise ValueError(f"{where} has {index}; samples are 0 to {samples - 1}")
+    found, counts = np.unique(np.array(own, np.int64), return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(f"{where} has {found[counts > 1][0]} twice")
+    return found

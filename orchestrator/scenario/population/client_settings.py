@@ -1,0 +1,113 @@
+"""Settings of single clients from a CSV file: a row for each node, a column for each key of its hardware or link.
+
+    node,speed,memory,latency_ms,rate_up_mbit,rate_down_mbit,loss
+    device-0,0.2,1gib,30,5,20,1%
+    device-1,0.4,,15,,50,
+
+A column has the name of a key, then ``_up`` or ``_down`` if it is for one direction of the link, then the unit of its
+numbers, if cells have none. An empty cell sets nothing. Without the column ``node`` the rows are for the clients in
+their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from netem.profile import KEYS
+from netem.schedules.csv_rows import read_rows
+from orchestrator.population.table import NAMES
+from orchestrator.scenario.language.strict import nearest
+
+HARDWARE_KEYS = ("class", "speed", "cores", "memory", "image", "accelerator")
+LINK_KEYS = ("profile", *KEYS)
+NUMBERS = ("speed", "cores")  # keys without a unit
+_COLUMN = re.compile(r"([a-z]+?)(?:_(up|down))?(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
+
+
+class Column(NamedTuple):
+    """A key, the direction ``up`` or ``down`` that it is for, or neither, and the unit of plain numbers."""
+
+    key: str
+    side: str
+    unit: str
+
+
+class ClientRow(NamedTuple):
+    """The settings of a client, as YAML would have them. ``links`` by direction: ``""`` (both), ``up``, ``down``."""
+
+    place: str
+    node: str
+    hardware: Mapping[str, Any]
+    links: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """The rows of a file. ``named``: it has a column for the names of nodes."""
+
+    name: str
+    sha256: str
+    named: bool
+    rows: tuple[ClientRow, ...] = field(repr=False)
+
+    @classmethod
+    def read(cls, text: str, name: str) -> ClientSettings:
+        """Read a file's text. ValueError names the file, the line and the mistake."""
+        lines = read_rows(text, name)
+        line, header = next(lines)
+        place = f"{name}:{line}"
+        named = header[0].lower() in NAMES
+        columns = [_column(cell, place) for cell in header[named:]]
+        kept = [(column.key, column.side) for column in columns]
+        if twice := [cell for cell, key in zip(header[named:], kept, strict=True) if kept.count(key) > 1]:
+            raise ValueError(f"{place}: {' and '.join(twice)} are one column twice")
+        if not columns:
+            raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
+        rows: dict[str, ClientRow] = {}
+        for line, row in lines:
+            place = f"{name}:{line}"
+            node = row[0] if named else str(len(rows))
+            if not node:
+                raise ValueError(f"{place}: has no name of a node")
+            if node in rows:
+                raise ValueError(f"{place}: {node} has a row already: {rows[node].place}")
+            rows[node] = _row(place, node, columns, row[named:])
+        if not rows:
+            raise ValueError(f"{name}: has no rows under its columns")
+        return cls(name, hashlib.sha256(text.encode()).hexdigest(), named, tuple(rows.values()))
+
+
+def _column(cell: str, place: str) -> Column:
+    match = _COLUMN.fullmatch(cell)
+    key, side = (match[1].lower(), (match[2] or "").lower()) if match else ("", "")
+    if match is None or key not in (*HARDWARE_KEYS, *LINK_KEYS) or (side and key not in LINK_KEYS):
+        known = ", ".join((NAMES[-1], *HARDWARE_KEYS, *LINK_KEYS))
+        raise ValueError(
+            f"{place}: '{cell}' is no column{nearest(key, (*HARDWARE_KEYS, *LINK_KEYS))} (known: {known}; those of "
+            "links also with _up or _down; with a unit, like rate_up_mbit)"
+        )
+    return Column(key, side, match[3] or match[4] or "")
+
+
+def _row(place: str, node: str, columns: list[Column], cells: list[str]) -> ClientRow:
+    hardware: dict[str, Any] = {}
+    links: dict[str, dict[str, Any]] = {}
+    for column, cell in zip(columns, cells, strict=True):
+        if cell:
+            target = hardware if column.key in HARDWARE_KEYS else links.setdefault(column.side, {})
+            target[column.key] = _value(column, cell)
+    return ClientRow(place, node, hardware, links)
+
+
+def _value(column: Column, cell: str) -> Any:
+    """What YAML would have: text with its unit, or a number. Words in the place of a number are refused later."""
+    if column.key in NUMBERS and not column.unit:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+    return cell + column.unit if re.fullmatch(r"[-+.0-9eE]+", cell) else cell

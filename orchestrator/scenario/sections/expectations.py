@@ -1,0 +1,134 @@
+"""The expected results of a run (``expect``), so that a user who changes a system detects regressions.
+
+expect:
+  accuracy: 80%                       # at least
+  rounds: 10                          # at least
+  duration: 2min                      # at most
+  bytes: {total: 20mb, edge-cloud: 5mb}
+  abandoned: 25%                      # at most
+  metrics:
+    - {name: loss, scope: train, at_most: 0.5}
+  checks: [links on time, compute on time]
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from netem.units import parse_fraction
+from orchestrator.scenario.language.quantities import FRACTION_SCHEMA, Duration, Fraction, Size
+from orchestrator.scenario.language.strict import Strict
+
+CheckName = Literal[
+    "finished",
+    "learned",
+    "participation",
+    "links as configured",
+    "faults took effect",
+    "links over time",
+    "losses during the run",
+    "rates during the run",
+    "network between hosts",
+    "compute on time",
+    "links on time",
+    "clients available",
+    "nodes responded",
+    "no unplanned failures",
+]
+"""The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations
+and that of refused messages, which only a run with some has."""
+
+FORMER_NAMES = {
+    "links as asked": "links as configured",
+    "links during the run": "losses during the run",
+    "links kept up": "links on time",
+    "nodes answered": "nodes responded",
+    "nodes kept pace": "compute on time",
+    "undisturbed": "no unplanned failures",
+}
+"""Names of checks in scenarios of version 0.1.0, with those of today."""
+
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: parse_fraction(value) if isinstance(value, str) and "%" in value else value),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": FRACTION_SCHEMA["pattern"]}]}),
+]
+
+
+class BytesSpec(Strict):
+    """The maximum number of bytes that links deliver, headers included."""
+
+    short: ClassVar[str | None] = "total"
+
+    total: Size | None = Field(default=None, description="maximum over all links")
+    device_edge: Size | None = Field(
+        default=None, alias="device-edge", description="maximum over the links between devices and edges"
+    )
+    device_cloud: Size | None = Field(
+        default=None, alias="device-cloud", description="maximum over the links between devices and the cloud"
+    )
+    edge_edge: Size | None = Field(default=None, alias="edge-edge", description="maximum over the links between edges")
+    edge_cloud: Size | None = Field(
+        default=None, alias="edge-cloud", description="maximum over the links between edges and the cloud"
+    )
+
+    def given(self) -> dict[str, int]:
+        """The given limits by key: "total" or a class of links."""
+        return {key: size for name, key in self.key_names().items() if (size := getattr(self, name)) is not None}
+
+
+class MetricSpec(Strict):
+    """Bounds of a metric at the end of the run."""
+
+    name: str = Field(examples=["accuracy", "loss"], description="name of the metric, such as accuracy or loss")
+    scope: str = Field(
+        default="global",
+        examples=["global", "own", "train"],
+        description="what it was computed on: the global test set, the own test set of a node, or train (the training)",
+    )
+    node: str | None = Field(
+        default=None, description="the node that reports it; default: the mean of all nodes that do"
+    )
+    at_least: Number | None = Field(default=None, description="minimum")
+    at_most: Number | None = Field(default=None, description="maximum")
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> MetricSpec:
+        low, high = self.at_least, self.at_most
+        if low is None and high is None:
+            raise ValueError("give a bound: at_least, at_most or both")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
+        return self
+
+
+class ExpectSpec(Strict):
+    """The expected results of the run. If one is missed, the check fails and the run ends with exit code 3."""
+
+    accuracy: Fraction | None = Field(
+        default=None, gt=0, description="minimum accuracy on the global test set at the end of the run"
+    )
+    rounds: int | None = Field(default=None, ge=1, description="minimum number of finished rounds")
+    duration: Duration | None = Field(default=None, gt=0, description="maximum duration of the training")
+    bytes: BytesSpec = Field(
+        default=BytesSpec(), description="maximum number of bytes that links deliver, headers included"
+    )
+    abandoned: Fraction | None = Field(
+        default=None,
+        description="maximum share of rounds that a node abandons because too few peers answered; default: 50%",
+    )
+    metrics: list[MetricSpec] = Field(default=[], description="bounds of metrics that nodes report")
+    checks: list[Annotated[CheckName, BeforeValidator(lambda name: FORMER_NAMES.get(name, name))]] = Field(
+        default=[], description="checks that must pass; a check without a result (unknown) does not count as passed"
+    )
+
+    def asks(self) -> bool:
+        """Whether any result is expected, ``abandoned`` aside: it is a limit of the check "learned"."""
+        return self != ExpectSpec(abandoned=self.abandoned)
+
+
+def expectations(effective: dict[str, Any]) -> ExpectSpec:
+    """The expectations of an effective scenario."""
+    return ExpectSpec.model_validate(effective.get("expect") or {})

@@ -1,0 +1,242 @@
+"""Links in a scenario: profiles by name or by value, and their order of precedence.
+
+    device-edge: wifi                                        a named profile, both ways
+    device-edge: lte                                         lte towards the device, lte-up from it
+    edge-cloud: {latency: 40ms, loss: 0.5%, rate: 50mbit}    a profile by value
+    edge-cloud: {profile: wan-eu, rate: 50mbit}              a named one, changed
+    device-edge: {rate: 50mbit, up: {rate: 5mbit}}           otherwise upwards
+    device-edge: {profile: lte, schedule: {...}}             changing over time, see
+    `orchestrator.scenario.sections.schedules` device-1-2 -> edge-1: {loss: 3%}                         one direction of
+    one link, over its class edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
+    device-edge: real                                        the network between the hosts is the link, not shaped
+
+A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a
+profile. It inherits the schedule of the class; its own schedule, or ``schedule: null``, replaces that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, WithJsonSchema
+
+from netem.errors import ProfileError
+from netem.library import PROFILES
+from netem.profile import LinkProfile
+from netem.schedules.schedule import Schedule
+from orchestrator.scenario.language.strict import nearest
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.sections.profiles import REAL, UNIMPAIRED, LinkKeys
+from orchestrator.scenario.sections.schedules import ScheduleSpec
+from orchestrator.scenario.sections.topology import LINK_CLASSES, Ends, Pair, unknown_node
+
+DEFAULT_PROFILE = "lan"
+
+
+class DirectionSpec(LinkKeys):
+    """One direction of a link: its settings and how they change over time, or the real network between hosts."""
+
+    can_be_real: ClassVar[bool] = True
+
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": [*sorted(PROFILES), REAL]})] = Field(
+        default=None,
+        description="the named profile to start from; the keys next to it change it. real: the network between the "
+        "hosts is the link, and edgebed does not shape it",
+    )
+    schedule: ScheduleSpec | None = Field(
+        default=None, description="how the link changes during the run; null: not at all, whatever its class does"
+    )
+
+    def changes(self, *, upward: bool = False) -> dict[str, Any]:
+        if self.profile == REAL:
+            return UNIMPAIRED | {"real": True} | self.given()
+        return ({} if self.profile is None else {"real": False}) | super().changes(upward=upward)
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether ``schedule`` is given, even as ``null``."""
+        return "schedule" in self.model_fields_set
+
+
+class LinkSpec(DirectionSpec):
+    """The settings of both directions of a link; ``up`` (towards the cloud) and ``down`` change one of them. A class of
+    links starts from an unimpaired link: no latency, no loss, unlimited rate. An entry for two nodes starts from the
+    settings of their class."""
+
+    up: DirectionSpec | None = Field(default=None, description="changes to the direction towards the cloud")
+    down: DirectionSpec | None = Field(default=None, description="changes to the direction away from the cloud")
+
+    def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
+        """The profiles up and down of a class of links; ``level``: both ends are in one tier, no direction is up.
+
+        Raises ProfileError if the keys contradict each other.
+        """
+        up, down = self.changes(upward=not level), self.changes()
+        up |= self.up.changes() if self.up is not None else {}
+        down |= self.down.changes() if self.down is not None else {}
+        return LinkProfile.from_mapping(up), LinkProfile.from_mapping(down)
+
+    def schedules(self, *, level: bool) -> tuple[Schedule | None, Schedule | None]:
+        """The schedules up and down of a class of links; ``level`` as in `directions`."""
+        return self._schedule(self.up, upward=not level), self._schedule(self.down, upward=False)
+
+    def _schedule(self, side: DirectionSpec | None, *, upward: bool) -> Schedule | None:
+        spec = side.schedule if side is not None and side.has_schedule else self.schedule
+        return None if spec is None else spec.made(upward=upward)
+
+
+Mistake = tuple[KeyPath, str]
+_PAIR = re.compile(r"(\S+) (<?->) (\S+)")
+
+
+@dataclass
+class Resolved:
+    """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
+    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, and the ``mistakes`` that were
+    found."""
+
+    profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
+    schedules: dict[Ends, Schedule] = field(default_factory=dict)
+    extremes: dict[Ends, list[LinkProfile]] = field(default_factory=dict)
+    real: dict[Ends, KeyPath] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+
+
+def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
+    """Resolve every direction between these pairs.
+
+    The classes come first, then the entries for two nodes, in the order of the file.
+    """
+    resolved = Resolved()
+    places: dict[Ends, KeyPath] = {}  # the path of each direction's schedule
+    used = {pair.link_class: None for pair in pairs}
+    for link_class in used:
+        spec = links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
+        try:
+            _for_class(link_class, spec, pairs, resolved, places)
+        except ValueError as error:
+            resolved.mistakes.append((("links", link_class), str(error)))
+    upward = {(pair.lower, pair.upper) for pair in pairs if pair.link_class != "edge-edge"}
+    for key, spec in links.items():
+        if key in used and not (key == "edge-edge" and (spec.up or spec.down)):
+            continue
+        try:
+            _for_two_nodes(key, spec, resolved, places, used.keys(), upward)
+        except ValueError as error:
+            resolved.mistakes.append((("links", key), str(error)))
+    _lay_over(resolved, places)
+    return resolved
+
+
+def _for_class(
+    link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved, places: dict[Ends, KeyPath]
+) -> None:
+    level = link_class == "edge-edge"
+    up, down = spec.directions(level=level)
+    if level:
+        _refuse_sides(spec.schedule, "between edges; name one file")
+    schedules = spec.schedules(level=level)
+    written: list[KeyPath] = [
+        ("links", link_class, side, "schedule")
+        if given is not None and given.has_schedule
+        else ("links", link_class, "schedule")
+        for side, given in (("up", spec.up), ("down", spec.down))
+    ]
+    for pair in pairs:
+        if pair.link_class == link_class:
+            directions = (pair.lower, pair.upper), (pair.upper, pair.lower)
+            for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
+                _assign(direction, profile, ("links", link_class), resolved)
+                if schedule is not None:
+                    resolved.schedules[direction] = schedule
+                    places[direction] = place
+
+
+def _for_two_nodes(
+    key: str,
+    spec: LinkSpec,
+    resolved: Resolved,
+    places: dict[Ends, KeyPath],
+    used: Set[str],
+    upward: Set[Ends],
+) -> None:
+    """Apply the entry ``a -> b`` or ``a <-> b``. Raises ValueError for any other key."""
+    match = _pair(key, spec, used)
+    directions = [(match[1], match[3])] + ([(match[3], match[1])] if match[2] == "<->" else [])
+    profiles = resolved.profiles
+    if directions[0] not in profiles:
+        names = {name for direction in profiles for name in direction}
+        for name in directions[0]:
+            if name not in names:
+                raise ValueError(unknown_node(name, names))
+        raise ValueError(f"{match[1]} and {match[3]} have no link")
+    both = len(directions) == 2  # for one direction, the profile's name is taken literally, without its -up partner
+    if not both or directions[0] not in upward | {direction[::-1] for direction in upward}:
+        _refuse_sides(spec.schedule, "here; name one file")
+    for direction in directions:
+        up = both and direction in upward
+        _assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key), resolved)
+        if spec.has_schedule or spec.profile is not None:
+            resolved.schedules.pop(direction, None)
+            schedule = None if spec.schedule is None else spec.schedule.made(upward=up)
+            if schedule is not None:
+                resolved.schedules[direction] = schedule
+                places[direction] = ("links", key, "schedule")
+
+
+def _assign(direction: Ends, profile: LinkProfile, entry: KeyPath, resolved: Resolved) -> None:
+    resolved.profiles[direction] = profile
+    if profile.real:
+        resolved.real[direction] = entry
+    else:
+        resolved.real.pop(direction, None)
+
+
+def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
+    if key == "edge-edge" and key in used:
+        raise ValueError("up and down have no meaning between edges; write 'edge-0 -> edge-1' for one direction")
+    if key in LINK_CLASSES:
+        raise ValueError(f"the topology has no such links; it has {', '.join(sorted(used))}")
+    match = _PAIR.fullmatch(key)
+    if match is None:
+        allowed = ", ".join(LINK_CLASSES)
+        raise ValueError(f"unknown key{nearest(key, LINK_CLASSES)} (allowed here: {allowed}, 'a -> b', 'a <-> b')")
+    if spec.up or spec.down:
+        raise ValueError(f"up and down go with a class of links; write '{match[1]} -> {match[3]}' for one direction")
+    return match
+
+
+def _refuse_sides(schedule: ScheduleSpec | None, where: str) -> None:
+    if schedule is not None and schedule.has_sides:
+        raise ValueError(f"schedule: up and down have no meaning {where}")
+
+
+def _lay_over(resolved: Resolved, places: Mapping[Ends, KeyPath]) -> None:
+    """Apply every schedule to its profile: record the extreme profiles, or a mistake if they do not fit together."""
+    known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
+    for direction, profile in resolved.profiles.items():
+        schedule = resolved.schedules.get(direction)
+        if schedule is None:
+            resolved.extremes[direction] = [profile]
+            continue
+        if profile.real:
+            resolved.extremes[direction] = [profile]
+            _mistake(resolved, places[direction], direction, "a real link is as it is and follows no schedule")
+            continue
+        key = id(schedule), profile
+        if key not in known:
+            try:
+                known[key] = schedule.extremes(profile)
+            except ProfileError as error:
+                known[key] = [profile]
+                _mistake(resolved, places[direction], direction, str(error))
+        resolved.extremes[direction] = known[key]
+
+
+def _mistake(resolved: Resolved, path: KeyPath, direction: Ends, message: str) -> None:
+    """Tell a mistake once for each entry."""
+    if path not in (told for told, _ in resolved.mistakes):
+        resolved.mistakes.append((path, f"on the link {direction[0]} -> {direction[1]}: {message}"))

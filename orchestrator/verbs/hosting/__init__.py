@@ -1,0 +1,1 @@
+"""The hosts of a swarm: list, check and prepare them."""

@@ -1,0 +1,75 @@
+"""The hosts of this host's swarm, and what each offers to runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import closing
+from typing import Any, TypeVar
+
+from rich.console import Console
+
+from orchestrator import text
+from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.standing import NAME, standing
+from orchestrator.host.process.signals import Interruption
+from orchestrator.layout import write_table
+from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
+
+T = TypeVar("T")
+
+FIELDS = ("name", "address", "architecture", "cores", "memory", "manager", "state", "availability", "engine")
+HEADINGS = ("host", "state", "architecture", "cores", "memory", "board", "other labels", "Engine", "address")
+AGENT = "agent"
+
+
+def offered() -> tuple[list[Member], dict[str, str] | None]:
+    """The hosts by name; and the states of the agents that were left running, by host, or None if there are none.
+    HostError with the remedy if this host manages no swarm."""
+    with closing(Cluster.connect()) as cluster:
+        hosts = cluster.members()
+        if standing(cluster) is None:
+            return hosts, None
+        return hosts, {host: each.error or each.state for host, each in cluster.agents(NAME).items()}
+
+
+def described(host: Member) -> dict[str, Any]:
+    """A host for JSON: ``memory`` in bytes; the other fields as in Member."""
+    return {field: getattr(host, field) for field in FIELDS} | {"labels": dict(host.labels)}
+
+
+def print_hosts(hosts: Sequence[Member], agents: Mapping[str, str] | None, console: Console) -> None:
+    """Write a table, a row for each host."""
+    headings = HEADINGS if agents is None else (*HEADINGS, AGENT)
+    rows = [(*_row(host), *([] if agents is None else [agents.get(host.name, "none")])) for host in hosts]
+    write_table(console, headings, rows, right={3, 4})
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
+    """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    with interruption.handled_by(loop, task.cancel, _nothing):
+        await asyncio.wait([task])
+    if interruption.asked:
+        return None
+    return task.result()
+
+
+def _nothing() -> None:
+    """A second signal ends the process; then the agents end by their lease."""
+
+
+def _row(host: Member) -> tuple[str, ...]:
+    states = [host.state, "manager" if host.manager else "", "" if host.availability == "active" else host.availability]
+    labels = [f"{key}={value}" if value else key for key, value in sorted(host.labels.items()) if key != HARDWARE_LABEL]
+    return (
+        host.name,
+        ", ".join(filter(None, states)),
+        host.architecture,
+        f"{host.cores:g}",
+        text.size(host.memory),
+        host.labels.get(HARDWARE_LABEL, ""),
+        ", ".join(labels),
+        host.engine,
+        host.address,
+    )

@@ -1,0 +1,1 @@
+"""Running runs: their nodes, and commands to them."""

@@ -1,0 +1,84 @@
+"""The command line that runs a command inside a node: in its namespaces, or in its container.
+
+Processes and containers are found by their labels, so any process of the run's user can enter its nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+from orchestrator.drivers.docker import leftovers
+from orchestrator.errors import HostError, RunError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.docker_socket import NODE, RUN, address
+from orchestrator.host.kernel import namespaces
+from orchestrator.host.process import processes
+from orchestrator.results.history import History
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.sections.topology import unknown_node
+
+ALL = ("--mount", "--uts", "--ipc", "--net", "--pid")
+"""Every namespace of a node, except its user namespace. A command there ends with the node, as in a container."""
+
+HOME = "/"
+"""The home of a command in a node that sees its own files: no file that a node can write is then read by a shell."""
+
+
+def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tuple[list[str], dict[str, str]]:
+    """The argv prefix that runs a command inside a node of a running run, and the variables that the command needs.
+
+    ``terminal``: the command gets a terminal. RunError if the node cannot be entered, with the reason.
+    """
+    with History.open(directory.path) as history:
+        driver, planned = history.driver, history.nodes
+        programs, states = bool(history.plan.get("programs")), history.current_states()
+    if node not in planned:
+        raise RunError(f"run {directory.run}: {unknown_node(node, planned)}")
+    if kind_of(driver).simulated:
+        raise RunError(
+            f"{node} is simulated: it has no network and no processes of its own; use --driver namespaces or docker"
+        )
+    if directory.holder() is None:
+        raise RunError(f"run {directory.run} is over: only the nodes of a running run can be entered")
+    if kind_of(driver).images:
+        return container_entry(directory.run, node, planned[node], terminal=terminal), {}
+    if not directory.is_ours:
+        raise RunError(f"run {directory.run} belongs to another user: only that user can enter its nodes")
+    prefix = namespace_entry(directory.run, node)
+    if prefix is None:
+        raise RunError(f"{node} has no process (it is {states[node].state if node in states else 'not started'})")
+    return prefix, {} if programs else {"HOME": HOME}
+
+
+def namespace_entry(run: str, node: str, kinds: Sequence[str] = ALL) -> list[str] | None:
+    """The argv prefix that runs a command in the namespaces of a node of the driver namespaces. None if it has no
+    process."""
+    found = processes.run_processes(run)
+    pids = [each.pid for each in found if each.part == "node" and each.command == node[:15]]  # see name_process
+    hubs = [each.pid for each in found if each.part == "hub"]
+    if not pids or not hubs:
+        return None
+    return namespaces.entry(min(pids), kinds, None if os.geteuid() == 0 else hubs[0])
+
+
+def container_entry(run: str, node: str, planned: Mapping[str, object], *, terminal: bool) -> list[str]:
+    """The argv prefix that runs a command in the container of a node. RunError if this host has none, HostError without
+    the command `docker`."""
+    found = [each for each in leftovers.listed(run) if each.node == node and each.pid is not None]
+    if not found:
+        if (host := planned.get("host")) is not None:
+            marks = f"--filter label={RUN}={run} --filter label={NODE}={node}"
+            raise RunError(
+                f"{node} has no container on this host; it belongs on {host}: run there"
+                f" `docker exec -it $(docker ps -q {marks}) sh`"
+            )
+        raise RunError(f"{node} has no running container")
+    if shutil.which("docker") is None:
+        raise HostError(
+            "the command 'docker' is missing, which enters containers",
+            "install the package docker.io (Debian 13 and later: docker-cli)",
+            ["apt-get install docker.io"],
+        )
+    return ["docker", "--host", address(), "exec", "--interactive", *(["--tty"] if terminal else []), found[0].id]

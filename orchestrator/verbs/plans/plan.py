@@ -1,0 +1,359 @@
+"""Prints the plan: nodes, data, links with the commands that make them, faults.
+
+If there are many nodes, similar nodes are shown together. `plan.json` holds every node.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from netem.kernel.tc import Capabilities
+from netem.profile import KEYS, LinkProfile
+from netem.units import format_duration, format_fraction, format_size
+from orchestrator import text
+from orchestrator.fabric.namespaces.wiring import hub_interface
+from orchestrator.fabric.tc.kernel_links import KernelLinks
+from orchestrator.fabric.userspace import link_request
+from orchestrator.layout import write, write_entries, write_line, write_table
+from orchestrator.planning.courses import courses
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.hosts.crossings import Crossing
+from orchestrator.planning.hosts.placement import Placement
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.scenario.language.quantities import Quorum
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import link_kind
+from orchestrator.scenario.sections.engines import ENGINES
+from orchestrator.verbs.plans.population import population_entries
+
+T = TypeVar("T")
+FEW_NODES = 30  # up to this number, nodes are shown one by one
+FEW_COMMANDS = 12  # commands shown for one node; it takes three, and three more for each link to it
+COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Print the whole plan."""
+    few = len(plan.nodes) <= FEW_NODES
+    write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
+    write_entries(console, _facts(plan))
+    _print_nodes(console, plan, few)
+    if plan.placement is not None:
+        _print_placement(console, plan, plan.placement, few)
+    if plan.programs:
+        _print_programs(console, plan)
+    elif plan.population is not None:
+        _title(console, _data_title(plan))
+        _title(console, f"Population ({plan.population.size:,} clients)")
+        write_entries(console, population_entries(plan.population))
+    else:
+        _print_data(console, plan, few)
+    for note in (*plan.notes(), *(plan.placement.crossing_notes() if plan.placement is not None else ())):
+        write(console, Text.assemble(("note: ", "yellow"), note))
+    _print_links(console, plan)
+    _print_schedules(console, plan)
+    _print_commands(console, plan)
+    _print_faults(console, plan)
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The content of plan.json with the kind of each link, and who lives where and why."""
+    links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
+    return (
+        plan.to_json()
+        | {"links": links}
+        | ({"placement": plan.placement.to_json()} if plan.placement is not None else {})
+    )
+
+
+def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
+    """The commands of the kernel engine for the links to a node, on the hub's end of its interface.
+
+    In a run, the number of the attachment, here 1, counts the nodes as they come. A seed is given only if this host's
+    netem accepts one.
+    """
+    links = KernelLinks(Capabilities(seed=True))
+    for link in plan.links:
+        if link.target == target.name:
+            links.add(link, plan.node(link.source).address)
+    return [" ".join(command) for command in links.setup_commands(hub_interface(target, 1), [target.name])]
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    stop = [text.count(plan.stop.rounds, "round")] if plan.stop.rounds is not None else []
+    stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
+    stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
+    waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
+    params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
+    quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
+    size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
+    plugins = [("plug-ins", ", ".join(f"{each.name} (sha256 {each.sha256[:12]})" for each in plan.plugins))]
+    if plan.programs:
+        runs_on = f"driver {plan.driver}, engine {plan.engine}"
+        return [("ends after", " or ".join([*stop, "its programs"])), ("runs on", runs_on)]
+    return [
+        *(plugins if plan.plugins else []),
+        ("algorithm", f"{plan.algorithm} ({params})"),
+        ("model", f"{plan.model}{size}"),
+        ("ends after", " or ".join(stop)),
+        ("gathering", f"{quorum}, deadline: {waits}"),
+        ("runs on", f"driver {plan.driver}, engine {plan.engine}"),
+    ]
+
+
+def _title(console: Console, title: str) -> None:
+    write(console, "", Text(title, style="bold"))
+
+
+def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, f"Nodes ({len(plan.nodes)})")
+    rows = []
+    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
+        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins)
+    )
+    for nodes in _alike(plan.nodes, key):
+        first, last = nodes[0], nodes[-1]
+        hardware = first.hardware
+        rows.append(
+            [
+                _span([node.name for node in nodes]),
+                f"{first.address}:{first.port}" if len(nodes) == 1 else f"{first.address} ... {last.address}",
+                hardware.name,
+                "" if hardware.speed is None else f"{hardware.speed:g}",
+                first.parent or "",
+                ", ".join(_remarks(first)),
+            ]
+        )
+    write_table(console, ("name", "address", "hardware", "speed", "below", "remarks"), rows, right={3})
+
+
+def _remarks(node: NodePlan) -> Iterator[str]:
+    if node.leads:
+        yield "leads"
+    if node.joins is not None:
+        yield f"joins {_moment(node.joins.at, node.joins.round)}"
+    if node.hardware.cores is not None:
+        yield f"{node.hardware.cores:g} cores"
+    if node.hardware.memory is not None:
+        yield format_size(node.hardware.memory)
+    if node.image is not None:
+        yield f"image {node.image}"
+    if node.device != PROCESSOR:
+        yield f"trains on {node.device}"
+
+
+def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:
+    """Print who lives where and why, and the links between hosts."""
+    _title(console, f"Who lives where ({text.count(len(plan.hosts), 'host')})")
+    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
+        node.name if few else (node.tier, node.host, placement.reasons[node.name])
+    )
+    rows = [
+        [_span([node.name for node in nodes]), nodes[0].host, placement.reasons[nodes[0].name]]
+        for nodes in _alike(plan.nodes, key)
+    ]
+    write_table(console, ("node", "host", "why"), rows)
+    if placement.crossings:
+        _title(console, "Links between hosts")
+        headings = ("from", "to", "links", "real", "others together", "network's rate", "network's delay")
+        write_table(console, headings, map(_crossing_row, placement.crossings), right=range(2, 7))
+
+
+def _crossing_row(crossing: Crossing) -> list[str]:
+    asked = "not limited" if crossing.rate is None else text.rate(crossing.rate)
+    if crossing.real == crossing.links:
+        asked = "–"
+    network = ["not measured", "not measured"]
+    if crossing.underlay is not None:
+        network = [text.rate(crossing.underlay.rate), text.duration(crossing.underlay.delay)]
+    return [crossing.source, crossing.target, str(crossing.links), str(crossing.real or ""), asked, *network]
+
+
+def _data_title(plan: Plan) -> str:
+    data = plan.data
+    given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value is not None)
+    title = f"Data: {data.dataset}, {data.partition}" + (f" ({given})" if given else "")
+    if plan.population is not None:
+        return f"{title}; each client draws its own of {data.train_samples:,} training samples"
+    if not data.sha256:
+        return f"{title}; not on this host, so not divided"
+    used = f"{data.used_samples:,} of {data.train_samples:,} training samples"
+    return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
+
+
+def _print_programs(console: Console, plan: Plan) -> None:
+    _title(console, f"Programs ({len(plan.programs)})")
+    rows = []
+    for program in plan.programs:
+        remarks = [f"after {text.some(program.after)}"] if program.after else []
+        remarks += ["ends the run"] if program.ends_the_run else []
+        rows.append([program.label, shlex.join(program.command), ", ".join(remarks)])
+    write_table(console, ("program", "command", "remarks"), rows)
+
+
+def _print_data(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, _data_title(plan))
+    data = plan.data
+    holders = [node for node in plan.nodes if node.label_counts]
+    classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
+    rows = []
+    for nodes in _alike(holders, lambda node: node.name if few else node.parent):
+        sizes = [node.samples for node in nodes]
+        counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
+        samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
+        shown = [str(count or "·") for count in counts] if data.classes <= COUNTED_CLASSES else [_bars(counts)]
+        rows.append([_span([node.name for node in nodes]), samples, *shown])
+    write_table(console, ("node", "samples", *classes), rows, right=range(1, 2 + len(classes)))
+
+
+def _bars(counts: Sequence[int]) -> str:
+    most = max(counts) or 1
+    return "".join(_BARS[-(-8 * count // most)] for count in counts)
+
+
+def _print_links(console: Console, plan: Plan) -> None:
+    _title(console, f"Links ({len(plan.links)} directions)")
+    rows = []
+    tiers = {node.name: node.tier for node in plan.nodes}
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+        first = links[0]
+        ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
+        kind = link_kind(plan.driver, real=first.profile.real)
+        rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links)])
+    write_table(console, ("class", "direction", "count", "kind", "profile"), rows, right={2})
+
+
+def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
+    """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
+    if not links[0].profile.real:
+        return links[0].profile.describe()
+    crossings = plan.placement.crossings if plan.placement is not None else ()
+    networks = {(each.source, each.target): each.underlay for each in crossings}
+    found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]
+    trips = [2 * each.delay for each in found if each is not None]
+    if len(trips) < len(found):
+        return "not shaped, not measured yet"
+    shown = dict.fromkeys(text.duration(each) for each in (min(trips), max(trips)))
+    return f"not shaped, measured round trip {' to '.join(shown)}"
+
+
+def _print_schedules(console: Console, plan: Plan) -> None:
+    """Print how links change over time, in words."""
+    found = courses(plan.links)
+    if not found:
+        return
+    _title(console, "Links over time, from the start of training")
+    rows = [[course.name, str(len(course.pairs)), course.schedule.describe()] for course in found]
+    write_table(console, ("links", "count", "schedule"), rows, right={1})
+
+
+def _print_commands(console: Console, plan: Plan) -> None:
+    """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
+    first, *others = ENGINES[plan.engine]
+    for name in (first, *others):
+        engine, what, lines = _COMMANDS[name]
+        where = "" if not others else ", if it works on this host" if name == first else ", otherwise"
+        write(console, "")
+        for line in (f"{engine}{where}: {what}", *lines(plan)):
+            write_line(console, Text(line))
+
+
+def _kernel_lines(plan: Plan) -> Iterator[str]:
+    tiers = {node.name: node.tier for node in plan.nodes}
+    arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
+    kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
+        pair[0].tier,
+        tuple((tiers[link.source], link.profile) for link in pair[1]),
+    )
+    for alike in _alike([pair for pair in arriving if pair[1]], kind):
+        yield f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}"
+        commands = kernel_commands(plan, alike[0][0])
+        shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
+        yield from (f"    {command}" for command in shown)
+        if len(shown) < len(commands):
+            yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link"
+
+
+def _switch_lines(plan: Plan) -> Iterator[str]:
+    tiers = {node.name: node.tier for node in plan.nodes}
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+        yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
+
+
+_COMMANDS: dict[str, tuple[str, str, Callable[[Plan], Iterator[str]]]] = {
+    "kernel": (
+        "Kernel engine",
+        "tc on the hub's interface of each node, one class for each link to it",
+        _kernel_lines,
+    ),
+    "userspace": ("Userspace engine", "requests to the switch", _switch_lines),
+}
+
+
+def _like_it(count: int, noun: str) -> str:
+    return f"  (and {text.count(count - 1, noun)} like it)" if count > 1 else ""
+
+
+def _print_faults(console: Console, plan: Plan) -> None:
+    _title(console, f"Faults ({len(plan.faults)})")
+    rows = []
+    key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
+        *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor),
+        json.dumps(fault.profile),
+    )
+    for faults in _alike(plan.faults, key):
+        first = faults[0]
+        rows.append(
+            [
+                _span([str(fault.id) for fault in faults], mark="-"),
+                _moment(first.at, first.round),
+                first.action,
+                text.some((fault.target for fault in faults), limit=6),
+                _until(first),
+                _detail(first),
+            ]
+        )
+    write_table(console, ("number", "when", "action", "target", "until", "detail"), rows)
+
+
+def _moment(at: float | None, round: int | None) -> str:
+    return f"at {format_duration(at)}" if at is not None else f"round {round}"
+
+
+def _until(fault: Fault) -> str:
+    if fault.action in ("join", "leave"):
+        return ""
+    if fault.duration is not None:
+        return f"for {format_duration(fault.duration)}"
+    return "the round ends" if fault.lasts_a_round else "the run ends"
+
+
+def _detail(fault: Fault) -> str:
+    if fault.factor is not None:
+        return f"{fault.factor:g} times slower"
+    profile = fault.profile or {}
+    if len(profile) == len(KEYS):  # a whole profile takes the place of the link's own
+        return LinkProfile.from_mapping(profile).describe()
+    return ", ".join(f"{key} {value}" for key, value in profile.items())
+
+
+def _span(names: Sequence[str], mark: str = " ... ") -> str:
+    if len(names) == 1:
+        return names[0]
+    counted = "" if mark == "-" else f" ({len(names)})"
+    return f"{names[0]}{mark}{names[-1]}{counted}"
+
+
+def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Groups of items with equal keys, in the order of their first items."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

@@ -1,0 +1,1 @@
+"""What runs have recorded: tables, comparisons, exports, logs and folders."""

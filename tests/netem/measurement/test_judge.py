@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from netem.impair import Impairment
+from netem.library import PROFILES
+from netem.measurement.judge import (
+    Judgement,
+    Verdict,
+    judge_bursts,
+    judge_delay,
+    judge_duplicates,
+    judge_loss,
+    judge_order,
+    judge_queue,
+    judge_rate,
+    judge_rtt,
+    predict_rtt,
+)
+from netem.measurement.measure import OVERLOAD, OneWay, plan_probe
+from netem.measurement.tally import UDP_HEADERS, Flood
+from netem.profile import DISTRIBUTIONS, LinkProfile
+from tests.netem.measured import BURSTY, PERFECT, direction, measured
+
+
+class TestRtt:
+    def test_tolerance_is_a_millisecond_or_two_percent(self) -> None:
+        for latency, tolerance in ((0.01, 0.001), (0.1, 0.004)):
+            profile = LinkProfile(latency=latency)
+            plan = plan_probe(profile, profile)
+            asked = 2 * latency
+            for value, verdict in (
+                (asked - 1.1 * tolerance, "fail"),
+                (asked - 0.9 * tolerance, "pass"),
+                (asked + 0.9 * tolerance, "pass"),
+                (asked + 1.1 * tolerance, "fail"),
+            ):
+                assert judge_rtt(profile, profile, plan, measured(value)).verdict == verdict
+            assert judge_rtt(profile, profile, plan, measured(asked)).asked == asked
+
+    def test_the_probes_own_time_on_a_slow_link_counts(self) -> None:
+        profile = LinkProfile(rate=50e3)
+        verdict = judge_rtt(profile, profile, plan_probe(profile, profile), measured(0.026))
+        assert verdict.verdict == "pass"  # 82 bytes at 50 kbit/s take 13.1 ms each way
+        assert verdict.asked == 0.0
+
+    def test_jitter_of_a_dense_train_raises_the_prediction(self) -> None:
+        profile = LinkProfile(latency=0.05, jitter=0.01)
+        dense = plan_probe(profile, PERFECT)
+        sparse = replace(dense, spacing=0.1)
+        # A dense train waits for its slowest packets; far apart, half are slower than 50 ms.
+        assert predict_rtt(profile, PERFECT, dense)[0] > 0.055
+        assert predict_rtt(profile, PERFECT, sparse)[0] == pytest.approx(0.05, abs=0.001)
+
+    def test_no_echo_at_all_fails(self) -> None:
+        verdict = judge_rtt(PERFECT, PERFECT, plan_probe(PERFECT, PERFECT), measured(None))
+        assert (verdict.verdict, verdict.measured) == ("fail", None)
+
+    def test_few_echoes_say_nothing(self) -> None:
+        verdict = judge_rtt(PERFECT, PERFECT, plan_probe(PERFECT, PERFECT), measured(0.0001, samples=4))
+        assert verdict.verdict == "unknown"
+
+
+class TestFractions:
+    @pytest.mark.parametrize(("lost", "verdict"), [(75, "fail"), (76, "pass"), (126, "pass"), (127, "fail")])
+    def test_loss_within_the_binomial_interval(self, lost: int, verdict: Verdict) -> None:
+        # The central 99 % for n = 2000 and p = 0.05 are 76..126.
+        assert judge_loss(LinkProfile(loss=0.05), direction(2000, lost)) == Judgement(
+            "loss", 0.05, lost / 2000, 76 / 2000, 126 / 2000, verdict, f"{lost} of 2000"
+        )
+
+    def test_bursts_widen_the_interval_of_the_loss(self) -> None:
+        independent = judge_loss(LinkProfile(loss=BURSTY.mean_loss), direction(2000, 125))
+        bursty = judge_loss(LinkProfile(loss=BURSTY), direction(2000, 125))
+        # By the square root of the design effect, 5.25.
+        assert (bursty.high - bursty.low) / (independent.high - independent.low) == pytest.approx(2.29, rel=0.05)
+
+    def test_damaged_probes_are_lost_ones(self) -> None:
+        assert judge_loss(LinkProfile(loss=0.1, corrupt=0.1), direction(1000, 190)).asked == pytest.approx(0.19)
+
+    def test_one_loss_fails_a_link_that_should_lose_none(self) -> None:
+        assert judge_loss(PERFECT, direction(250, 1)).verdict == "fail"
+        assert judge_loss(PERFECT, direction(250)).verdict == "pass"
+
+    def test_too_few_probes_to_tell_from_none(self) -> None:
+        assert judge_loss(LinkProfile(loss=0.01), direction(250, 2)).verdict == "unknown"
+        assert judge_loss(PERFECT, direction(10)).verdict == "unknown"
+        assert judge_loss(LinkProfile(loss=0.01), direction(250, 30)).verdict == "fail"
+
+    def test_an_unheard_responder_leaves_the_loss_unknown(self) -> None:
+        assert judge_loss(PERFECT, OneWay(sent=250, received=None)).verdict == "unknown"
+
+    def test_duplicates(self) -> None:
+        assert judge_duplicates(LinkProfile(duplicate=0.1), direction(1000, duplicated=100)).verdict == "pass"
+        assert judge_duplicates(PERFECT, direction(1000, duplicated=1)).verdict == "fail"
+
+    def test_order(self) -> None:
+        assert judge_order(direction(1000)).verdict == "pass"
+        assert judge_order(direction(1000, reordered=1)).verdict == "fail"
+
+
+class TestBursts:
+    def test_mean_length(self) -> None:
+        # 64 bursts: 3.33 plus or minus 2.576 * 2.79 / 8
+        verdict = judge_bursts(BURSTY, direction(4000, 213, bursts=64))
+        assert (verdict.verdict, verdict.measured) == ("pass", 213 / 64)
+        assert verdict.high - verdict.asked == pytest.approx(2.576 * 2.789 / 8, rel=0.001)
+
+    def test_independent_losses_fail(self) -> None:
+        assert judge_bursts(BURSTY, direction(4000, 250, bursts=235)).verdict == "fail"
+
+    def test_few_bursts_or_a_chain_that_hides_them_say_nothing(self) -> None:
+        assert judge_bursts(BURSTY, direction(500, 60, bursts=19)).verdict == "unknown"
+        assert judge_bursts(BURSTY, direction(500)).verdict == "unknown"
+        assert judge_bursts(replace(BURSTY, loss_bad=0.5), direction(4000, 213, bursts=64)).verdict == "unknown"
+
+
+class TestRate:
+    PROFILE = LinkProfile(rate=10e6)
+    SATURATION = plan_probe(PROFILE, PERFECT).forward
+
+    @pytest.mark.parametrize(
+        ("rate", "verdict"), [(9.6e6, "fail"), (9.8e6, "pass"), (10.2e6, "pass"), (10.4e6, "fail")]
+    )
+    def test_within_three_percent(self, rate: float, verdict: str) -> None:
+        assert self.SATURATION is not None
+        result = judge_rate(self.PROFILE, direction(250, rate=rate, queue_delay=0.1), self.SATURATION)
+        assert (result.verdict, result.measured) == (verdict, rate)
+
+    def test_more_jitter_than_a_saturation_lasts_for_hides_the_rate(self) -> None:
+        """300 ms of jitter ask for 30 s; LONGEST is 20."""
+        profile = replace(self.PROFILE, jitter=0.3)
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        assert saturation.seconds == 20
+        verdict = judge_rate(profile, direction(250, rate=5e6, queue_delay=1.0), saturation)
+        assert (verdict.verdict, verdict.detail) == ("unknown", "udp for 20 s is too short for so much jitter")
+
+    def test_a_link_that_was_not_filled_says_nothing_if_slow_and_fails_if_fast(self) -> None:
+        assert self.SATURATION is not None
+        for rate, verdict in ((5e6, "unknown"), (12e6, "fail")):
+            result = judge_rate(self.PROFILE, direction(250, rate=rate, queue_delay=0.001), self.SATURATION)
+            assert result.verdict == verdict
+
+    def test_no_arrivals_say_nothing(self) -> None:
+        assert self.SATURATION is not None
+        assert judge_rate(self.PROFILE, direction(250), self.SATURATION).verdict == "unknown"
+
+    def test_damaged_datagrams_take_their_share(self) -> None:
+        assert self.SATURATION is not None
+        profile = replace(self.PROFILE, corrupt=0.1)
+        result = judge_rate(profile, direction(250, rate=9e6, queue_delay=0.1), self.SATURATION)
+        assert result.measured == pytest.approx(10e6)
+
+
+class TestDelay:
+    def test_a_delay_on_the_wrong_side_is_found_out(self) -> None:
+        """20 ms there and none back, asked; 10 ms each way has the same round trip."""
+        forward = LinkProfile(latency=0.02)
+        plan = plan_probe(forward, PERFECT)
+        for delay, verdict in ((0.0203, "pass"), (0.01, "fail"), (None, "unknown")):
+            assert judge_delay(forward, plan, direction(250, delay=delay)).verdict == verdict
+        assert judge_delay(PERFECT, plan, direction(250, delay=0.01)).verdict == "fail"
+
+
+class TestQueue:
+    def test_as_long_as_the_buffer_or_as_the_saturation_makes_it(self) -> None:
+        """1.5 times the rate for 0.2 s make a queue of 0.1 s; a buffer of 30 ms holds that much."""
+        short = LinkProfile(rate=20e6, buffer=0.03)
+        saturation = plan_probe(short, PERFECT).forward
+        assert saturation is not None
+        assert judge_queue(short, direction(250, queue_delay=0.031), saturation).verdict == "pass"
+        assert judge_queue(short, direction(250, queue_delay=0.1), saturation).verdict == "fail"
+        assert judge_queue(short, direction(250, queue_delay=0.01), saturation).verdict == "unknown"
+        assert judge_queue(short, direction(250), saturation).verdict == "unknown"
+
+    @pytest.mark.parametrize(
+        "profile",
+        [
+            *PROFILES.values(),
+            *(LinkProfile(latency=0.05, jitter=0.01, rate=2e6, distribution=each) for each in DISTRIBUTIONS),
+        ],
+        ids=[*PROFILES, *DISTRIBUTIONS],
+    )
+    def test_a_link_as_configured_passes_and_one_with_twice_the_buffer_does_not(self, profile: LinkProfile) -> None:
+        """The saturation of the probe, sent through netem.impair."""
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        if saturation.transport == "tcp":
+            pytest.skip("TCP fills this link, whose queue is not judged")
+        assert profile.buffer_limit is not None
+        for buffer, verdict in ((profile.buffer_limit, "pass"), (2 * profile.buffer_limit, "fail")):
+            longer = profile.merged(buffer_bytes=buffer)
+            if verdict == "fail" and (OVERLOAD - 1) * saturation.seconds < 2 * saturation.queue:
+                continue  # the saturation is too short to fill it
+            for seed in range(20):
+                flood = Flood()
+                link = Impairment(longer, seed)
+                frame = saturation.size + UDP_HEADERS
+                spacing = 8 * frame / saturation.offer
+                for sent in (number * spacing for number in range(int(saturation.seconds / spacing))):
+                    for arrived, _ in link.offer(sent, frame):
+                        flood.add(sent, arrived, saturation.size)
+                delay = flood.result()["queue_delay"]
+                assert judge_queue(profile, direction(250, queue_delay=delay), saturation).verdict == verdict

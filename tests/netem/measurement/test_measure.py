@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+
+from netem.errors import MeasureError
+from netem.impair import Impairment
+from netem.library import PROFILES
+from netem.measurement.judge import (
+    judge,
+    judge_loss,
+    judge_rate,
+)
+from netem.measurement.measure import Measurement, plan_probe
+from netem.measurement.tally import UDP_HEADERS, arrival_rate
+from netem.profile import LinkProfile
+from tests.netem.measured import PERFECT, assert_as_asked, direction, measure
+from tests.netem.wiring import Lab
+
+
+class TestPlan:
+    @pytest.mark.parametrize("name", PROFILES)
+    @pytest.mark.parametrize("quick", [True, False])
+    def test_a_train_takes_at_most_a_tenth_of_the_rate(self, name: str, quick: bool) -> None:
+        profile = PROFILES[name]
+        plan = plan_probe(profile, PERFECT, quick=quick)
+        offered = 8 * (plan.size + 42) / plan.spacing
+        assert profile.rate is None or offered <= 0.1 * profile.rate * 1.000001
+        assert plan.count >= 10
+
+    def test_quick_is_quick_and_full_sends_two_thousand(self) -> None:
+        profile = LinkProfile(latency=0.02, rate=50e6)
+        quick, full = plan_probe(profile, profile), plan_probe(profile, profile, quick=False)
+        assert quick.count * quick.spacing == pytest.approx(0.5)
+        assert full.count >= 2000
+
+    def test_a_small_loss_takes_enough_probes_to_be_told_from_none(self) -> None:
+        profile = LinkProfile(loss=0.005)
+        plan = plan_probe(profile, PERFECT)
+        assert judge_loss(profile, direction(plan.count)).verdict == "fail"
+        assert plan.count * plan.spacing <= 2.0
+
+    def test_only_directions_with_a_rate_are_saturated(self) -> None:
+        plan = plan_probe(LinkProfile(rate=10e6), PERFECT)
+        assert plan.forward is not None
+        assert plan.forward.transport == "udp"
+        assert plan.forward.offer == pytest.approx(15e6)
+        assert plan.back is None
+
+    def test_a_real_direction_is_given_time_and_as_much_as_tcp_gets(self) -> None:
+        """Neither its delay nor its rate is known."""
+        plan = plan_probe(LinkProfile(real=True), LinkProfile(latency=0.01, rate=50e6))
+        assert plan.wait > 1.0
+        assert plan.forward is not None
+        assert (plan.forward.transport, plan.forward.seconds, plan.forward.fills) == ("tcp", 1.0, False)
+        assert plan.back is not None
+        assert plan.back.transport == "udp"
+
+    def test_no_datagram_is_larger_than_the_nodes_packets(self) -> None:
+        for mtu in (1500, 1450):
+            saturation = plan_probe(LinkProfile(rate=10e6), PERFECT, mtu=mtu).forward
+            assert saturation is not None
+            assert saturation.size == mtu - 28  # less the headers of IP and UDP
+
+    def test_a_slow_link_is_saturated_with_small_datagrams_for_longer(self) -> None:
+        saturation = plan_probe(LinkProfile(rate=5000), PERFECT).forward
+        assert saturation is not None
+        assert saturation.size == 60
+        assert saturation.seconds * 5000 == pytest.approx(20 * 8 * (60 + 42))
+
+    @pytest.mark.parametrize("distribution", ["normal", "pareto"])
+    def test_the_rate_of_a_jittery_link_is_measured_for_long_enough(self, distribution: str) -> None:
+        """The saturation of a link as asked, sent through netem.impair: its rate is within the 3 % of judge_rate."""
+        profile = LinkProfile(latency=0.15, jitter=0.02, distribution=distribution, rate=4e6)
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        frame = saturation.size + UDP_HEADERS
+        spacing = 8 * frame / saturation.offer
+        for seed in range(10):
+            link = Impairment(profile, seed)
+            sent = [number * spacing for number in range(int(saturation.seconds / spacing))]
+            arrivals = [at for moment in sent for at, _ in link.offer(moment, frame)]
+            rate = arrival_rate(arrivals, 8 * frame)
+            assert judge_rate(profile, direction(250, rate=rate, queue_delay=1.0), saturation).verdict == "pass"
+
+    def test_a_fast_link_is_saturated_by_tcp(self) -> None:
+        lan = plan_probe(LinkProfile(rate=1e9, latency=0.0001), PERFECT).forward
+        assert lan is not None
+        assert (lan.transport, lan.fills) == ("tcp", True)
+        lossy = plan_probe(LinkProfile(rate=1e9, loss=0.01), PERFECT).forward
+        far = plan_probe(LinkProfile(rate=1e9, latency=0.05), PERFECT).forward
+        assert lossy is not None
+        assert far is not None
+        assert (lossy.fills, far.fills) == (False, False)
+
+
+def test_other_output_is_refused() -> None:
+    with pytest.raises(MeasureError, match="not the output of a probe"):
+        Measurement.from_mapping({"event": "ready"})
+
+
+@pytest.mark.netns
+class TestRealLinks:
+    @pytest.mark.parametrize(
+        ("forward", "back"),
+        [
+            (LinkProfile(latency=0.02, jitter=0.002, rate=20e6), LinkProfile(latency=0.01, rate=200e6)),
+            (LinkProfile(latency=0.15, jitter=0.02, rate=4e6), LinkProfile(latency=0.01, rate=20e6)),
+        ],
+    )
+    def test_a_link_is_as_asked(self, lab: Lab, forward: LinkProfile, back: LinkProfile) -> None:
+        lab.shape("a", "b", forward.to_mapping(), back.to_mapping())
+        assert_as_asked(lab, "a", "b", forward, back, plan_probe(forward, back))
+
+    def test_a_link_is_not_as_asked(self, lab: Lab) -> None:
+        lab.shape("a", "b", {"latency": "10ms", "rate": "20mbit", "loss": "5%"}, {})
+        asked = LinkProfile(latency=0.02, rate=10e6, loss=0.3)
+        plan = plan_probe(asked, PERFECT)
+        there, returned = judge(asked, PERFECT, plan, measure(lab, "a", "b", plan))
+        verdicts = {verdict.quantity: verdict for verdict in there}
+        assert [verdicts[quantity].verdict for quantity in ("rtt", "loss", "rate")] == ["fail"] * 3, there
+        assert verdicts["rtt"].measured == pytest.approx(0.01, abs=0.003)
+        assert all(verdict.verdict == "pass" for verdict in returned), returned
+
+    def test_fates_in_either_direction_are_told_apart(self, lab: Lab) -> None:
+        forward = LinkProfile(loss=0.1)
+        back = LinkProfile(latency=0.01, duplicate=0.2, reorder=0.05)
+        lab.shape("a", "b", forward.to_mapping(), back.to_mapping())
+        plan = plan_probe(forward, back)
+        result = measure(lab, "a", "b", plan)
+        there, returned = judge(forward, back, plan, result)
+        assert [verdict.verdict for verdict in (*there[1:], *returned)] == ["pass"] * (len(there) + len(returned) - 1)
+        assert result.forward.reordered == 0
+        assert result.back.reordered > 0
+
+    def test_a_dead_link(self, lab: Lab) -> None:
+        lab.shape("a", "b", {"loss": "100%"}, {})
+        result = measure(lab, "a", "b", plan_probe(PERFECT, PERFECT))
+        there, returned = judge(PERFECT, PERFECT, plan_probe(PERFECT, PERFECT), result)
+        assert there[0].verdict == "fail"
+        assert {verdict.verdict for verdict in (*there[1:], *returned)} == {"unknown"}

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import gzip
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node.learning.data import formats
+from node.learning.errors import DataError
+
+
+def idx(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
+    """The IDX form of some bytes, written from its description."""
+    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+    return header + values.tobytes()
+
+
+def write_idx_folder(folder: Path, side: int, classes: int, compress: bool = True) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(1)
+    for part, count in (("train", 30), ("t10k", 20)):
+        images = random.integers(0, 256, (count, side, side), dtype=np.uint8)
+        labels = (np.arange(count) % classes).astype(np.uint8)
+        for name, values in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            data = idx(values)
+            (folder / (name + ".gz" * compress)).write_bytes(gzip.compress(data) if compress else data)
+    return folder
+
+
+def test_the_digits() -> None:
+    """The figures are those of scikit-learn 1.9.1's `load_digits()`, to whose arrays the file is equal; the counts are
+    also those of UCI's optdigits.names. The folder `digits` has the source and licences."""
+    table = np.loadtxt(Path(formats.__file__).with_name("digits") / "digits.csv.gz", delimiter=",", dtype=np.uint8)
+    assert (table.shape, table[:, :-1].max(), int(table[:, :-1].sum())) == ((1797, 65), 16, 561_718)
+    assert np.bincount(table[:, -1]).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert table[0, :16].tolist() == [0, 0, 5, 13, 9, 1, 0, 0, 0, 0, 13, 15, 10, 15, 5, 0]
+    assert (table[0, -1], table[-1, -1]) == (0, 8)
+    digits = formats.read_digits()
+    assert (digits.x_train.shape, digits.x_test.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
+    x = np.concatenate([digits.x_train, digits.x_test])
+    assert x.dtype == np.uint8
+    assert int(np.rint(x * (16 / 255)).sum()) == 561_718
+    assert digits.x_train[0, 0, 0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]  # 255/16 times 0, 0, 5, 13, 9, 1, 0, 0
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_idx(tmp_path: Path, compress: bool) -> None:
+    arrays = formats.read_idx_folder(write_idx_folder(tmp_path, side=4, classes=3, compress=compress))
+    assert arrays.x_train.shape == (30, 1, 4, 4)
+    assert arrays.y_test.tolist() == [i % 3 for i in range(20)]
+
+
+def cifar_batch(count: int, seed: int) -> tuple[bytes, list[int]]:
+    random = np.random.default_rng(seed)
+    labels = [int(label) for label in random.integers(0, 10, count)]
+    return b"".join(bytes([label]) + random.bytes(3072) for label in labels), labels
+
+
+def test_cifar10_folder_and_archive(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    batches = {name: cifar_batch(3, seed) for seed, name in enumerate(formats.CIFAR10_FILES)}
+    for name, (data, _) in batches.items():
+        (folder / name).write_bytes(data)
+    archive = tmp_path / "cifar-10-binary.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, arcname=folder.name)
+    for source in (folder, archive):
+        arrays = formats.read_cifar10(source)
+        assert arrays.x_train.shape == (15, 3, 32, 32)
+        assert arrays.y_test.tolist() == batches["test_batch.bin"][1]
+        # The first record's first 1,024 bytes after the label are the red channel, row by row.
+        assert arrays.x_train[0, 0].tobytes() == batches["data_batch_1.bin"][0][1:1025]
+    (folder / "data_batch_3.bin").write_bytes(b"12")
+    with pytest.raises(DataError, match=r"data_batch_3\.bin: 2 bytes are not whole records"):
+        formats.read_cifar10(folder)
+    (folder / "data_batch_3.bin").unlink()
+    with pytest.raises(DataError, match="not all of"):
+        formats.read_cifar10(folder)
+    archive.write_bytes(b"nothing")
+    with pytest.raises(DataError, match="not a readable archive"):
+        formats.read_cifar10(archive)
+
+
+def test_har_folder(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    windows = {}
+    for part, count in (("train", 4), ("test", 2)):
+        (tmp_path / part / "Inertial Signals").mkdir(parents=True)
+        for axis in "xyz":
+            windows[part, axis] = random.normal(size=(count, 128)).astype(np.float32)
+            np.savetxt(tmp_path / part / "Inertial Signals" / f"total_acc_{axis}_{part}.txt", windows[part, axis])
+        np.savetxt(tmp_path / part / f"y_{part}.txt", np.arange(count) + 1, fmt="%d")
+        np.savetxt(tmp_path / part / f"subject_{part}.txt", np.full(count, 7), fmt="%d")
+    arrays = formats.read_har_folder(tmp_path)
+    assert arrays.x_train.shape == (4, 3, 128)
+    np.testing.assert_allclose(arrays.x_test[:, 1], windows["test", "y"])
+    assert arrays.y_train.tolist() == [0, 1, 2, 3]
+    assert arrays.subjects is not None
+    assert arrays.subjects.tolist() == [7, 7, 7, 7]

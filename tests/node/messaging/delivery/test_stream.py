@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from node.errors import WireError
+from node.messaging.delivery.chunks import SMALLEST_CHUNK
+from node.messaging.delivery.packet import Packet, PacketType
+from node.messaging.delivery.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
+from node.messaging.wire import LIMITS, Message, encode
+
+MIB = 1 << 20
+
+
+def outgoing(kind: str = "model", size: int = 0, sender: str = "a") -> Outgoing:
+    return Outgoing(kind, *encode(Message(kind, sender, None, {}, {"w": np.ones(size, np.uint8)} if size else {})))
+
+
+def opened() -> Outbound:
+    outbound = Outbound(0.1, lambda: b"hello")
+    outbound.open()
+    return outbound
+
+
+def drain(outbound: Outbound) -> list[tuple[Packet, Sent]]:
+    """All packets that the stream has to send, as if the connection took every one."""
+    packets = []
+    while (frames := outbound.peek()) is not None:
+        packets.append((Packet.read([bytes(frame) for frame in frames]), outbound.taken()))
+    return packets
+
+
+def types(packets: Sequence[tuple[Packet, Sent]]) -> list[PacketType]:
+    return [packet.type for packet, _ in packets]
+
+
+# Outbound
+
+
+def test_a_stream_begins_with_hello_and_numbers_its_packets() -> None:
+    outbound = opened()
+    outbound.put(outgoing())
+    outbound.beat()
+    packets = drain(outbound)
+    assert types(packets) == [PacketType.HELLO, PacketType.BEAT, PacketType.MESSAGE]
+    assert bytes(packets[0][0].content) == b"hello"
+    assert [packet.number for packet, _ in packets] == [0, 1, 2]
+    assert {packet.stream for packet, _ in packets} == {outbound.stream}
+    assert outbound.greeted
+    assert outbound.idle
+
+
+def test_a_body_travels_in_pieces_that_grow_with_what_was_taken() -> None:
+    outbound = opened()
+    outbound.put(outgoing(size=MIB))
+    packets = drain(outbound)[1:]
+    sizes = [len(packet.piece) for packet, _ in packets]
+    assert sum(sizes) == MIB
+    assert sizes[0] == SMALLEST_CHUNK
+    assert sizes[:-1] == sorted(sizes[:-1])
+    assert sizes[-2] > MIB // 32
+    assert [sent.complete for _, sent in packets] == [False] * (len(packets) - 1) + [True]
+    assert all(sent.size == 13 + len(packet.content) + len(packet.piece) for packet, sent in packets)
+
+
+def test_the_same_packet_is_offered_until_it_is_taken() -> None:
+    outbound = opened()
+    drain(outbound)
+    outbound.put(outgoing(size=100))
+    assert outbound.peek() == outbound.peek()
+    outbound.beat()
+    assert types(drain(outbound)) == [PacketType.MESSAGE, PacketType.BEAT]
+
+
+def test_the_hello_says_what_is_known_when_it_goes() -> None:
+    known = iter([b"little", b"more"])
+    outbound = Outbound(0.1, lambda: next(known))
+    outbound.open()
+    outbound.peek()
+    assert bytes(drain(outbound)[0][0].content) == b"more"
+
+
+def test_a_beat_goes_between_pieces_and_never_twice() -> None:
+    outbound = opened()
+    outbound.put(outgoing(size=3 * SMALLEST_CHUNK))
+    for _ in range(2):
+        outbound.peek()
+        outbound.taken()
+    outbound.beat()
+    outbound.beat()
+    assert types(drain(outbound)) == [PacketType.BEAT, PacketType.CHUNK, PacketType.CHUNK]
+
+
+def test_a_new_stream_begins_the_message_under_way_anew() -> None:
+    outbound = opened()
+    first = outbound.stream
+    outbound.put(outgoing(size=3 * SMALLEST_CHUNK))
+    for _ in range(2):
+        outbound.peek()
+        outbound.taken()
+    outbound.open()
+    assert not outbound.greeted
+    assert types(drain(outbound)) == [PacketType.HELLO, PacketType.MESSAGE, PacketType.CHUNK, PacketType.CHUNK]
+    assert outbound.stream == first + 1
+
+
+def test_goodbye_comes_last() -> None:
+    outbound = opened()
+    outbound.close()
+    outbound.put(outgoing())
+    assert not outbound.idle
+    assert types(drain(outbound)) == [PacketType.HELLO, PacketType.MESSAGE, PacketType.GOODBYE]
+    assert outbound.idle
+
+
+def test_messages_of_a_kind_can_be_withdrawn_unless_under_way() -> None:
+    outbound = opened()
+    for kind in ("model", "model", "data", "model"):
+        outbound.put(outgoing(kind, size=2 * SMALLEST_CHUNK))
+    for _ in range(2):
+        outbound.peek()
+        outbound.taken()
+    assert outbound.withdraw("model") == 2
+    assert [sent.kind for _, sent in drain(outbound) if sent.complete] == ["model", "data"]
+
+
+def test_withdrawing_all_takes_the_one_under_way_too() -> None:
+    outbound = opened()
+    for _ in range(3):
+        outbound.put(outgoing(size=2 * SMALLEST_CHUNK))
+    for _ in range(2):
+        outbound.peek()
+        outbound.taken()
+    assert outbound.withdraw() == 3
+    assert drain(outbound) == []
+
+
+def test_room_is_bounded_by_messages_and_bytes_but_one_always_fits() -> None:
+    outbound = opened()
+    for _ in range(QUEUE_MESSAGES):
+        assert outbound.room
+        outbound.put(outgoing())
+    assert not outbound.room
+    outbound = opened()
+    outbound.put(Outgoing("model", b"", bytes(QUEUE_BYTES)))
+    assert not outbound.room
+    outbound.withdraw()
+    assert outbound.room
+
+
+# Inbound
+
+
+def accepted(outbound: Outbound, sender: str = "a") -> Inbound:
+    inbound = Inbound(sender, LIMITS)
+    inbound.accept(outbound.stream)
+    return inbound
+
+
+def take_all(inbound: Inbound, packets: Sequence[tuple[Packet, Sent]]) -> list[Message]:
+    return [message for packet, _ in packets if (message := inbound.take(packet)) is not None]
+
+
+def test_messages_are_put_together_again() -> None:
+    outbound = opened()
+    for size in (0, 1, 100_000):
+        outbound.put(outgoing(size=size))
+    hello, *packets = drain(outbound)
+    messages = take_all(accepted(outbound), packets)
+    assert [message.tensors["w"].sum() if message.tensors else 0 for message in messages] == [0, 1, 100_000]
+    assert hello[0].number == 0
+
+
+def test_a_missing_packet_breaks_the_stream() -> None:
+    outbound = opened()
+    outbound.put(outgoing(size=3 * SMALLEST_CHUNK))
+    _, first, _, third = drain(outbound)
+    inbound = accepted(outbound)
+    inbound.take(first[0])
+    with pytest.raises(StreamBroken, match="packet 3 where 2 was due"):
+        inbound.take(third[0])
+
+
+def test_a_bad_message_is_passed_over_and_the_next_one_counts() -> None:
+    outbound = opened()
+    outbound.put(outgoing("bad", size=3 * SMALLEST_CHUNK, sender="somebody-else"))
+    outbound.put(outgoing("good", size=10))
+    _, bad, *rest = drain(outbound)
+    inbound = accepted(outbound)
+    with pytest.raises(WireError, match="message 'bad' claims to be from 'somebody-else'"):
+        inbound.take(bad[0])
+    assert [message.kind for message in take_all(inbound, rest)] == ["good"]
+
+
+def packet(type: PacketType, number: int, content: bytes = b"", piece: bytes = b"") -> Packet:
+    return Packet(type, 5, number, memoryview(content), piece)
+
+
+def test_a_body_longer_than_promised_is_refused() -> None:
+    inbound = Inbound("a", LIMITS)
+    inbound.accept(5)
+    message = outgoing(size=8)
+    with pytest.raises(WireError, match="message 'model' is longer than its header says"):
+        inbound.take(packet(PacketType.MESSAGE, 1, message.header, bytes(9)))
+    assert inbound.take(packet(PacketType.CHUNK, 2, b"", bytes(8))) is None
+
+
+def test_a_body_that_ends_early_is_refused_and_a_later_one_counts() -> None:
+    inbound = Inbound("a", LIMITS)
+    inbound.accept(5)
+    message = outgoing(size=8)
+    assert inbound.take(packet(PacketType.MESSAGE, 1, message.header, bytes(4))) is None
+    with pytest.raises(WireError, match="message 'model' ended early"):
+        inbound.take(packet(PacketType.MESSAGE, 2, message.header, bytes(8)))
+    assert inbound.take(packet(PacketType.MESSAGE, 3, message.header, bytes(8))) is not None

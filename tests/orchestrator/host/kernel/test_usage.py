@@ -1,0 +1,38 @@
+"""Tests of what PID namespaces use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from orchestrator.host.kernel.usage import Usage, usage
+
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+def process(proc: Path, pid: int, space: str, times: tuple[int, int, int, int], pages: int) -> None:
+    """A process whose name has blanks and a parenthesis, as names may (proc(5))."""
+    folder = proc / str(pid)
+    (folder / "ns").mkdir(parents=True)
+    (folder / "ns" / "pid").symlink_to(f"pid:[{space}]")
+    before, between = " ".join("0" * 10), " ".join("0" * 6)
+    (folder / "stat").write_text(f"{pid} (a ) name) S {before} {' '.join(map(str, times))} {between} {pages}\n")
+
+
+def test_processes_of_one_namespace_are_added(tmp_path: Path) -> None:
+    process(tmp_path, 10, "1", (1, 2, 3, 4), 5)
+    process(tmp_path, 11, "1", (TICKS, 0, 0, 0), 1)
+    process(tmp_path, 20, "2", (0, 0, 0, 0), 7)
+    process(tmp_path, 30, "3", (9, 9, 9, 9), 9)
+    (tmp_path / "meminfo").write_text("")
+    assert usage({"a": 10, "b": 20, "gone": 40}, tmp_path) == {
+        "a": Usage(10 / TICKS + 1, 6 * PAGE),
+        "b": Usage(0.0, 7 * PAGE),
+        "gone": Usage(),
+    }
+
+
+def test_this_process_uses_something() -> None:
+    found = usage({"here": os.getpid()})["here"]
+    assert found.cpu > 0
+    assert found.rss > 0

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from orchestrator.host.process.processes import end, labels, run_processes
+
+WAIT = "import sys; print('here', flush=True); sys.stdin.read()"
+
+
+def start(run: str, tmp_path: Path) -> subprocess.Popen[bytes]:
+    (tmp_path / run).mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", WAIT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **labels(run, tmp_path / run, "node")},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"here\n"
+    return process
+
+
+def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
+    run, other = f"test-{os.getpid()}-a", f"test-{os.getpid()}-b"
+    with start(run, tmp_path) as mine, start(other, tmp_path) as theirs:
+        (found,) = run_processes(run)
+        assert (found.pid, found.part, found.directory) == (mine.pid, "node", tmp_path / run)
+        assert end([found]) == []
+        assert mine.wait() == -9
+        assert run_processes(run) == []
+        assert [each.pid for each in run_processes(other)] == [theirs.pid]
+        theirs.communicate(b"")
+
+
+def test_a_process_that_ends_by_itself_in_time_gets_no_signal(tmp_path: Path) -> None:
+    with start(f"test-{os.getpid()}-c", tmp_path) as mine:
+        (found,) = run_processes(f"test-{os.getpid()}-c")
+        assert mine.stdin is not None
+        mine.stdin.close()  # it now ends, at a time of its own
+        mine.stdin = None
+        assert end([found], patience=60.0) == []
+        assert mine.wait() == 0

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.planning.faults.manual import faults_by_hand, topology_of
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.reading import load, parse
+
+ROOT = Path(__file__).parents[4]
+SCENARIO = """\
+algorithm: {name: hierfavg, rounds: 5}
+topology: {edges: 2, devices_per_edge: [1, 2]}
+"""
+PROGRAMS = "programs: {cloud: sleep 9, device: sleep 9}\ntopology: {edges: 0, devices: 2}\nstop: {after: 9s}\n"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(parse(SCENARIO, "f.yaml"), None)
+
+
+def test_a_fault_takes_effect_now(plan: Plan) -> None:
+    (made,) = faults_by_hand({"action": "crash", "node": "device-1-1", "for": "5s"}, plan, 12.345, 7)
+    assert made.fault == Fault(7, "crash", "device-1-1", None, 12.345, None, 5.0)
+    assert made.written == {"action": "crash", "node": "device-1-1", "for": "5s"}
+
+
+def test_several_nodes_are_several_faults(plan: Plan) -> None:
+    made = faults_by_hand({"action": "pause", "nodes": ["edge-0", "edge-1"], "for": "1s"}, plan, 1.0, 3)
+    assert [(fault.id, written["node"]) for fault, written in made] == [(3, "edge-0"), (4, "edge-1")]
+    assert all("nodes" not in written for _, written in made)
+    drawn = faults_by_hand({"action": "pause", "of": "devices", "count": 2}, plan, 1.0, 1)
+    assert {fault.node for fault, _ in drawn} < {"device-0-0", "device-1-0", "device-1-1"}
+    assert all(written == {"node": fault.node, "action": "pause"} for fault, written in drawn)
+
+
+def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> None:
+    (cut,) = faults_by_hand({"action": "partition", "between": ["edge-0", "cloud"]}, plan, 1.0, 1)
+    assert set(cut.fault.links) == {("edge-0", "cloud"), ("cloud", "edge-0")}
+    (worse,) = faults_by_hand({"action": "degrade", "node": "device-0-0", "loss": "5%"}, plan, 1.0, 1)
+    assert set(worse.fault.links) == {("edge-0", "device-0-0"), ("device-0-0", "edge-0")}
+    assert worse.fault.profile == {"loss": "5%"}
+    assert Fault.from_json(json.loads(json.dumps(asdict(cut.fault)))) == cut.fault
+    assert Fault.from_json(json.loads(json.dumps(asdict(worse.fault)))) == worse.fault
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"action": "crash", "node": "device-9"}, "node: there is no node 'device-9'; did you mean"),
+        ({"action": "crush", "node": "cloud"}, "action: 'crush' is not one of: crash, pause, disconnect, partition"),
+        ({"action": "crash", "node": "cloud", "for": "5"}, "for: '5' has no unit"),
+        ({"action": "crash", "node": "cloud", "zeal": 1}, "zeal: unknown key"),
+        ({"action": "crash"}, "a fault says whom with exactly one of node, nodes, of, between; here is none"),
+        (
+            {"action": "crash", "node": "cloud", "round": 3},
+            "round: a manual fault takes effect immediately; leave it out",
+        ),
+        ({"action": "degrade", "node": "edge-0"}, "action: degrade needs a profile or keys of one"),
+        (
+            {"action": "degrade", "node": "edge-0", "rate": "1Mbps"},
+            "rate: '1Mbps': the unit 'Mbps' is read",
+        ),
+        ({"action": "partition", "between": ["edge-0", "edge-1"]}, "between: no link joins the two sides"),
+        ({"action": "leave", "node": "cloud"}, "action: cloud leads the rounds and cannot leave"),
+        ({"action": "pause", "of": "devices", "count": 4}, "count: 4 is more than there are devices, 3"),
+        ({}, "'action' is missing"),
+    ],
+)
+def test_the_checks_and_words_of_a_scenario(plan: Plan, written: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=rf"^.*{re.escape(said)}.*$"):  # one line
+        faults_by_hand(written, plan, 1.0, 1)
+
+
+def test_a_program_cannot_be_slowed() -> None:
+    plan = make_plan(parse(PROGRAMS, "f.yaml"), None)
+    with pytest.raises(ValueError, match="a program cannot be slowed"):
+        faults_by_hand({"action": "slow", "node": "cloud", "factor": 2}, plan, 1.0, 1)
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "scenarios").glob("*.yaml")))
+def test_the_topology_of_every_scenario(file: str) -> None:
+    scenario = load(ROOT / "scenarios" / file)
+    if scenario.topology.device_count + scenario.topology.edges > 60:
+        return
+    plan = make_plan(scenario, None)
+    assert [each.name for each in topology_of(plan.nodes).members()] == [node.name for node in plan.nodes]

@@ -1,0 +1,215 @@
+"""Rules to faults: the same list for the same seed, the right number, the right targets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import PlanError
+from orchestrator.planning.faults.timeline import Fault, FaultTime, expand, joins
+from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.targets import links_between
+from orchestrator.scenario.sections.topology import Ends, Topology
+
+TOPOLOGY = Topology(edges=2, devices_per_edge=5)
+LINKS: list[Ends] = [
+    (a, b) for pair in TOPOLOGY.pairs(mesh=False) for a, b in ((pair.lower, pair.upper), (pair.upper, pair.lower))
+]
+
+
+def faults(*rules: dict[str, Any], seed: int = 7, rounds: int = 20, after: float | None = 600.0) -> tuple[Fault, ...]:
+    specs = [FaultSpec.model_validate(rule) for rule in rules]
+    return expand(specs, TOPOLOGY, LINKS, seed=seed, rounds=rounds, after=after)
+
+
+def test_a_rule_for_one_node_is_one_fault() -> None:
+    (fault,) = faults({"at": "20s", "node": "device-1-2", "action": "crash", "for": "15s"})
+    assert fault == Fault(1, "crash", "device-1-2", None, at=20.0, round=None, duration=15.0)
+    assert fault.target == "device-1-2"
+
+
+def test_faults_are_numbered_by_time_then_by_round() -> None:
+    listed = faults(
+        {"round": 3, "node": "cloud", "action": "pause"},
+        {"at": "20s", "node": "cloud", "action": "pause"},
+        {"round": 2, "node": "cloud", "action": "pause"},
+        {"at": "10s", "node": "cloud", "action": "pause"},
+    )
+    expected = [(1, 10.0, None), (2, 20.0, None), (3, None, 2), (4, None, 3)]
+    assert [(fault.id, fault.at, fault.round) for fault in listed] == expected
+
+
+def test_disconnecting_a_node_touches_all_its_links() -> None:
+    (fault,) = faults({"at": "1s", "node": "edge-0", "action": "disconnect"})
+    assert len(fault.links) == 12  # five devices and the cloud, both ways
+    assert all("edge-0" in link for link in fault.links)
+
+
+def test_crashing_a_node_touches_no_link() -> None:
+    (fault,) = faults({"at": "1s", "node": "edge-0", "action": "crash"})
+    assert fault.links == ()
+
+
+def test_a_partition_comes_between_two_sides() -> None:
+    (fault,) = faults({"at": "1s", "between": ["edges", "cloud"], "action": "partition"})
+    assert fault.between == (("edge-0", "edge-1"), ("cloud",))
+    assert sorted(fault.links) == [("cloud", "edge-0"), ("cloud", "edge-1"), ("edge-0", "cloud"), ("edge-1", "cloud")]
+    assert fault.target == "edge-0, edge-1 | cloud"
+
+
+def test_a_large_side_is_told_in_short() -> None:
+    (fault,) = faults({"at": "1s", "between": ["devices", "edges"], "action": "partition"})
+    assert fault.target == "device-0-0 ... device-1-4 (10) | edge-0, edge-1"
+
+
+def test_links_between_leaves_out_links_inside_a_side() -> None:
+    links = [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c")]
+    assert links_between({"a", "b"}, {"c"}, links) == (("a", "c"), ("c", "a"), ("b", "c"))
+
+
+def test_degrading_by_keys_changes_only_these() -> None:
+    (fault,) = faults({"at": "1s", "node": "device-0-0", "action": "degrade", "loss": "10%"})
+    assert fault.profile == {"loss": "10%"}
+
+
+def test_degrading_to_a_named_profile_changes_every_key() -> None:
+    (fault,) = faults({"at": "1s", "node": "device-0-0", "action": "degrade", "profile": "dsl", "loss": "1%"})
+    assert fault.profile == {
+        "latency": "18.5ms",
+        "jitter": "0s",
+        "distribution": "normal",
+        "loss": "1%",
+        "rate": "5.66mbit",
+        "buffer": None,
+        "duplicate": "0%",
+        "corrupt": "0%",
+        "reorder": "0%",
+    }
+
+
+def test_a_share_every_round_lasts_for_the_round() -> None:
+    listed = faults({"every_round": "30%", "of": "devices", "action": "disconnect"}, rounds=4)
+    assert Counter(fault.round for fault in listed) == {1: 3, 2: 3, 3: 3, 4: 3}  # 30 % of ten devices
+    assert all(fault.lasts_a_round and fault.duration is None for fault in listed)
+    assert len({fault.node for fault in listed if fault.round == 1}) == 3
+
+
+def test_a_share_every_round_with_a_duration_ends_after_it() -> None:
+    listed = faults({"every_round": "30%", "of": "devices", "action": "disconnect", "for": "2s"}, rounds=1)
+    assert [(fault.lasts_a_round, fault.duration) for fault in listed] == [(False, 2.0)] * 3
+
+
+def test_a_share_that_is_no_whole_number_is_right_on_average() -> None:
+    """25 % of ten devices: two or three a round; over 2000 rounds the mean is 2.5 within four standard errors."""
+    counts = Counter(
+        fault.round for fault in faults({"every_round": "25%", "of": "devices", "action": "pause"}, rounds=2000)
+    )
+    assert set(counts.values()) == {2, 3}
+    assert counts.total() / 2000 == pytest.approx(2.5, abs=4 * 0.5 / 2000**0.5)
+
+
+def test_more_rounds_leave_the_earlier_ones_as_they_were() -> None:
+    rule = {"every_round": "25%", "of": "devices", "action": "pause"}
+    assert faults(rule, rounds=50)[: len(faults(rule, rounds=20))] == faults(rule, rounds=20)
+
+
+def test_the_seed_decides() -> None:
+    rule = {"every_round": "30%", "of": "devices", "action": "pause"}
+    assert faults(rule) == faults(rule)
+    assert faults(rule) != faults(rule, seed=8)
+
+
+CRASHES: dict[str, Any] = {"every_round": "30%", "of": "devices", "action": "crash"}
+PAUSES: dict[str, Any] = {"at": "5s", "of": "devices", "count": 4, "action": "pause"}
+CUTS: dict[str, Any] = {"random": {"mean": "30s"}, "of": "devices", "action": "disconnect", "for": "5s"}
+
+
+def struck(listed: tuple[Fault, ...], action: str) -> list[tuple[str | None, float | None, int | None]]:
+    return [(fault.node, fault.at, fault.round) for fault in listed if fault.action == action]
+
+
+def test_rules_that_come_go_or_change_places_leave_the_draws_of_others_as_they_were() -> None:
+    """Ten devices, of which 3 a round, 4 at once, and about 20 by chance: to be equal by accident is hopeless."""
+    everything = faults(CRASHES, PAUSES, CUTS)
+    for rules in ([PAUSES, CUTS, CRASHES], [CUTS, CRASHES], [CRASHES], [PAUSES], [CUTS]):
+        listed = faults(*rules)
+        for action in {str(rule["action"]) for rule in rules}:
+            assert struck(listed, action) == struck(everything, action)
+
+
+def test_a_rule_draws_by_what_it_says_however_it_is_written() -> None:
+    same = {"action": "crash", "of": "devices", "every_round": "30.0 %", "for": None}
+    assert faults(same) == faults(CRASHES)
+    assert struck(faults(CRASHES | {"every_round": "31%"}), "crash") != struck(faults(CRASHES), "crash")
+
+
+def test_equal_rules_draw_differently_and_the_first_as_if_it_were_alone() -> None:
+    both, alone = struck(faults(PAUSES, PAUSES), "pause"), struck(faults(PAUSES), "pause")
+    assert both[:4] == alone
+    assert both[4:] != alone
+
+
+@pytest.mark.parametrize(("amount", "expected"), [({"count": 4}, 4), ({"fraction": "25%"}, 3), ({"fraction": "1%"}, 1)])
+def test_a_group_at_a_time_loses_so_many(amount: dict[str, Any], expected: int) -> None:
+    """25 % of ten are 2.5, rounded up; a share that was asked for is never nobody."""
+    listed = faults({"at": "5s", "of": "devices", "action": "crash"} | amount)
+    assert len({fault.node for fault in listed}) == len(listed) == expected
+
+
+def test_random_faults_come_at_the_mean_rate() -> None:
+    """A Poisson process of mean 1 s over 2000 s: 2000 events, standard deviation sqrt(2000)."""
+    listed = faults({"random": {"mean": "1s", "until": "2000s"}, "of": "devices", "action": "pause", "for": "1ms"})
+    assert len(listed) == pytest.approx(2000, abs=4 * 2000**0.5)
+    assert all(0 < (fault.at or 0) < 2000 for fault in listed)
+    assert len({fault.node for fault in listed}) == 10
+
+
+def test_random_faults_strike_nobody_who_is_down() -> None:
+    listed = faults({"random": {"mean": "1s"}, "of": "devices", "action": "crash", "for": "20s"}, after=100.0)
+    ends: dict[str | None, float] = {}
+    for fault in listed:
+        assert fault.at is not None
+        assert fault.at >= ends.get(fault.node, 0.0) - 0.001  # times are rounded to milliseconds
+        ends[fault.node] = fault.at + 20.0
+
+
+def test_random_faults_without_an_end_strike_each_node_once() -> None:
+    listed = faults({"random": {"mean": "1s"}, "of": "edges", "action": "crash"})
+    assert sorted(fault.node or "" for fault in listed) == ["edge-0", "edge-1"]
+
+
+def test_random_faults_stop_where_the_run_does() -> None:
+    listed = faults({"random": {"mean": "1s"}, "node": "edge-0", "action": "pause", "for": "1ms"}, after=10.0)
+    assert listed
+    assert all((fault.at or 0) < 10.0 for fault in listed)
+
+
+def test_joining_nodes_are_known_by_their_time() -> None:
+    listed = faults(
+        {"at": "5s", "node": "device-0-1", "action": "join"}, {"round": 3, "node": "device-0-2", "action": "join"}
+    )
+    assert joins(listed) == {"device-0-1": FaultTime(5.0, None), "device-0-2": FaultTime(None, 3)}
+
+
+def test_a_node_joins_once() -> None:
+    join = {"at": "5s", "node": "device-0-1", "action": "join"}
+    with pytest.raises(PlanError, match=r"^faults: device-0-1 would join twice$"):
+        faults(join, join)
+
+
+def test_nothing_happens_to_a_node_before_it_joins() -> None:
+    with pytest.raises(PlanError, match=r"^faults: crash of device-0-1 comes before it joins$"):
+        faults(
+            {"at": "5s", "node": "device-0-1", "action": "join"}, {"at": "3s", "node": "device-0-1", "action": "crash"}
+        )
+
+
+def test_nobody_who_is_yet_to_join_is_drawn() -> None:
+    listed = faults(
+        {"round": 3, "node": "device-0-0", "action": "join"},
+        {"every_round": "100%", "of": "devices", "action": "pause"},
+        rounds=5,
+    )
+    assert [fault.round for fault in listed if fault.node == "device-0-0" and fault.action == "pause"] == [3, 4, 5]

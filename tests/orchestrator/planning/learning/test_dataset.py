@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.errors import HostError, PlanError
+from orchestrator.planning.learning.dataset import cache_directory, looked_up, prepare_data
+from orchestrator.scenario.schema import DataSpec
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGEBED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def spec(*datasets: str, **fields: str) -> DataSpec:
+    return DataSpec.model_validate({"dataset": list(datasets), **fields})
+
+
+def test_the_first_data_set_that_is_here_is_taken(cache: Path, tmp_path: Path) -> None:
+    missing = "npz:nowhere.npz"
+    assert cache_directory() == cache
+    assert prepare_data(spec(missing, "digits"), tmp_path).name == "digits"
+
+
+def test_none_is_an_error_that_lists_the_places(tmp_path: Path) -> None:
+    with pytest.raises(PlanError) as caught:
+        prepare_data(spec("npz:nowhere.npz", "images:nowhere"), tmp_path)
+    here = Path.cwd()
+    assert str(caught.value) == (
+        f"data.dataset: data set npz:nowhere.npz: no file at {here}/nowhere.npz or {tmp_path}/nowhere.npz; data set "
+        f"images:nowhere: no folder or zip at {here}/nowhere or {tmp_path}/nowhere"
+    )
+
+
+def test_a_place_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PlanError, match=f"^data.dataset: data set npz:mine.npz: no file at {tmp_path}/mine.npz$"):
+        prepare_data(spec("npz:mine.npz"), Path())
+
+
+def test_a_path_that_leads_nowhere_is_refused_also_where_it_is_not_needed(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=f"^data.path: there is nothing at {tmp_path}/nowhere$"):
+        prepare_data(spec("digits", path="nowhere"), tmp_path)
+
+
+def test_a_pipe_is_no_data_set(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PlanError, match="is a device, pipe or socket, not a file"):
+        prepare_data(spec(f"npz:{tmp_path}/pipe"), tmp_path)
+
+
+def test_a_broken_data_set_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "broken.npz").write_bytes(b"no archive")
+    with pytest.raises(PlanError, match=r"^data\.dataset: .*broken\.npz"):
+        prepare_data(spec("npz:broken.npz"), tmp_path)
+
+
+def test_a_cache_that_cannot_be_made_is_the_hosts_fault(cache: Path, tmp_path: Path) -> None:
+    cache.write_text("in the way")
+    with pytest.raises(
+        HostError, match=r"digits cannot be prepared in .* \((Not a directory|File exists)\): .*EDGEBED_CACHE"
+    ):
+        prepare_data(spec("digits"), tmp_path)
+
+
+def test_paths_are_relative_to_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    x, y = np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "mine" / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    assert prepare_data(spec("npz:data.npz"), tmp_path / "mine").classes == 2
+    assert prepare_data(spec("npz:data.npz", path="mine"), tmp_path).classes == 2
+
+
+def test_looking_up_leaves_no_trace(cache: Path, tmp_path: Path) -> None:
+    with looked_up(spec("digits"), tmp_path) as prepared:
+        assert len(prepared.train_labels) > 1000
+        directory = prepared.directory
+    assert not directory.exists()
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", ["My set (2).npz", "данные.npz", f"{'n' * 250}.npz"])
+def test_looking_up_uses_what_is_cached_and_adds_nothing(cache: Path, tmp_path: Path, name: str) -> None:
+    """Also for names that are no names of folders, and for a file that changed since."""
+    x, y = np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / name, x_train=x, y_train=y, x_test=x, y_test=y)
+    kept = prepare_data(spec(f"npz:{name}"), tmp_path)
+    with looked_up(spec(f"npz:{name}"), tmp_path) as prepared:
+        assert prepared.directory == kept.directory
+    np.savez(tmp_path / name, x_train=x, y_train=1 - y, x_test=x, y_test=y)
+    with looked_up(spec(f"npz:{name}"), tmp_path) as prepared:
+        assert prepared.train_labels.tolist() == [1, 0, 1, 0]
+        assert prepared.directory.parent != cache
+    assert list(cache.iterdir()) == [kept.directory]

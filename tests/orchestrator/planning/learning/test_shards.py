@@ -1,0 +1,141 @@
+"""Which sample goes where, and the file of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.planning.learning.shards import Shards, make_shards
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
+
+
+def shards(text: str) -> Shards:
+    return make_shards(parse(text, "f.yaml"), prepared())
+
+
+def test_iid_gives_every_sample_to_one_device() -> None:
+    made = shards("algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: [2, 3]}")
+    assert list(made.train) == ["device-0-0", "device-0-1", "device-1-0", "device-1-1", "device-1-2"]
+    assert sorted(np.concatenate(list(made.train.values()))) == list(range(1000))
+
+
+def test_an_edge_counts_what_its_devices_hold() -> None:
+    made = shards("algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: [2, 3]}")
+    below = np.array([made.counts["device-0-0"], made.counts["device-0-1"]])
+    assert made.counts["edge-0"] == tuple(below.sum(axis=0))
+    assert sum(made.counts["edge-0"]) + sum(made.counts["edge-1"]) == 1000
+
+
+def test_edges_without_devices_hold_the_data() -> None:
+    made = shards("algorithm: fedavg\ntopology: {edges: 4, devices_per_edge: 0}")
+    assert list(made.train) == ["edge-0", "edge-1", "edge-2", "edge-3"]
+
+
+def test_labels_go_to_edges() -> None:
+    """D1: each edge one label, edge e the label e; a hundred samples of each in the data."""
+    made = shards("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3, devices_per_edge: 2}")
+    assert made.counts["edge-1"] == (0, 100, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert made.counts["device-1-0"] == (0, 50, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_own_tests_have_the_labels_of_the_training_data() -> None:
+    made = shards("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3, devices_per_edge: 2}")
+    labels = prepared().test
+    assert set(made.own_test) == set(made.counts)
+    assert set(labels[made.own_test["edge-2"]]) == {2}
+    assert set(labels[made.own_test["device-0-1"]]) == {0}
+
+
+def test_balanced_tests_have_equal_shares() -> None:
+    text = "algorithm: hierfavg\ndata: {partition: {labels-per-edge: D3}, test: %s}\ntopology: {edges: 3}\n"
+    labels = prepared().test
+    balanced = np.bincount(labels[shards(text % "balanced").own_test["edge-0"]], minlength=10)
+    assert list(balanced) == [20] * 8 + [0, 0]  # all 20 test samples of each of the edge's eight labels
+    skewed = np.bincount(labels[shards(text % "proportional").own_test["edge-0"]], minlength=10)
+    assert skewed[0] == 20  # D3: 30 % of the first label, of which there are 20, and 10 % of seven others
+    assert sorted(set(skewed[1:8])) == [6, 7]
+
+
+def test_repairs_name_the_nodes() -> None:
+    made = shards(
+        "algorithm: fedavg\ntopology: {devices: 20}\ndata: {partition: {dirichlet: {alpha: 0.02, min_samples: 20}}}"
+    )
+    assert made.moves
+    assert all(source in made.train and target in made.train for source, target, _, _ in made.moves)
+    assert min(len(part) for part in made.train.values()) >= 20
+
+
+def test_the_file_holds_every_array_and_depends_on_nothing_else(tmp_path: Path) -> None:
+    made = shards("algorithm: hierfavg")
+    for name in ("one.npz", "two.npz"):
+        made.write(tmp_path / name)
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    with np.load(tmp_path / "one.npz", allow_pickle=False) as file:
+        assert sorted(file) == sorted(made.arrays())
+        np.testing.assert_array_equal(file["device-0-0.train"], made.train["device-0-0"])
+        np.testing.assert_array_equal(file["edge-1.test"], made.own_test["edge-1"])
+
+
+def test_edges_set_a_share_of_their_tests_apart_alike_for_every_algorithm() -> None:
+    """D1: an edge has the 20 test samples of its label, of which 15 % are 3; devices keep all of theirs."""
+    text = "algorithm: %s\ndata: {partition: labels-per-edge%s}\ntopology: {edges: 2, devices_per_edge: 2}\n"
+    ours, theirs, plain = (
+        shards(text % each) for each in (("phe-fl", ""), ("onlyedge", ", personalisation: 15%"), ("onlyedge", ""))
+    )
+    assert [len(ours.personal[edge]) for edge in ("edge-0", "edge-1")] == [3, 3]
+    assert set(ours.personal) == {"edge-0", "edge-1"}
+    for edge in ("edge-0", "edge-1"):
+        np.testing.assert_array_equal(ours.personal[edge], theirs.personal[edge])
+        np.testing.assert_array_equal(ours.own_test[edge], theirs.own_test[edge])
+        assert sorted([*ours.personal[edge], *ours.own_test[edge]]) == list(plain.own_test[edge])
+    assert len(ours.own_test["device-0-0"]) == 20
+    assert not plain.personal
+    assert "edge-0.personal" in ours.arrays()
+
+
+PEOPLE = """\
+algorithm: hierfavg
+data: {{dataset: har, partition: {partition}, test: {test}}}
+topology: {{edges: 2, devices_per_edge: 2}}
+"""
+
+
+def of_people(offset: int = 0, partition: str = "by-subject", test: str = "proportional") -> tuple[Shards, Shards]:
+    """Data of eight people, with and without the names of those whose test samples it has."""
+    data = replace(prepared(), subjects=np.arange(1000) % 8)
+    scenario = parse(PEOPLE.format(partition=partition, test=test), "f.yaml")
+    named = replace(data, test_subjects=np.arange(200) // 10 % 8 + offset)
+    return make_shards(scenario, named), make_shards(scenario, data)
+
+
+def test_own_tests_are_of_the_same_people() -> None:
+    """Of 200 test samples, person p has those whose tens are p modulo 8: 30 for p < 4 and 20 for others."""
+    made, _ = of_people()
+    train_of, test_of = np.arange(1000) % 8, np.arange(200) // 10 % 8
+    for node in ("device-0-0", "device-0-1", "device-1-0", "device-1-1"):
+        people = set(train_of[made.train[node]])
+        assert len(people) == 2
+        assert list(made.own_test[node]) == [i for i in range(200) if test_of[i] in people]
+    for edge in ("edge-0", "edge-1"):
+        below = np.concatenate([made.own_test[edge.replace("edge", "device") + f"-{i}"] for i in range(2)])
+        assert list(made.own_test[edge]) == sorted(below)
+        assert sum(made.test_counts[edge]) == len(below)
+
+
+def test_balanced_own_tests_of_people() -> None:
+    """Each label is once in ten samples that follow one another, so the own test sets are balanced already."""
+    (proportional, _), (balanced, _) = of_people(), of_people(test="balanced")
+    for node, chosen in balanced.own_test.items():
+        np.testing.assert_array_equal(chosen, proportional.own_test[node])
+
+
+@pytest.mark.parametrize(("offset", "partition"), [(8, "by-subject"), (0, "iid")])
+def test_own_tests_are_drawn_if_people_are_divided_or_others(offset: int, partition: str) -> None:
+    made, drawn = of_people(offset, partition)
+    assert list(made.own_test) == list(drawn.own_test)
+    for node, chosen in made.own_test.items():
+        np.testing.assert_array_equal(chosen, drawn.own_test[node])

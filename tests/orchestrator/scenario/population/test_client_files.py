@@ -1,0 +1,261 @@
+"""Files of single clients mean what YAML would, and their mistakes have the file and the line."""
+
+from __future__ import annotations
+
+import pytest
+
+from netem.library import PROFILES
+from orchestrator.errors import PlanError, ScenarioError
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.population.client_files import absences
+from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario, effective
+
+HEAD = """\
+algorithm: {name: hierfavg, rounds: 5}
+topology: {edges: 2, devices_per_edge: 1}
+hardware: {device: {class: raspberry-pi-4, cores: 2, image: mine}, edge: phone}
+links: {device-edge: wifi, edge-cloud: {latency: 40ms}}
+stop: {after: 100s}
+"""
+
+
+def read(text: str, settings: str = "", stays: str = "") -> Scenario:
+    return parse(text, "f.yaml", files={"clients.csv": settings, "stays.csv": stays})
+
+
+def test_rows_mean_what_yaml_would() -> None:
+    settings = """\
+node,class,speed,memory_gib,profile,latency_ms,rate_up_mbit,loss_down_%
+device-0-0,,0.05,1,,30,5,
+device-1-0,phone,,,lte,,,2
+edge-1,,,8,,,,
+cloud,edge-server,,,,,,
+"""
+    written = """\
+  device-0-0: {class: raspberry-pi-4, cores: 2, image: mine, speed: 0.05, memory: 1gib}
+  device-1-0: {class: phone, image: mine}
+  edge-1: {class: phone, memory: 8gib}
+  cloud: {class: edge-server}
+links:
+  device-edge: wifi
+  edge-cloud: {latency: 40ms}
+  device-0-0 <-> edge-0: {latency: 30ms}
+  device-0-0 -> edge-0: {rate: 5mbit}
+  device-1-0 <-> edge-1: lte
+  edge-1 -> device-1-0: {loss: 2%}
+"""
+    device, edge = "device: {class: raspberry-pi-4, cores: 2, image: mine}", "edge: phone"
+    by_hand = HEAD.replace(f"{{{device}, {edge}}}", f"\n  {device}\n  {edge}")
+    by_hand = by_hand.replace("links: {device-edge: wifi, edge-cloud: {latency: 40ms}}\n", written)
+    expected = effective(parse(by_hand, "f.yaml"))
+    assert effective(read(HEAD + "clients: {file: clients.csv}\n", settings)) == expected
+
+
+def test_stays_mean_the_disconnections_between_them() -> None:
+    """device-0-0 is there from 0 to 10 s of each 40 s, device-1-0 never, and edge-0, of which there is nothing, always.
+    So the gaps up to 100 s are 10 to 40, 50 to 80 and 90 to the end."""
+    found = read(
+        HEAD
+        + "clients: {availability: {trace: stays.csv}}\nfaults: [{at: 1s, node: edge-1, action: pause, for: 1s}]\n",
+        stays="node,from,until,period\ndevice-0-0,0,5,40\ndevice-0-0,5,10,40\ndevice-1-0,,,\n",
+    )
+    assert [(fault.node, fault.action, fault.at, fault.for_) for fault in found.faults] == [
+        ("edge-1", "pause", 1.0, 1.0),
+        ("device-0-0", "disconnect", 10.0, 30.0),
+        ("device-0-0", "disconnect", 50.0, 30.0),
+        ("device-0-0", "disconnect", 90.0, None),
+        ("device-1-0", "disconnect", 0.0, None),
+    ]
+
+
+def test_devices_of_a_trace_of_others_are_taken_in_order() -> None:
+    text = HEAD + "clients: {availability: {trace: stays.csv, repeat: 200s}}\n"
+    found = read(text, stays="device,from,until\n7,20,100\n3,0,60\n9,0,1\n")
+    assert [(fault.node, fault.at, fault.for_) for fault in found.faults] == [
+        ("device-0-0", 0.0, 20.0),
+        ("device-1-0", 60.0, None),
+    ]
+
+
+def test_a_plan_names_the_files_and_says_which_rows_are_not_used() -> None:
+    text = HEAD + "clients: {file: clients.csv, availability: {trace: stays.csv, repeat: 200s}}\n"
+    plan = make_plan(read(text, "speed\n1\n0.5\n0.2\n", "device,from,until\n7,20,100\n3,0,60\n9,5,6\n"), None)
+    assert {node.name: node.hardware.speed for node in plan.nodes if node.tier == "device"} == {
+        "device-0-0": 1.0,
+        "device-1-0": 0.5,
+    }
+    assert plan.notes()[-2:] == [
+        "clients.csv has 3 clients, and the first 2 of them are used",
+        "stays.csv has 3 clients, and the first 2 of them are used",
+    ]
+    availability = plan.to_json()["clients"]["availability"]
+    assert (availability["trace"], availability["first"], availability["change"]) == ("stays.csv", 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stays", "period", "expected"),
+    [
+        ([], 10.0, [(0.0, None)]),
+        ([(0.0, 10.0)], 10.0, []),
+        ([(0.0, 5.0), (5.0, 10.0)], 10.0, []),
+        ([(2.0, 3.0)], 50.0, [(0.0, 2.0), (3.0, None)]),
+        ([(25.0, 30.0)], 50.0, [(0.0, None)]),
+        ([(1.0, 10.0)], 10.0, [(0.0, 1.0), (10.0, 11.0)]),
+        ([(0.0, 0.1)], 10.0, [(0.1, 10.0), (10.1, None)]),
+    ],
+)
+def test_a_device_is_away_between_its_stays(
+    stays: list[tuple[float, float]], period: float, expected: list[tuple[float, float | None]]
+) -> None:
+    assert list(absences(stays, period, 20.0)) == expected
+
+
+NODES = "(nodes: cloud, device-0-0, device-1-0, edge-0, edge-1)"
+OF_FILE, OF_TRACE = "f.yaml:6: clients.file: clients.csv", "f.yaml:6: clients.availability: "
+FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace: stays.csv}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "stays", "message"),
+    [
+        (
+            HEAD + FILE,
+            "node,speed\ndevice-0-1,1\n",
+            "",
+            f"{OF_FILE}:2: there is no node 'device-0-1'; did you mean 'device-0-0'? {NODES}",
+        ),
+        (
+            HEAD + FILE,
+            "node,speed\n\ndevice-0-0,-1\n",
+            "",
+            "clients.csv:3: hardware.device-0-0.speed: must be at least 0.0001, not -1.0",
+        ),
+        (
+            HEAD + FILE,
+            "node,speed\ndevice-0-0,nan\n",
+            "",
+            "clients.csv:2: hardware.device-0-0.speed: write a finite number, not the number nan",
+        ),
+        (
+            HEAD + FILE,
+            "node;speed\ndevice-0-0;0,5\n",
+            "",
+            "clients.csv:2: hardware.device-0-0.speed: write a number, not the text '0,5'",
+        ),
+        (
+            HEAD + FILE,
+            "node,rate\ndevice-0-0,5\n",
+            "",
+            "clients.csv:2: links.device-0-0 <-> edge-0.rate: '5' has no unit; write a rate like 10mbit "
+            "(units: bit kbit mbit gbit)",
+        ),
+        (
+            HEAD + FILE,
+            "node,buffer_up_kb\nedge-0,64\n",
+            "",
+            "clients.csv:2: links.edge-0 -> cloud: buffer: needs a rate; without one nothing ever waits",
+        ),
+        (
+            HEAD + FILE,
+            "node,rate_mbit\ncloud,5\n",
+            "",
+            f"{OF_FILE}:2: cloud has no node above it: leave the columns of its link empty",
+        ),
+        (HEAD + FILE, "speed\n1\n", "", f"{OF_FILE}: has 1 rows for 2 clients"),
+        (
+            HEAD.replace("edge: phone", "device-0-0: phone") + FILE,
+            "node,speed\ndevice-0-0,1\n",
+            "",
+            f"{OF_FILE}:2: hardware has device-0-0 already: leave out one of them",
+        ),
+        (
+            HEAD.replace("edge-cloud:", "edge-0 -> device-0-0:") + FILE,
+            "node,loss_%\ndevice-0-0,1\n",
+            "",
+            f"{OF_FILE}:2: links has 'edge-0 -> device-0-0' already: leave out one of them",
+        ),
+        (
+            HEAD + TRACE,
+            "",
+            "node,from,until\ndevice-0-0,0,5\ndevice-7,0,5\n",
+            f"{OF_TRACE}stays.csv:3: there is no node 'device-7'; did you mean 'device-1-0'? {NODES}",
+        ),
+        (
+            HEAD + TRACE,
+            "",
+            "device,from,until\ndevice-0-0,0,5\ndevice-7,0,5\n",
+            f"{OF_TRACE}stays.csv:3: there is no node 'device-7'; did you mean 'device-1-0'? {NODES}",
+        ),
+        (
+            HEAD + TRACE,
+            "",
+            "device,from,until\n1,0,5\n",
+            f"{OF_TRACE}stays.csv: has 1 devices for 2 clients",
+        ),
+        (
+            HEAD.replace("after: 100s", "rounds: 5") + TRACE,
+            "",
+            "node,from,until\ndevice-0-0,0,5\n",
+            f"{OF_TRACE}needs stop.after: stays repeat, and when clients are away is planned before the run",
+        ),
+        (
+            HEAD + TRACE,
+            "",
+            "node,from,until,period\ndevice-0-0,0,0.0001,0.0002\n",
+            f"{OF_TRACE}stays.csv: clients would go away more than 100,000 times: lower stop.after",
+        ),
+        (
+            HEAD + "clients: {availability: day-and-night}\n",
+            "",
+            "",
+            f"{OF_TRACE}day-and-night goes with a population. For single nodes print it as a "
+            "trace: python -m orchestrator.population day-and-night",
+        ),
+        (
+            HEAD + "clients: {file: clients.csv, over: 30%}\n",
+            "node,speed\ndevice-0-0,1\n",
+            "",
+            "f.yaml:6: clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
+        ),
+    ],
+)
+def test_mistakes_are_told_with_their_line(text: str, settings: str, stays: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(text, settings, stays)
+    assert str(caught.value) == message
+
+
+POPULATION = (
+    "algorithm: fedavg\ndriver: sim\ntopology: {population: 900, selected: 2}\ndata: {samples_per_client: 20}\n"
+)
+
+
+def test_each_client_of_a_population_draws_a_row() -> None:
+    rows = "speed,profile,rate_up_mbit\n0.5,lte,2\n,3g,\n0.25,,\n"
+    links = "hardware: {device: raspberry-pi-4}\nlinks: {device-cloud: {latency: 7ms}}\n"
+    population = make_plan(read(POPULATION + links + FILE, rows), None).population
+    assert population is not None
+    assert [each.speed for each in population.hardware] == [0.5, 0.16, 0.25]
+    lte, third, usual = population.links
+    assert (lte.up.rate, lte.down.rate) == (2e6, PROFILES["lte"].rate)
+    assert (third.up.rate, third.down.rate) == (PROFILES["3g-up"].rate, PROFILES["3g"].rate)
+    assert (usual.up.latency, usual.down.rate) == (0.007, None)
+    drawn = list(zip(population.speeds, (population.links[n].name for n in population.link_numbers), strict=True))
+    assert set(drawn) == {(0.5, "lte"), (0.16, "3g"), (0.25, "device-cloud")}
+    assert [drawn.count(each) for each in sorted(set(drawn))] == pytest.approx([300, 300, 300], abs=60)
+
+
+@pytest.mark.parametrize(
+    ("more", "rows", "message"),
+    [
+        ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect in a population"),
+        ("", "speed\nfast\n", "clients.csv:2: speed: "),
+        ("", "rate_mbit\n-5\n", "clients.csv:2: rate: "),
+        (", links: {wifi: 100%}", "speed\n1\n", "f.yaml:5: clients.links: clients.csv gives it already"),
+    ],
+)
+def test_mistakes_in_a_file_of_devices(more: str, rows: str, message: str) -> None:
+    with pytest.raises((ScenarioError, PlanError)) as caught:
+        make_plan(read(POPULATION + f"clients: {{file: clients.csv{more}}}\n", rows), None)
+    assert message in str(caught.value)

@@ -1,0 +1,95 @@
+"""`hosts` in a scenario: how it is written, what is refused, and which hosts a value takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.errors import ScenarioError
+from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import effective, json_schema
+from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.hosts import HostChoice
+
+HEAD = "algorithm: hierfavg\ndriver: docker\nhosts:\n"
+WRITE = "write the name of a host, or a label and its value, like hardware=raspberry-pi-4, without blanks, not "
+BOARDS = "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone"
+NODES = "(nodes: cloud, device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)"
+
+
+@pytest.fixture
+def several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver of several hosts."""
+    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_a_host_has_a_name_or_a_label() -> None:
+    scenario = parse(f"{HEAD}  cloud: pc-1\n  device-0-1: rack=2\n  edge: hardware=jetson-orin-nano\n", "f.yaml")
+    assert scenario.hosts == {
+        "cloud": HostChoice("pc-1"),
+        "device-0-1": HostChoice("rack", "2"),
+        "edge": HostChoice("hardware", "jetson-orin-nano"),
+    }
+    written = effective(scenario)
+    assert written["hosts"] == {"cloud": "pc-1", "device-0-1": "rack=2", "edge": "hardware=jetson-orin-nano"}
+    assert parse(json.dumps(written), "f.yaml").hosts == scenario.hosts
+    assert parse(HEAD, "f.yaml", ["hosts={}", "hosts.device=rack=2"]).hosts == {"device": HostChoice("rack", "2")}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  cloud: 1", f"hosts.cloud: {WRITE}the number 1"),
+        ("  cloud: [pc-1]", f"hosts.cloud: {WRITE}a list"),
+        ("  cloud: pc 1", f"hosts.cloud: {WRITE}the text 'pc 1'"),
+        ("  cloud: rack==2", f"hosts.cloud: {WRITE}the text 'rack==2'"),
+        ("  cloud: ''", f"hosts.cloud: {WRITE}the text ''"),
+        ("  gateway: pc-1", f"hosts.gateway: there is no node 'gateway' {NODES}; tiers are device, edge, cloud"),
+        (
+            "  edge: hardware=jetson-nan",
+            f"hosts.edge: 'jetson-nan' is no hardware class of a board; did you mean 'jetson-nano'? (known: {BOARDS})",
+        ),
+        (
+            "  edge: edgebed.hardware=host",
+            f"hosts.edge: 'host' is no hardware class of a board (known: {BOARDS})",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("several_hosts")
+def test_what_cannot_be_a_host_is_refused(line: str, expected: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse(f"{HEAD}{line}\n", "f.yaml")
+    assert str(caught.value) == f"f.yaml:4: {expected}"
+
+
+def test_a_driver_of_one_host_refuses_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "algorithm: hierfavg\nhosts: {cloud: pc-1}\n"
+    said = "f.yaml:2: hosts: the driver namespaces makes all nodes on this host: leave `hosts` out"
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml")
+    assert str(caught.value) == f"{said}, or use the driver swarm"
+    monkeypatch.setitem(DRIVERS, "swarm", replace(DRIVERS["swarm"], several_hosts=False))
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml")
+    assert str(caught.value) == said
+
+
+def test_the_prefix_of_a_label_may_be_left_out() -> None:
+    labels = {"edgebed.rack": "2", "room": "b"}
+    assert HostChoice("rack", "2").takes("pc-1", labels)
+    assert HostChoice("edgebed.rack", "2").takes("pc-1", labels)
+    assert HostChoice("room", "b").takes("pc-1", labels)
+    assert not HostChoice("rack", "3").takes("pc-1", labels)
+    assert not HostChoice("shelf", "2").takes("pc-1", labels)
+    assert HostChoice("pc-1").takes("pc-1", {})
+    assert not HostChoice("pc-1").takes("pc-2", {"pc-1": "pc-1"})
+
+
+def test_the_json_schema_takes_what_is_read() -> None:
+    pattern = json_schema()["properties"]["hosts"]["additionalProperties"]["pattern"]
+    assert all(re.search(pattern, good) for good in ("pc-1", "rack=2", "edgebed.rack=2"))
+    assert not any(re.search(pattern, bad) for bad in ("", "pc 1", "rack==2", "rack="))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from orchestrator.cli.main import cli
+from orchestrator.errors import RunError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.verbs.live import inject
+from orchestrator.verbs.live.inject import ACTIONS, chosen, fault_of, in_words
+from tests.orchestrator.example_run import Example
+
+
+def test_the_actions_are_those_of_a_scenario() -> None:
+    assert tuple(FaultSpec.model_json_schema()["properties"]["action"]["enum"]) == ACTIONS
+
+
+@pytest.mark.parametrize(
+    ("action", "targets", "options", "fault"),
+    [
+        ("crash", "device-0-1", {"for": "5s"}, {"node": "device-0-1", "for": "5s"}),
+        ("pause", "edge-0 edge-1", {}, {"nodes": ["edge-0", "edge-1"]}),
+        ("pause", "devices", {"count": "2"}, {"of": "devices", "count": 2}),
+        ("partition", "edge-0,edge-1 cloud", {}, {"between": [["edge-0", "edge-1"], "cloud"]}),
+        ("degrade", "edge-0 cloud", {"loss": "5%"}, {"between": ["edge-0", "cloud"], "loss": "5%"}),
+        ("degrade", "edge-0", {"profile": "lte", "rate": "null"}, {"node": "edge-0", "profile": "lte", "rate": None}),
+        ("slow", "edge-0", {"factor": "1.5"}, {"node": "edge-0", "factor": 1.5}),
+    ],
+)
+def test_a_fault_as_a_scenario_writes_it(
+    action: str, targets: str, options: dict[str, str | None], fault: dict[str, Any]
+) -> None:
+    unset: dict[str, str | None] = dict.fromkeys(("for", "loss"))
+    assert fault_of(action, targets.split(), unset | options) == {"action": action, **fault}
+
+
+def test_targets_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="partition: name both sides"):
+        fault_of("partition", ["edge-0"], {})
+    with pytest.raises(ValueError, match="crash: name a node, several nodes"):
+        fault_of("crash", [], {})
+
+
+def test_the_only_running_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (RunDirectory(tmp_path / name) for name in ("one", "two"))
+    monkeypatch.setattr(inject, "running", lambda runs: [])
+    with pytest.raises(RunError, match=r"no run of yours is running in .*: start one with `up SCENARIO`"):
+        chosen(None, tmp_path)
+    monkeypatch.setattr(inject, "running", lambda runs: [one])
+    assert chosen(None, tmp_path) == one
+    monkeypatch.setattr(inject, "running", lambda runs: [one, two])
+    with pytest.raises(RunError, match="several runs are running, name one with --run: one, two"):
+        chosen(None, tmp_path)
+
+
+def test_a_run_that_is_over_and_one_that_others_may_write_to(tmp_path: Path) -> None:
+    Example().build(tmp_path / "good")
+    with pytest.raises(RunError, match="good is over: nothing can be done to it any more"):
+        chosen("good", tmp_path)
+    (tmp_path / "good").chmod(0o777)
+    with pytest.raises(RunError, match="good is a run of another user, or others may write to it"):
+        chosen("good", tmp_path)
+
+
+def test_what_took_effect_in_words() -> None:
+    crash = {"fault": 4, "action": "crash", "target": "edge-0", "for": 5.0, "at": 8.1, "t": 12.0, "round": 3}
+    cut = {
+        "fault": 5,
+        "action": "partition",
+        "target": "edge-0 | cloud",
+        "for": None,
+        "at": 8.1,
+        "t": 12,
+        "round": None,
+    }
+    assert in_words({"faults": [crash, cut], "notes": ["mind"]}) == [
+        "fault 4: crash edge-0 took effect at 8.1 s of training, round 3, for 5s",
+        "fault 5: partition edge-0 | cloud took effect at 8.1 s of training",
+        "note: mind",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["inject", "crush", "edge-0"], "'crush' is not one of 'crash', 'pause'"),
+        (["inject", "mine-1", "crash", "edge-0"], "'mine-1' is not one of 'crash', 'pause'"),
+        (["inject"], "Missing argument 'ACTION'"),
+        (["inject", "crash", "edge-0", "--for", "{"], "not readable as YAML"),
+        (["pace", "fast"], "'fast' is no pace: write a speed like 10x, pause, step or free"),
+        (["pace", "0x"], "'0x' is no pace"),
+        (["pace"], "Missing argument 'PACE'"),
+        (["faults", "--yaml", "--json"], "choose --yaml or --json"),
+    ],
+)
+def test_a_command_that_makes_no_sense(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_pace_for_real_time(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("algorithm: hierfavg\n")
+    done = CliRunner().invoke(cli, ["up", str(tmp_path / "f.yaml"), "--pace", "10x", "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 2
+    assert "--pace is for --driver sim; namespaces works in real time" in done.output

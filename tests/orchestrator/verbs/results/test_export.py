@@ -1,0 +1,73 @@
+"""The verb `export`, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+from click.testing import CliRunner, Result
+
+from orchestrator.cli.main import cli
+from orchestrator.errors import PlaceError, RecordError, RunError
+from tests.orchestrator.example_run import Example
+
+FIRST, SECOND = "good-20260101-120000-0000", "good-20260102-120000-0000"
+
+
+def export(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["export", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, and a sweep of two runs, one of which failed before it began."""
+    folder = tmp_path_factory.mktemp("exported") / "runs"
+    for path in (folder / FIRST, folder / SECOND, folder / "mine" / "a-1", folder / "mine" / "old"):
+        Example(rounds=1).build(path)
+    cases = [{"runs": [{"run": "elsewhere/mine/a-1"}, {"run": None}]}]
+    (folder / "mine" / "sweep.json").write_text(json.dumps({"cases": cases}))
+    (folder / "broken").mkdir()
+    (folder / "broken" / "sweep.json").write_text("{}")
+    return folder
+
+
+def test_by_default_the_latest_run(runs: Path, tmp_path: Path) -> None:
+    done = export("--to", "csv", tmp_path, "--runs", runs)
+    assert (done.exit_code, done.stdout) == (0, f"{SECOND}: written to {tmp_path / SECOND}\n")
+    rounds = pandas.read_csv(tmp_path / SECOND / "rounds.csv")
+    assert sorted(rounds.node) == ["cloud", "edge-0", "edge-1", "edge-2"]
+
+
+def test_several_runs_by_id_and_by_directory_each_once(runs: Path, tmp_path: Path) -> None:
+    done = export(
+        *(tmp_path, "--to", "parquet", "-r", FIRST, "-r", runs / SECOND, "-r", FIRST, "--runs", runs, "--json")
+    )
+    assert json.loads(done.stdout) == {
+        "exported": [{"run": run, "place": str(tmp_path / run)} for run in (FIRST, SECOND)]
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FIRST, SECOND]
+
+
+def test_a_sweep_stands_for_the_runs_in_its_table(runs: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("mine", str(runs / "mine"))):
+        export(tmp_path / str(number), "--run", name, "--to", "csv", "--runs", runs)
+        assert [path.name for path in (tmp_path / str(number)).iterdir()] == ["a-1"]
+
+
+def test_if_one_run_is_there_nothing_is_written(runs: Path, tmp_path: Path) -> None:
+    export(tmp_path, "-r", SECOND, "--to", "csv", "--runs", runs)
+    again = export(tmp_path, "-r", FIRST, "-r", SECOND, "--to", "csv", "--runs", runs)
+    assert isinstance(again.exception, PlaceError)
+    assert str(again.exception).startswith(f"{SECOND} is already in {tmp_path / SECOND}: remove it there")
+    assert [path.name for path in tmp_path.iterdir()] == [SECOND]
+
+
+def test_what_there_is_not(runs: Path, tmp_path: Path) -> None:
+    for name, kind, told in (("absent", RunError, "there is no run 'absent'"), ("broken", RecordError, "sweep.json")):
+        done = export(tmp_path / "out", "-r", name, "--to", "csv", "--runs", runs)
+        assert isinstance(done.exception, kind)
+        assert told in str(done.exception)
+    assert not (tmp_path / "out").exists()
+    assert export(tmp_path, "-r", FIRST, "--to", "xlsx", "--runs", runs).exit_code == 2

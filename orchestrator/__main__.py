@@ -14,7 +14,7 @@ import os  # noqa: E402
 import sys  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
-from orchestrator.host.process import signals, streams
+from orchestrator.host.process import signals, streams  # noqa: E402
 
 
 def main() -> NoReturn:

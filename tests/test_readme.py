@@ -12,7 +12,7 @@ from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.planning.making import make_plan
-from orchestrator.scenario.reading import load, parse
+from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 
 ROOT = Path(__file__).parents[1]
@@ -33,11 +33,3 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.parametrize("name", [*Scenario.model_fields, *ALGORITHMS, *DATASETS, *MODELS, *PARTITIONS])
 def test_every_name_of_a_scenario_is_described(name: str) -> None:
     assert f"`{name}" in (ROOT / "docs/guides/scenario.md").read_text()
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_scenarios_are_valid_and_begin_with_their_question(path: Path) -> None:
-    load(path)
-    first = path.read_text().splitlines()[0]
-    assert first.startswith("# ")
-    assert first.endswith("?") or "? " in first

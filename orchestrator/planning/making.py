@@ -10,18 +10,17 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, Shape
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
-from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.planning.faults.timeline import FaultTime, expand, joins
-from orchestrator.planning.hosts.inventory import Inventory
+from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
 from orchestrator.planning.learning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlines, lost_after
@@ -33,15 +32,26 @@ from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.scenario.sections.links import resolve
 from orchestrator.scenario.sections.topology import Member, Pair
-from orchestrator.scenario.validation import algorithm_params, leading_nodes, partition_params
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 PORT = 7000  # of every node, since each has a network namespace of its own
 
 NO_GATHERING = GatheringPlan(quorum=None, count=None, late="discard", deadlines={})
-"""Programs gather, or do not, as they like."""
+"""Programs gather as they like, or not at all."""
+
+
+@dataclass(frozen=True)
+class _Learning:
+    """What a plan says of its algorithm, model and data; the defaults are those of programs."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    clients_at_once: int = 1
+    model: str = ""
+    model_params: Mapping[str, Any] = field(default_factory=dict)
+    model_bytes: int = 0
+    data: DataPlan = field(default_factory=DataPlan)
+    gathering: GatheringPlan = NO_GATHERING
 
 
 def make_plan(
@@ -53,6 +63,7 @@ def make_plan(
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, or the
     hosts do not suffice.
     """
+    kind = DRIVERS[scenario.driver]
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
     faults = expand(
@@ -67,22 +78,24 @@ def make_plan(
     population = plan_population(scenario, data, links)
     if population is not None:
         nodes, links = typical(nodes, links, population)
-    plan = Plan(
+    hosts, placement = tuple[HostFacts, ...](), None
+    if inventory is not None and kind.several_hosts:
+        nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
+    if not kind.simulated:
+        refuse_stretched_accelerators(nodes)
+    system = _System(nodes, links, population)
+    learning = _Learning() if scenario.algorithm is None else _learning(scenario, system, shards, data)
+    return Plan(
         name=scenario.name,
         plugins=scenario.plugins,
         seed=scenario.seed,
         driver=scenario.driver,
         engine=scenario.engine,
         algorithm=scenario.scheme.name,
-        params={},
-        model="",
-        model_params={},
-        model_bytes=0,
-        data=DataPlan(),
+        **vars(learning),
         nodes=nodes,
         links=links,
         faults=faults,
-        gathering=NO_GATHERING,
         timeouts=_timeouts(scenario, links, population),
         stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
         restart=scenario.restart,
@@ -91,14 +104,11 @@ def make_plan(
         data_directory=data.directory if data is not None else "",
         programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
         folder=folder,
+        hosts=hosts,
+        placement=placement,
         population=population,
         clients=plan_clients(scenario),
     )
-    if inventory is not None and DRIVERS[scenario.driver].several_hosts:
-        plan = on_hosts(plan, scenario, inventory)
-    if not DRIVERS[scenario.driver].simulated:
-        refuse_stretched_accelerators(plan)
-    return plan if scenario.algorithm is None else _with_algorithm(plan, scenario, data)
 
 
 def _timeouts(scenario: Scenario, links: Sequence[LinkPlan], population: Population | None) -> Timeouts:
@@ -112,22 +122,25 @@ def _timeouts(scenario: Scenario, links: Sequence[LinkPlan], population: Populat
     return Timeouts(beat=given.beat, lost_after=patience, lease=given.lease)
 
 
-def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None) -> Plan:
-    """The plan with the decisions that an algorithm needs."""
-    params = algorithm_params(scenario)
+class _System(NamedTuple):
+    nodes: tuple[NodePlan, ...]
+    links: tuple[LinkPlan, ...]
+    population: Population | None
+
+
+def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> _Learning:
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
     sizes = [Size(0)] if form is None else model_sizes(scenario, *form)
-    work = _round_work(scenario, plan, sizes, form or ((1,), 1), data)
-    return replace(
-        plan,
-        params=asdict(params),
-        clients_at_once=clients_at_once(scenario, plan),
+    work = _round_work(scenario, system, sizes, form or ((1,), 1), data)
+    return _Learning(
+        params=asdict(scenario.parameters),
+        clients_at_once=clients_at_once(scenario, system.nodes),
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)),
         model_bytes=largest(sizes).bytes,
-        data=_data(scenario, data, plan.shards),
-        gathering=_gathering(scenario, params, work, plan),
+        data=_data(scenario, data, shards),
+        gathering=_gathering(scenario, work, system),
     )
 
 
@@ -140,12 +153,11 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> tuple[Shape, int] 
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
-    members = scenario.topology.members()
-    children, neighbours = _relations(members, scenario.topology.pairs(scenario.mesh))
-    leading = set(leading_nodes(scenario))
+    children, neighbours = _relations(scenario.members, scenario.pairs)
+    leading = set(scenario.leaders)
     nodes = []
     of_tier: Counter[Tier] = Counter()
-    for index, member in enumerate(members, start=1):
+    for index, member in enumerate(scenario.members, start=1):
         model, model_params = "", dict[str, Any]()
         if scenario.algorithm is not None:
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
@@ -198,14 +210,11 @@ def _relations(
 
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """All directions between nodes that may communicate; for each pair, up before down."""
-    pairs = scenario.topology.pairs(scenario.mesh)
-    asked = resolve(scenario.links, pairs)
-    assert not asked.mistakes, "load() has checked the links"
-    links = []
-    for pair in pairs:
+    found, links = scenario.resolved_links, []
+    for pair in scenario.pairs:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
             seed = derive_seed(scenario.seed, "link", source, target)
-            profile, schedule = asked.profiles[source, target], asked.schedules.get((source, target))
+            profile, schedule = found.profiles[source, target], found.schedules.get((source, target))
             links.append(LinkPlan(source, target, pair.link_class, profile, seed, schedule))
     return tuple(links)
 
@@ -239,7 +248,7 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
     a division of the data."""
     if scenario.population is not None:
         return dict(scenario.data.partition.params)
-    params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, partition_params(scenario)))
+    params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, scenario.data.partition_params))
     lists = scenario.data.lists
     return params if lists is None else params | {"sha256": lists.sha256}
 
@@ -253,10 +262,10 @@ def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
 
 
 def _round_work(
-    scenario: Scenario, plan: Plan, sizes: list[Size], form: tuple[Shape, int], data: PreparedLabels | None
+    scenario: Scenario, system: _System, sizes: list[Size], form: tuple[Shape, int], data: PreparedLabels | None
 ) -> RoundWork:
-    devices, edges = ([node for node in plan.nodes if node.tier == tier] for tier in ("device", "edge"))
-    test, population = 0 if data is None else len(data.test), plan.population
+    devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
+    test, population = 0 if data is None else len(data.test), system.population
     clients = _workers(scenario, devices or edges, test)
     if population is not None:
         slowest, most = float(population.speeds.min()), int(population.sample_counts.max())
@@ -276,8 +285,8 @@ def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> Workers:
     )
 
 
-def _gathering(scenario: Scenario, params: LocalTraining, work: RoundWork, plan: Plan) -> GatheringPlan:
-    nodes, links, population = plan.nodes, plan.links, plan.population
+def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> GatheringPlan:
+    nodes, links, population = system
     clients = [node for node in nodes if node.tier == "device"] or [node for node in nodes if node.tier == "edge"]
     tiers = []
     for tier in ("edge", "cloud"):
@@ -295,6 +304,6 @@ def _gathering(scenario: Scenario, params: LocalTraining, work: RoundWork, plan:
     across = [each for link in links if {link.source, link.target} <= names for each in link.extremes]
     asked = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
     given, above = (None if each == "auto" else float(each) for each in asked)
-    waits = deadlines(work, params, tiers, given, above, across)
+    waits = deadlines(work, scenario.parameters, tiers, given, above, across)
     quorum = scenario.gathering.quorum
     return GatheringPlan(quorum.share, quorum.count, scenario.gathering.late, waits)

@@ -86,7 +86,7 @@ class LinkPlan:
 
     @property
     def extremes(self) -> list[LinkProfile]:
-        """The profiles to reckon with, see `netem.schedules.schedule.Schedule.extremes`."""
+        """The profile and the extremes of its schedule, see `netem.schedules.schedule.Schedule.extremes`."""
         return [self.profile] if self.schedule is None else self.schedule.extremes(self.profile)
 
     def to_json(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class ProgramPlan:
 
 def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[ProgramPlan, ...]:
     """The programs of all nodes. ``addresses``: the IP address of each node."""
-    there = placed(scenario.programs, scenario.topology.members())
+    there = placed(scenario.programs, scenario.members)
     labels = {id(each): each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in there}
     return tuple(
         ProgramPlan(

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from orchestrator.results.facts import CUT_OFF, IN_ROUND, RUNNING, WAITING
 from orchestrator.results.history import History
 from orchestrator.results.rows import Round, State
 
-IN_ROUND, WAITING, RUNNING, CUT_OFF = "in a round", "waiting", "running", "cut off"
 MOST = 4000  # rounds of nodes; of more, nodes are only "running", so that a page stays small
 
 Span = tuple[float, float]
@@ -132,12 +132,18 @@ def _spans_of_rounds(history: History) -> dict[str, list[Span]]:
 def _spans_of_training(history: History) -> dict[str, list[Span]]:
     """From the beginning of the parent's round until the last report of training in it, for each node that reports."""
     begins: dict[tuple[str, int], float] = {}  # of a node's round; an edge may have several with its devices in it
+    latest: dict[str, Round] = {}
     for each in history.rounds():
         begins.setdefault((each.node, each.round), each.start)
+        latest[each.node] = each
     spans: defaultdict[str, dict[int, Span]] = defaultdict(dict)
     for metric in history.metrics(None, "train"):
         parent = history.nodes.get(metric.node, {}).get("parent")
         begin = begins.get((parent, metric.round)) if parent and metric.round is not None else None
         if begin is not None and metric.round is not None:
             spans[metric.node][metric.round] = (begin, max(begin, metric.t))
+    for node, of in spans.items():
+        led = latest[history.nodes[node]["parent"]]
+        if led.end is None and led.round not in of:  # it has not reported yet
+            of[led.round] = (begins[led.node, led.round], history.seconds)
     return {node: sorted(of.values()) for node, of in spans.items()}

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
-from statistics import fmean
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, cycle
 from typing import Any
 
 from orchestrator import text
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, rounded
 from orchestrator.results import carried
+from orchestrator.results.facts import DEVICE_SCOPES, Facts
 from orchestrator.results.history import History
 from orchestrator.results.rows import Metric
+from orchestrator.results.story import Story
 
 GLOBAL = "var(--global)"
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
@@ -28,22 +29,22 @@ FAULTS = {
     action: f"var(--{action})"
     for action in ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
 }
+TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}
 FEW = 3  # faults of an action that shade the curves; more would shade them all over
 EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
-DEVICES = 40  # with more devices, their curves are a mean and a band
 MOST_METRICS = 24  # metrics of programs that are drawn
 LEAST = 0.004  # the width of a moment, as a share of the run's length
 
 Place = Callable[[float], float]  # from a time of the record to a place on the x axis
 
 
-def curves(history: History, name: str, *, against: str) -> Figure:
+def curves(history: Facts, name: str, *, against: str) -> Figure:
     """A metric of the global model, of each edge and of the devices, against "time" or "rounds", below the faults."""
     began = history.training_began or 0.0
     by_time = against == "time"
     place: Place = (lambda t: t - began) if by_time else rounds_at(history)
     series = history.edge_series(name)
-    marks = _of_devices(history.tier_series(name, "device", "global", "own", "train"), began, by_time=by_time)
+    marks = _of_devices(history, name, began, by_time=by_time)
     for (label, rows), colour in _coloured(series):
         group = f"{len(series)} edges" if len(series) > len(SERIES) else None
         marks.append(_curve(label, rows, began, colour, by_time=by_time, group=group))
@@ -68,7 +69,7 @@ def staleness(history: History) -> Figure:
     return figure("Staleness of updates", axis("version", zero=True), y, marks, 230, hover="x")
 
 
-def of_programs(history: History) -> dict[str, Figure]:
+def of_programs(history: Facts) -> dict[str, Figure]:
     """The metrics of programs that `curves` does not draw: a figure for each name, with a curve for each node and
     scope."""
     if not history.plan.get("programs"):
@@ -77,10 +78,12 @@ def of_programs(history: History) -> dict[str, Figure]:
     return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
 
 
-def _by_node(history: History, name: str) -> Figure:
-    series: defaultdict[str, list[Metric]] = defaultdict(list)
-    for row in history.metrics(name):
-        series[row.node if row.scope == "global" else f"{row.node} ({row.scope})"].append(row)
+def _by_node(history: Facts, name: str) -> Figure:
+    series = {
+        node if scope == "global" else f"{node} ({scope})": rows
+        for scope in sorted({scope for scope, each in history.metric_names() if each == name})
+        for node, rows in history.series(name, scope).items()
+    }
     began = history.training_began or 0.0
     group = f"{len(series)} nodes" if len(series) > len(SERIES) else None
     coloured = _coloured(series)
@@ -88,12 +91,12 @@ def _by_node(history: History, name: str) -> Figure:
     return figure(name, axis(time_axis(history), zero=True), axis(name), marks, 230, hover="x")
 
 
-def time_axis(history: History) -> str:
+def time_axis(history: Facts) -> str:
     """The title of an axis of time."""
     return "seconds of the run" if history.training_began is None else "seconds of training"
 
 
-def rounds_at(history: History) -> Place:
+def rounds_at(history: Facts) -> Place:
     """How many rounds of the first leading node were over at a time, with the share of the current one: 2.5 is the
     middle of round 3. So a curve's value after round 3 is at 3."""
     leader = next(iter(history.leaders), None)
@@ -133,29 +136,26 @@ def _curve(
     return line(label, x, y, colour, width=width, points=len(rows) <= 60 and group is None, group=group)
 
 
-def _of_devices(series: dict[str, list[Metric]], began: float, *, by_time: bool) -> list[Mark]:
+def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> list[Mark]:
     """A thin curve for each device; of many devices the mean over a band from the lowest to the highest, by round."""
-    group = text.count(len(series), "device")
-    if len(series) <= DEVICES:
+    if not history.many_devices:
+        series = history.tier_series(name, "device", *DEVICE_SCOPES)
+        group = text.count(len(series), "device")
         return [
             _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
             for label, rows in series.items()
         ]
-    rounds: defaultdict[int, list[Metric]] = defaultdict(list)
-    for rows in series.values():
-        for row in rows:
-            if row.round is not None and row.value == row.value:
-                rounds[row.round].append(row)
-    of = [rounds[number] for number in sorted(rounds)]
-    x = [round(max(row.t for row in rows) - began, 3) if by_time else float(rows[0].round or 0) for rows in of]
-    values = [[row.value for row in rows] for rows in of]
+    if not (bands := history.bands(name)):
+        return []
+    group, of = text.count(len(history.many_devices), "device"), bands.values()
+    x = [round(each.t - began, 3) for each in of] if by_time else list(map(float, bands))
     return [
-        area(x, [min(each) for each in values], [max(each) for each in values], MANY_SERIES, name=f"{group}: range"),
-        line(f"{group}: mean", x, [fmean(each) for each in values], MANY_SERIES),
+        area(x, [each.low for each in of], [each.high for each in of], MANY_SERIES, name=f"{group}: range"),
+        line(f"{group}: mean", x, [each.mean for each in of], MANY_SERIES),
     ]
 
 
-def _lanes(history: History, place: Place) -> list[Mark]:
+def _lanes(history: Facts, place: Place) -> list[Mark]:
     """The faults that took effect, in a row for each action."""
     last = history.seconds
     least = LEAST * (place(last) - place(history.training_began or 0.0))
@@ -189,7 +189,7 @@ def _merged(action: str, spans: Sequence[tuple[float, float, str]]) -> list[tupl
     return [(start, end, f"{action}, {number} times") for start, end, number in periods]
 
 
-def _shades(history: History, place: Place) -> list[dict[str, Any]]:
+def _shades(history: Facts, place: Place) -> list[dict[str, Any]]:
     """A shade behind the curves for each fault of an action that happened only a few times."""
     spans = [span for span in history.faults() if span.start is not None]
     times, last = Counter(span.action for span in spans), history.seconds
@@ -202,6 +202,56 @@ def _shades(history: History, place: Place) -> list[dict[str, Any]]:
         for span in spans
         if times[span.action] <= FEW
     ]
+
+
+def bytes_over_time(story: Story) -> Figure:
+    """The bytes that the links of each class have delivered."""
+    began = story.training_began or 0.0
+    marks = [
+        line(name, rounded(t - began for t in of), list(of.values()), link_colour(name))
+        for name in dict.fromkeys(story.link_classes.values())
+        if (of := story.usage.delivered.get(name))
+    ]
+    x, y = axis(time_axis(story), zero=True), axis("bytes", format="bytes", zero=True)
+    return figure("Bytes delivered by class of links", x, y, marks, 190, hover="x", **_faults_over_time(story))
+
+
+def rounds_over_time(story: Story) -> Figure:
+    """The round of each coordinator."""
+    began, starts = story.training_began or 0.0, defaultdict[str, list[tuple[float, int]]](list)
+    for each in story.rounds():
+        starts[each.node].append((each.start - began, each.edge_round or each.round))
+    colours = cycle(SERIES)
+    marks = []
+    for node in (name for name in story.nodes if name in starts):
+        x, y = zip(*starts[node], (story.seconds - began, starts[node][-1][1]), strict=True)
+        leads = node in story.leaders
+        group = f"{len(starts)} coordinators" if len(starts) > 12 else None
+        colour, width = (GLOBAL, 3.0) if leads else (next(colours), 1.5)
+        marks.append(line(node, rounded(x), y, colour, width=width, steps=True, group=group))
+    x_axis, y_axis = axis(time_axis(story), zero=True), axis("round", zero=True)
+    return figure("Rounds of each coordinator", x_axis, y_axis, marks, 190, hover="x", **_faults_over_time(story))
+
+
+def bars_of_nodes(
+    story: Story, title: str, unit: str, values: Mapping[str, float], said: Callable[[float], str]
+) -> Figure:
+    """An upright bar for each node. ``said``: a value in words."""
+    place = {name: number for number, name in enumerate(story.nodes)}
+    marks = []
+    for tier, colour in TIERS.items():
+        names = [name for name, node in story.nodes.items() if node["tier"] == tier]
+        left, heights = [place[name] - 0.38 for name in names], [values.get(name, 0.0) for name in names]
+        notes = [f"{name}: {said(height)}" for name, height in zip(names, heights, strict=True)]
+        right = [place[name] + 0.38 for name in names]
+        marks.append(boxes(tier, rounded(left), rounded(right), [0.0] * len(names), heights, colour, notes=notes))
+    y = axis(unit, format="bytes" if unit == "bytes" else "number", zero=True)
+    return figure(title, axis(labels=list(place)), y, [mark for mark in marks if mark["x0"]], 120)
+
+
+def _faults_over_time(history: Facts) -> dict[str, Any]:
+    began = history.training_began or 0.0
+    return {"lanes": _lanes(history, lambda t: t - began), "shades": _shades(history, lambda t: t - began)}
 
 
 def traffic(history: History) -> Figure:

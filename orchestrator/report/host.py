@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, line, rounded
 from orchestrator.results.history import History
 from orchestrator.results.hosts import Key, by_host, restarts, sentences
-from orchestrator.results.presence import THERE, nodes_by_host, stays
+from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 from orchestrator.results.rows import SensorReading
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
@@ -67,26 +67,32 @@ def _name(host: str, key: Key, sensors: Iterable[Key]) -> str:
     return f"{host}: " * bool(host) + scope + ("" if alone else f" ({source})")
 
 
-def host_rows(told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The hosts in words: energy, temperature, whether they were throttled, and what could not be read. Without hosts
-    that told nothing of it."""
+def host_rows(told: Iterable[Mapping[str, Any]], planned: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The hosts in words: energy, temperature, whether they were throttled, and what could not be read. ``planned``:
+    the hosts of a run on several, which are all listed; of others, only those that reported anything."""
+    known = {host["host"]: host for host in told}
+    silent: dict[str, Any] = {"energy": None, "temperature": None, "throttled": None, "not_readable": []}
     return [
         {
-            "name": host["host"] or "this host",
+            "name": name or "this host",
             "energy": _energy(host["energy"]),
             "temperature": _temperature(host["temperature"]),
             "throttled": "unknown" if host["throttled"] is None else "yes" if host["throttled"] else "no",
             "notes": sentences(host),
             "not_readable": [{**each, "quantity": each["quantity"].replace("_", " ")} for each in host["not_readable"]],
         }
-        for host in told
-        if host["energy"] or host["temperature"] or host["throttled"] is not None or host["not_readable"]
+        for name in dict.fromkeys((*planned, *known))
+        if (host := {**silent, **known.get(name, {}), "host": name}) and (name in planned or _reports(host))
     ]
 
 
+def _reports(host: Mapping[str, Any]) -> bool:
+    return bool(host["energy"] or host["temperature"] or host["throttled"] is not None or host["not_readable"])
+
+
 def placement_rows(history: History) -> list[dict[str, Any]]:
-    """The hosts of a run on several hosts in words: what each is, its nodes, and when it was away, in seconds of
-    training. Empty for a run on one host."""
+    """The hosts of a run on several hosts in words: what each is, its nodes, when it was away, in seconds of training,
+    and where its nodes moved to. Empty for a run on one host."""
     began = history.training_began or 0.0
     facts = {host["name"]: host for host in history.plan.get("hosts", ())}
     away: defaultdict[str, list[str]] = defaultdict(list)
@@ -95,12 +101,16 @@ def placement_rows(history: History) -> list[dict[str, Any]]:
             away[stay.host].append(
                 f"{stay.state} from {stay.start - began:.0f} s to {stay.end - began:.0f} s".replace("-", "−")
             )
+    moved: defaultdict[str, list[str]] = defaultdict(list)
+    for move in moves(history):
+        moved[move.source].append(f"{move.node} to {move.target} at {move.t - began:.0f} s")
     return [
         {
             "name": host,
             "nodes": text.some(nodes, NAMED),
             "number": len(nodes),
             "away": "; ".join(away[host]),
+            "moved": text.some(moved[host], NAMED),
             **_facts(facts.get(host, {})),
         }
         for host, nodes in nodes_by_host(history).items()

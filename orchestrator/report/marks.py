@@ -18,6 +18,7 @@ entry in the legend, which switches it on and off. Marks with the same ``group``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -117,6 +118,26 @@ def ranges(y: Sequence[float], low: Sequence[float], high: Sequence[float], colo
 def texts(x: Sequence[float], y: Sequence[float], said: Sequence[str]) -> Mark:
     """A text at the right of each point."""
     return {"mark": "texts", "x": list(x), "y": list(y), "texts": list(said)}
+
+
+def thinned(drawn: Figure, most: int) -> Figure:
+    """The figure with at most about so many points in each line and area: of each part the lowest and the highest."""
+    return {**drawn, "marks": [_thinned(mark, most) for mark in drawn["marks"]]}
+
+
+def _thinned(mark: Mark, most: int) -> Mark:
+    if mark["mark"] not in ("line", "area") or len(mark["x"]) <= most:
+        return mark
+    low, high = ("y", "y") if mark["mark"] == "line" else ("low", "high")
+    part = math.ceil(2 * len(mark["x"]) / (most - 2))
+    kept = {0, len(mark["x"]) - 1}
+    for start in range(0, len(mark["x"]), part):
+        those = [place for place in range(start, min(start + part, len(mark["x"]))) if mark[low][place] is not None]
+        if those:
+            kept |= {min(those, key=mark[low].__getitem__), max(those, key=mark[high].__getitem__)}
+    keys = [key for key in ("x", "y", "low", "high", "notes") if key in mark]
+    columns: Mark = {key: [mark[key][place] for place in sorted(kept)] for key in keys}
+    return {**mark, **columns}
 
 
 def rounded(values: Iterable[float], digits: int = 3) -> list[float]:

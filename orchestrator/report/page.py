@@ -14,7 +14,7 @@ from orchestrator import text
 from orchestrator.fabric.namespaces.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
-from orchestrator.report.activity import CUT_OFF, IN_ROUND, course
+from orchestrator.report.activity import course
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
@@ -27,15 +27,17 @@ from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
 from orchestrator.results import carried
 from orchestrator.results.checks import Check, checks, overall
+from orchestrator.results.facts import CUT_OFF, IN_ROUND
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
-from orchestrator.results.presence import in_words, notes
+from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
 from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.schema import COUNTERS
+from orchestrator.results.story import Story
 from orchestrator.results.verdicts import MARKS, Verdict
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
@@ -81,7 +83,8 @@ def context(history: History) -> dict[str, Any]:
         "question": history.question,
         "status": history.status,
         "verdict": verdict,
-        "saying": _saying(results, verdict),
+        "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
+        "lost": lost_hosts(history),
         "marks": MARKS,
         "checks": results,
         "keys": _keys(history),
@@ -125,7 +128,7 @@ def context(history: History) -> dict[str, Any]:
         "courses": list(over_time),
         "calibration": list(calibration),
         "placement": placement_rows(history),
-        "hosts": host_rows(told),
+        "hosts": host_rows(told, nodes_by_host(history) if told else ()),
         "host_figures": list(host),
         "faults": (faults := _faults(history))[:FAULT_LIMIT],
         "faults_in_all": len(faults),
@@ -137,6 +140,15 @@ def context(history: History) -> dict[str, Any]:
         "environment": _environment(history),
         "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
     }
+
+
+def _so_far(history: History, results: list[Check]) -> str:
+    """Sentences about a running run: how long it still takes, its next fault, and the checks that fail so far."""
+    story = Story.of(history)
+    left, coming = story.time_left(), story.next_fault()
+    known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)
+    told = f": {'; '.join(known)}" if known else ""
+    return f"The run is still running{told}. Checks that fail so far: {_named(results, 'fail') or 'none'}."
 
 
 def _saying(results: list[Check], verdict: Verdict) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator import text
-from orchestrator.report.activity import IN_ROUND, RUNNING, WAITING, activities
+from orchestrator.report.activity import activities
 from orchestrator.report.figures import FAULTS, LEAST, time_axis
 from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, rounded
+from orchestrator.results.facts import IN_ROUND, RUNNING, WAITING
 from orchestrator.results.history import History
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 

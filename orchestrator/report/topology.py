@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netem.errors import NetemError
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
@@ -117,8 +118,11 @@ def drawing(history: History) -> str:
 
 
 def describe(profile: Mapping[str, Any]) -> str:
-    """A link profile of plan.json in words."""
-    return LinkProfile.from_mapping(profile).describe()
+    """A link profile of plan.json in words; empty if another version wrote it."""
+    try:
+        return LinkProfile.from_mapping(profile).describe()
+    except NetemError:
+        return ""
 
 
 def _places(

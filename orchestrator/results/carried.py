@@ -68,7 +68,8 @@ def fastest(
     found: dict[tuple[str, str], float] = {}
     for number in readings:
         rows = history.rows(
-            "WITH allowed AS (SELECT json_extract(value, '$[0]') AS source, json_extract(value, '$[1]') AS target,"
+            "WITH allowed AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS source,"  # else read for each row
+            " json_extract(value, '$[1]') AS target,"
             " json_extract(value, '$[2]') AS bytes, json_extract(value, '$[3]') AS seconds FROM json_each(?)),"
             " grown AS (SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING)"
             " AS carried FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"

@@ -7,10 +7,10 @@ computes the quantity that the check would measure.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, TypeVar
 
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
@@ -18,6 +18,7 @@ from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
+from orchestrator.results.facts import Facts
 from orchestrator.results.fault_timing import ON_TIME, timely
 from orchestrator.results.history import History
 from orchestrator.results.host_load import slow_because
@@ -31,7 +32,7 @@ from orchestrator.results.record import CONTINUED
 from orchestrator.results.refused import messages_accepted
 from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.unplanned import no_unplanned_failures
-from orchestrator.results.verdicts import Assessment, Verdict, missing, worst
+from orchestrator.results.verdicts import NOT_YET, Assessment, Verdict, missing, worst
 from orchestrator.scenario.sections.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
@@ -47,6 +48,9 @@ LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link fro
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
 
+F = TypeVar("F", bound=Facts)
+
+
 class Check(TypedDict):
     """One verdict, with one sentence that gives the numbers."""
 
@@ -55,13 +59,19 @@ class Check(TypedDict):
     detail: str
 
 
-def checks(history: History) -> list[Check]:
-    """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown."""
-    assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
-    return [Check(name=name, verdict=found[0], detail=found[1]) for name, found in assessments.items() if found]
+def checks(history: Facts) -> list[Check]:
+    """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown. While the run
+    continues, the known results of ``SO_FAR``, as if it ended now."""
+    assessments: dict[str, Assessment | None]
+    if isinstance(history, History) and history.status != "running":
+        assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
+    else:
+        assessments = {name: _assessment(check, history) for name, check in SO_FAR.items()}
+    known = {name: found for name, found in assessments.items() if found is not None and found != NOT_YET}
+    return [Check(name=name, verdict=verdict, detail=detail) for name, (verdict, detail) in known.items()]
 
 
-def _assessment(check: Callable[[History], Assessment | None], history: History) -> Assessment | None:
+def _assessment(check: Callable[[F], Assessment | None], history: F) -> Assessment | None:
     try:
         return check(history)
     except Exception as error:  # a broken check must hide neither the others nor the run
@@ -82,8 +92,6 @@ def finished(history: History) -> Assessment:
     remedy = f"; `resume {history.run}` continues from there" if done else ""
     outcome = history.outcome
     if outcome is None:
-        if history.status == "running":
-            return "unknown", f"the run is going on: {rounds} done"
         return "fail", f"the orchestrator ended without an outcome after {rounds}{remedy}"
     enough: Verdict = "pass" if planned is None or done >= planned else "fail"
     match outcome.ended:
@@ -115,7 +123,7 @@ def came_to_what_was_expected(history: History) -> Assessment | None:
     return as_expected(history, verdict)
 
 
-def links_as_configured(history: History) -> Assessment:
+def links_as_configured(history: Facts) -> Assessment:
     """Check that every link class was probed, and that the measurements agree with the profiles."""
     if history.simulated:
         return LINKS_MODELLED
@@ -141,7 +149,7 @@ def links_as_configured(history: History) -> Assessment:
     return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
 
 
-def faults_took_effect(history: History) -> Assessment:
+def faults_took_effect(history: Facts) -> Assessment:
     """Check that every planned fault that was due took effect, and in time, and that no packet crossed a cut link."""
     faults = history.faults()
     spans, by_hand = [span for span in faults if not span.by], [span for span in faults if span.by]
@@ -160,7 +168,8 @@ def faults_took_effect(history: History) -> Assessment:
     if missed:
         return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
     continued = [event.t for event in history.events(CONTINUED)]
-    if leaks := _leaks(history, (*made, *by_hand), continued):
+    over = history if isinstance(history, History) and history.status != "running" else None  # a story has no readings
+    if over is not None and (leaks := _leaks(over, (*made, *by_hand), continued)):
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
     verdict, late = timely(history, (*made, *moot))
     summary += f", {len(moot)} met a node that was already away" if moot else ""
@@ -202,10 +211,10 @@ def links_followed(history: History) -> Assessment:
     return "pass", summary
 
 
-def compute_on_time(history: History) -> Assessment | None:
+def compute_on_time(history: Facts) -> Assessment | None:
     """Check that no node lost time to a host that is slower than its hardware. ``LATE_SHARE`` of the training is
     allowed. None for programs: edgebed does not know their steps."""
-    overruns = history.events("overrun")
+    overruns = history.overruns()
     began = history.training_began
     if began is None:
         calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
@@ -216,14 +225,10 @@ def compute_on_time(history: History) -> Assessment | None:
         return None
     if not overruns:
         return "pass", "every step of every node took the time of its hardware"
-    lost: defaultdict[str, float] = defaultdict(float)
-    for event in overruns:
-        lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
-    node, seconds = max(lost.items(), key=lambda item: item[1])
+    node, (_, seconds) = max(overruns.items(), key=lambda item: item[1][1])
     share = seconds / max(history.training_ended - began, 1e-9)
-    steps = (
-        f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than their hardware needs"
-    )
+    late = text.count(sum(steps for steps, _ in overruns.values()), "step")
+    steps = f"{late} on {text.count(len(overruns), 'node')} took longer than their hardware needs"
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
@@ -231,26 +236,25 @@ def compute_on_time(history: History) -> Assessment | None:
     return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
 
 
-def links_on_time(history: History) -> Assessment:
+def links_on_time(history: Facts) -> Assessment:
     """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
     if history.simulated:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
         began = history.training_began or 0.0
-        packets = sum(link.delivered for link in carried.link_counters(history))
-        return judge_overloads(overloads, began, history.training_ended - began, packets)
+        return judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:
         return "pass", "the plan has no links"
-    if not carried.link_counters(history):
+    if history.packets is None:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
         return missing(history, "the link engine's counters were never read")
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
 
 
-def losses_during_the_run(history: History) -> Assessment:
+def losses_during_the_run(history: Facts) -> Assessment:
     """Check that the links lost the share of packets that their profiles ask for while the run used them."""
     if history.simulated:
         return LINKS_MODELLED
@@ -323,6 +327,18 @@ CHECKS: dict[CheckName | Literal["result as expected", "messages accepted"], Cal
 }
 
 
+SO_FAR: dict[str, Callable[[Facts], Assessment | None]] = {
+    "links as configured": links_as_configured,
+    "faults took effect": faults_took_effect,
+    "losses during the run": losses_during_the_run,
+    "network between hosts": network_held,
+    "compute on time": compute_on_time,
+    "links on time": links_on_time,
+    "messages accepted": messages_accepted,
+    "no unplanned failures": no_unplanned_failures,
+}
+
+
 def _name(probe: ProbeResult) -> str:
     return f"{probe.quantity} of {probe.source} → {probe.target}"
 
@@ -338,7 +354,7 @@ def _classes(number: int) -> str:
     return "1 link class" if number == 1 else f"{number} link classes"
 
 
-def _moot(history: History, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool:
+def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool:
     """Whether a skipped fault was moot when it was due: its nodes were away already or, if they were to join, had been
     made to join by hand, or the run was over."""
     assert span.skipped is not None
@@ -351,7 +367,7 @@ def _moot(history: History, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bo
     return bool(span.nodes) and all(now.get(node, "planned") in (*AWAY, "done") for node in span.nodes)
 
 
-def _missed(history: History, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
+def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
     """Those faults past whose planned time the training continued."""
     began = history.training_began
     if began is None or history.status == "running":

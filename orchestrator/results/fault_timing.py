@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.verdicts import Assessment
@@ -23,7 +23,7 @@ class Lateness(NamedTuple):
     span: FaultSpan
 
 
-def lateness(history: History, spans: Iterable[FaultSpan]) -> list[Lateness]:
+def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[Lateness]:
     """The lateness of each fault that took effect, or met a node that was away. One of a round is due when the first
     leading node begins it."""
     began = history.training_began or 0.0
@@ -46,7 +46,7 @@ def lateness(history: History, spans: Iterable[FaultSpan]) -> list[Lateness]:
     return found
 
 
-def _stops(history: History) -> list[tuple[float, float]]:
+def _stops(history: Facts) -> list[tuple[float, float]]:
     """When the run was continued, and how many seconds passed until it trained again. Faults wait for these too."""
     found, continued = [], None
     for event in history.events("training", CONTINUED):
@@ -58,7 +58,7 @@ def _stops(history: History) -> list[tuple[float, float]]:
     return found
 
 
-def timely(history: History, spans: Iterable[FaultSpan]) -> Assessment:
+def timely(history: Facts, spans: Iterable[FaultSpan]) -> Assessment:
     """Whether faults took effect when the plan says: unknown if one was more than ``ON_TIME`` late, fail if more than
     ``TOO_LATE``. The words begin with a semicolon; empty if none was late."""
     late = [each for each in lateness(history, spans) if each.seconds >= 0.001]

@@ -1,8 +1,7 @@
 """The reader of a run's record. The run may be running, finished, or cut short at any moment.
 
-Every call queries the database, so a ``History`` of a running run stays up to date. Derived values (such as rounds
-from their events) are computed here, in one place, for checks, report, view and summary; what links and flows have
-carried, in `carried`.
+Every call queries the database, so a ``History`` of a running run stays up to date. What follows from the rows is
+computed in `facts`; what links and flows have carried, in `carried`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import math
 import sqlite3
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -22,8 +22,9 @@ from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
+from orchestrator.results.facts import DEVICE_SCOPES, Band, Facts, Rounds, add_overrun
 from orchestrator.results.fault_spans import fault_spans
-from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
+from orchestrator.results.record import DATABASE, INJECTED
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
@@ -47,12 +48,11 @@ from orchestrator.results.schema import (
     version,
 )
 from orchestrator.scenario.language.files import first_comment
-from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 
 
-class History:
+class History(Facts):
     """The reader of one run directory. `open` raises RecordError if the directory has no readable run.
 
     A record may be damaged in more ways than can be checked beforehand. So a caller reads a record that may have been
@@ -143,38 +143,9 @@ class History:
         except OSError:
             return ""
 
-    @cached_property
-    def nodes(self) -> dict[str, dict[str, Any]]:
-        """The planned nodes by name, in the plan's order."""
-        return {node["name"]: node for node in self.plan.get("nodes", [])}
-
-    @cached_property
-    def link_classes(self) -> dict[tuple[str, str], str]:
-        """The class of each planned direction (source, target)."""
-        return {(link["source"], link["target"]): link["link_class"] for link in self.plan.get("links", [])}
-
-    @cached_property
-    def link_kinds(self) -> dict[tuple[str, str], LinkKind]:
-        """The kind of each planned direction (source, target)."""
-        driver = self.driver
-        return {
-            (link["source"], link["target"]): link_kind(driver, real=bool(link["profile"].get("real")))
-            for link in self.plan.get("links", [])
-        }
-
-    @property
-    def rounds_planned(self) -> int | None:
-        rounds = (self.plan.get("stop") or {}).get("rounds")
-        return int(rounds) if rounds is not None else None
-
     @property
     def driver(self) -> str:
         return str(self.meta.get("driver") or self.plan.get("driver") or "")
-
-    @property
-    def simulated(self) -> bool:
-        """Whether nodes, links and time were modelled."""
-        return kind_of(self.driver).simulated
 
     @property
     def engine(self) -> str:
@@ -201,8 +172,7 @@ class History:
         rows = self.rows("SELECT t, facts FROM outcome ORDER BY rowid DESC LIMIT 1")
         if not rows:
             return None
-        facts = json.loads(rows[0][1])
-        return Outcome(rows[0][0], str(facts.get("ended", "failed")), facts.get("error"), facts.get("wall_seconds"))
+        return outcome_of(*rows[0])
 
     @property
     def seconds(self) -> float:
@@ -211,20 +181,6 @@ class History:
         tables = ("event", "metric", "state", "fault", "probe", *counts, "resources", "outcome")
         latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
         return float(self.rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
-
-    @property
-    def training_began(self) -> float | None:
-        """The time at which the nodes were told to start. Fault times in the scenario count from it."""
-        began = self.events("training")
-        if began:
-            return began[0].t
-        starts = [each.start for each in self.rounds()]
-        return min(starts) if starts else None
-
-    @property
-    def training_ended(self) -> float:
-        """The time at which the last round of a leading node ended; the run's last time, if none was finished."""
-        return max((each.end for each in self.rounds() if each.end and each.node in self.leaders), default=self.seconds)
 
     # The events and measurements
 
@@ -257,11 +213,6 @@ class History:
         rows = self.rows("SELECT t, node, state, detail FROM state WHERE coalesce(?, node) IS node", node)
         return [State(*row) for row in rows]
 
-    def current_states(self) -> dict[str, State]:
-        """The latest state of each planned node; "planned" for a node without recorded states."""
-        latest = {name: State(0.0, name, "planned", "") for name in self.nodes}
-        return latest | {state.node: state for state in self.states()}
-
     def probes(self) -> list[ProbeResult]:
         columns = ", ".join(ProbeResult._fields[:-1])
         kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
@@ -289,70 +240,36 @@ class History:
 
     def rounds(self) -> list[Round]:
         """The rounds of all coordinators in order of their start. A round that a restart repeats is listed again."""
-        rounds: list[Round] = []
-        open_rounds: dict[str, int] = {}
-        for event in self.events("round", "round_abandoned"):
-            if event.node is None or event.round is None:
-                continue
-            number = event.round, event.edge_round
-            if event.name == "round" and event.data.get("phase") == "start":
-                open_rounds[event.node] = len(rounds)
-                rounds.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
-            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == number:
-                if event.name == "round_abandoned":
-                    rounds[index] = rounds[index]._replace(abandoned=True)
-                elif event.name == "round":
-                    rounds[index] = rounds[index]._replace(end=event.t)
-        return rounds
+        rounds = Rounds()
+        for event in self.events(*Rounds.EVENTS):
+            rounds.add(event)
+        return rounds.all
 
-    @cached_property
-    def leaders(self) -> tuple[str, ...]:
-        """The nodes that lead the training: the cloud, or all edges if there is none."""
-        return tuple(name for name, node in self.nodes.items() if node.get("leads"))
+    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
+        by_node: defaultdict[str, list[Metric]] = defaultdict(list)
+        for metric in self.metrics(name, scope):
+            by_node[metric.node].append(metric)
+        return by_node
 
-    def rounds_done(self) -> int:
-        """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
-        kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
-        done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
-        for event in self.events("resumed"):
-            done[event.node or ""].update(range(1, (event.round or 0) + 1))
-        for each in self.rounds():
-            if each.end is not None:
-                done[each.node].add(each.round)
-        return min((len(done[leader]) for leader in self.leaders), default=0)
+    def bands(self, name: str) -> dict[int, Band]:
+        for scope in DEVICE_SCOPES:
+            rounds: defaultdict[int, list[Metric]] = defaultdict(list)
+            for row in self.metrics(name, scope):
+                if row.node in self.many_devices and row.round is not None and math.isfinite(row.value):
+                    rounds[row.round].append(row)
+            if rounds:
+                return {number: _band(rounds[number]) for number in sorted(rounds)}
+        return {}
 
-    def global_series(self, name: str) -> list[Metric]:
-        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes.
+    def overruns(self) -> dict[str, tuple[int, float]]:
+        found: dict[str, tuple[int, float]] = {}
+        for event in self.events("overrun"):
+            add_overrun(found, event)
+        return found
 
-        A mean has the time of the last node's report, and its ``node`` is empty.
-        """
-        rows = [metric for metric in self.metrics(name, "global") if metric.node in self.leaders]
-        if len(self.leaders) == 1:
-            return rows
-        rounds: defaultdict[int | None, dict[str, Metric]] = defaultdict(dict)
-        for metric in rows:
-            rounds[metric.round][metric.node] = metric
-        return [
-            Metric(
-                max(m.t for m in of.values()), "", round, "global", name, sum(m.value for m in of.values()) / len(of)
-            )
-            for round, of in rounds.items()
-        ]
-
-    def edge_series(self, name: str) -> dict[str, list[Metric]]:
-        """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
-        return self.tier_series(name, "edge", "global", "own")
-
-    def tier_series(self, name: str, tier: str, *scopes: str) -> dict[str, list[Metric]]:
-        """A metric of each node of a tier, of the first of these scopes that the node reports."""
-        series: dict[str, list[Metric]] = {}
-        for scope in reversed(scopes):
-            by_node: defaultdict[str, list[Metric]] = defaultdict(list)
-            for metric in self.metrics(name, scope):
-                if self.nodes.get(metric.node, {}).get("tier") == tier:
-                    by_node[metric.node].append(metric)
-            series |= by_node
-        return {node: series[node] for node in self.nodes if node in series}
+    @property
+    def packets(self) -> int | None:
+        return self.rows("SELECT SUM(delivered) FROM link_growth")[0][0]  # type: ignore[no-any-return]
 
     def after(self, table: str, columns: Sequence[str], rowid: int, limit: int) -> list[tuple[Any, ...]]:
         """The rows of a table that were recorded after ``rowid``, at most ``limit`` of them: the row's own id, then
@@ -387,3 +304,26 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
+
+
+def outcome_of(t: float, facts: str) -> Outcome:
+    """A row of the table outcome."""
+    found = json.loads(facts)
+    return Outcome(t, str(found.get("ended", "failed")), found.get("error"), found.get("wall_seconds"))
+
+
+def processor_seconds(rows: Iterable[Resources], since: float) -> dict[str, float]:
+    """The processor seconds that each node used after ``since``, over all restarts of its process."""
+    before: dict[str, float] = {}
+    used: defaultdict[str, float] = defaultdict(float)
+    for row in rows:
+        last = before.get(row.node, 0.0)
+        if row.t >= since:
+            used[row.node] += row.cpu_seconds - (last if row.cpu_seconds >= last else 0.0)
+        before[row.node] = row.cpu_seconds
+    return dict(used)
+
+
+def _band(rows: Sequence[Metric]) -> Band:
+    values = [row.value for row in rows]
+    return Band(max(row.t for row in rows), min(values), max(values), fmean(values))

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.history import History, processor_seconds
 from orchestrator.results.presence import host_of
-from orchestrator.results.rows import Resources, SensorReading
+from orchestrator.results.rows import SensorReading
 
 EVERY = 1.0  # s between two readings: a count that has grown since the last reading has grown within them
 LATEST = 5.0  # s: a counter of energy without a row for longer was not read any more
@@ -191,18 +191,6 @@ def rounds(history: History) -> dict[int, tuple[float, float]]:
             start, end = found.get(each.round, (each.start, each.end))
             found[each.round] = min(start, each.start), max(end, each.end)
     return found
-
-
-def processor_seconds(rows: Iterable[Resources], since: float) -> dict[str, float]:
-    """The processor seconds that each node used after ``since``, over all restarts of its process."""
-    before: dict[str, float] = {}
-    used: defaultdict[str, float] = defaultdict(float)
-    for row in rows:
-        last = before.get(row.node, 0.0)
-        if row.t >= since:
-            used[row.node] += row.cpu_seconds - (last if row.cpu_seconds >= last else 0.0)
-        before[row.node] = row.cpu_seconds
-    return dict(used)
 
 
 def _host(history: History, host: str, sensors: Mapping[Key, Sequence[SensorReading]]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, NetworkReading, pair_of
 from orchestrator.fidelity.real_network import RealNetwork, RealNetworks
 from orchestrator.fidelity.underlay import CrossingLink, NetworkFindings
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 from orchestrator.results.presence import moves
-from orchestrator.results.verdicts import Assessment
+from orchestrator.results.verdicts import Assessment, missing
 
 MOST = 3  # findings that are told
 
@@ -26,7 +26,7 @@ def crossing_links(links: Iterable[tuple[str, str, LinkProfile]], hosts: Mapping
     ]
 
 
-def real_networks(history: History) -> list[RealNetwork]:
+def real_networks(history: Facts) -> list[RealNetwork]:
     """What was measured between the hosts that real links join."""
     if "real" not in history.link_kinds.values():
         return []
@@ -59,7 +59,7 @@ def _judge(findings: NetworkFindings, began: float) -> Assessment:
     )
 
 
-def network_held(history: History) -> Assessment | None:
+def network_held(history: Facts) -> Assessment | None:
     """Check that the network between hosts stayed as it was measured before the run, and carried what it was given, as
     far as links were shaped. None for a run on one host."""
     if len({node.get("host", "") for node in history.nodes.values()}) < 2:
@@ -81,12 +81,12 @@ def network_held(history: History) -> Assessment | None:
     if not findings.readings:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
-        return "unknown", "it was not measured during the run"
+        return missing(history, "it was not measured during the run")
     verdict, said = judge_network(findings, history.training_began or 0.0)
     return verdict, f"{said}; real links: {told}" if told else said
 
 
-def _crossing(history: History, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:
+def _crossing(history: Facts, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:
     """``hosts``: of the nodes, by default those of the plan."""
     hosts = hosts or {name: str(node.get("host", "")) for name, node in history.nodes.items()}
     planned = history.plan.get("links", [])

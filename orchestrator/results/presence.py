@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 from orchestrator.results.record import CONTINUED, HOST, MOVED
 
 THERE = "there"
+NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that moved
 _SAID = {
     "lost": "the host {host} is lost: {reason}",
     "back": "the host {host} is there again",
@@ -55,7 +56,7 @@ def _moved_in_words(data: Mapping[str, Any]) -> str:
     return f"{node} moves from {source} to {target}, with {checkpoint}: {reason}"
 
 
-def notes(history: History) -> list[str]:
+def notes(history: Facts) -> list[str]:
     """The notes of a run, and what became of its hosts and of their nodes, in the order of the record."""
     return [
         str(event.data.get("text", "")) if event.name == "note" else in_words(event.name, event.data)
@@ -64,7 +65,7 @@ def notes(history: History) -> list[str]:
     ]
 
 
-def moves(history: History) -> list[Move]:
+def moves(history: Facts) -> list[Move]:
     """The moves of nodes in the order of time. When the run is continued, its nodes are where the plan has them."""
     planned = {name: str(node.get("host") or "") for name, node in history.nodes.items()}
     found, homes = [], dict(planned)
@@ -81,7 +82,7 @@ def moves(history: History) -> list[Move]:
     return found
 
 
-def host_of(history: History) -> Callable[[str, float], str]:
+def host_of(history: Facts) -> Callable[[str, float], str]:
     """Tells the host on which a node lived at a time; empty if the run has one host only."""
     lived: dict[str, list[tuple[float, str]]] = {
         name: [(0.0, str(node.get("host") or ""))] for name, node in history.nodes.items()
@@ -91,7 +92,7 @@ def host_of(history: History) -> Callable[[str, float], str]:
     return lambda node, t: next((host for since, host in reversed(lived[node]) if since <= t), lived[node][0][1])
 
 
-def nodes_by_host(history: History) -> dict[str, list[str]]:
+def nodes_by_host(history: Facts) -> dict[str, list[str]]:
     """The nodes by the names of their planned hosts, both in the plan's order; empty if the run has one host only."""
     found: dict[str, list[str]] = {str(host["name"]): [] for host in history.plan.get("hosts", ())}
     for name, node in history.nodes.items():
@@ -100,7 +101,7 @@ def nodes_by_host(history: History) -> dict[str, list[str]]:
     return found if len(found) > 1 else {}
 
 
-def stays(history: History) -> list[Stay]:
+def stays(history: Facts) -> list[Stay]:
     """The periods of each host. It is there before the first node starts, and again when the run is continued."""
     states, hosts = history.states(), nodes_by_host(history)
     if not states or not hosts:
@@ -126,3 +127,17 @@ def stays(history: History) -> list[Stay]:
     for host in hosts:
         turn(host, "", history.seconds, "")
     return [each for each in found if each.end > each.start]
+
+
+def lost_hosts(history: Facts) -> list[str]:
+    """A sentence for each period in which a host was lost, with the nodes that moved away. Times are of training."""
+    began, moved = history.training_began or 0.0, moves(history)
+    found = []
+    for stay in stays(history):
+        if stay.state != THERE:
+            over = f" until {stay.end - began:.1f} s" * (stay.end < history.seconds)
+            reason = f" ({stay.reason})" if stay.reason else ""
+            said = f"host {stay.host} was {stay.state} at {stay.start - began:.1f} s{over}{reason}"
+            away = [each for each in moved if each.source == stay.host and stay.start <= each.t < stay.end]
+            found.append(text.some([said, *(f"{each.node} moved to {each.target}" for each in away)], NAMED))
+    return found

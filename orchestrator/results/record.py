@@ -44,12 +44,12 @@ class Record:
     States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
     fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
 
-    ``heard`` is called with the table and the values of each row after it was written. It must not raise.
+    Each of ``subscribers`` is called with the table and the values of each row after it was written. None may raise.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
-        self.heard: Callable[[str, tuple[Any, ...]], None] | None = None
+        self.subscribers: list[Callable[[str, tuple[Any, ...]], None]] = []
         self._connection = connection
         self._broken = False
         self._ids = {counted.each: _ids(connection, counted) for counted in (LINKS, FLOWS)}
@@ -237,9 +237,9 @@ class Record:
             self._connection.executemany(INSERT[table], [tuple(map(_storable, row)) for row in rows])
             if at_once:
                 self._connection.commit()
-        if self.heard is not None:
+        for subscriber in self.subscribers:
             for row in rows:
-                self.heard(table, row)
+                subscriber(table, row)
 
     def _id(self, counted: Counted, thing: tuple[Any, ...]) -> int:
         """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""

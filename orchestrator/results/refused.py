@@ -4,12 +4,12 @@ record."""
 from __future__ import annotations
 
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 from orchestrator.results.rows import Event
 from orchestrator.results.verdicts import Assessment
 
 
-def messages_accepted(history: History) -> Assessment | None:
+def messages_accepted(history: Facts) -> Assessment | None:
     """Check that no message was refused (events ``bad_message`` with a ``count``); None if none was."""
     last: dict[str, Event] = {}
     for event in history.events("bad_message"):

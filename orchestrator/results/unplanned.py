@@ -1,8 +1,9 @@
-"""The check for unplanned disturbances of a run, from its record: ends of nodes, standstills, gaps in monitoring.
+"""The check for unplanned failures in a run, from its record: lost hosts, ends of nodes, standstills, gaps in
+monitoring.
 
-If a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same holds if a node or the
-orchestrator stands still: others wait for it, or take it for lost. The effect of a short standstill, or of a busy host
-that kept the orchestrator from monitoring, is unknown.
+If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
+holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
+standstill, or of a busy host that kept the orchestrator from monitoring, is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from node.process.standstill import LEAST
 from orchestrator import text
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
+from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
 from orchestrator.results.record import GAP
 from orchestrator.results.rows import State
 from orchestrator.results.verdicts import Assessment
@@ -33,15 +35,21 @@ class StoodStill:
     seconds: float
 
 
-def no_unplanned_failures(history: History) -> Assessment | None:
+def no_unplanned_failures(history: Facts) -> Assessment | None:
     """Check that nothing unplanned happened; None for a run without training."""
     began = history.training_began
     if began is None:
         return None
+    lost = lost_hosts(history)
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
+    with_host = _ended_with_host(history, ends) if lost else []
+    ends = [state for state in ends if state not in with_host]
     nodes, own = list(node_standstills(history)), list(orchestrator_standstills(history))
     gaps = [event for event in history.events(GAP) if event.data["seconds"] - event.data["stood_still"] >= BUSY]
-    said = []
+    said = list(lost)
+    if with_host:
+        names = list(dict.fromkeys(state.node for state in with_host))
+        said.append(f"{text.count(len(names), 'node')} ended with the host: {text.some(names)}")
     if ends:
         said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
     if own:
@@ -58,11 +66,21 @@ def no_unplanned_failures(history: History) -> Assessment | None:
         by_hand = " or made manually" if any(span.by for span in history.faults()) else ""
         return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
     training = max(history.training_ended - began, 1e-9)
-    fails = bool(ends) or _most(own + nodes) > SMALL_SHARE * training
+    fails = bool(lost or ends) or _most(own + nodes) > SMALL_SHARE * training
     return "fail" if fails else "unknown", "; ".join(said)
 
 
-def node_standstills(history: History) -> Iterator[StoodStill]:
+def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
+    """Those of the ``ends`` of nodes that happened while the node's host was lost."""
+    away, home = [stay for stay in stays(history) if stay.state != THERE], host_of(history)
+    return [
+        end
+        for end in ends
+        if any(stay.host == home(end.node, end.t) and stay.start - SLACK <= end.t <= stay.end for stay in away)
+    ]
+
+
+def node_standstills(history: Facts) -> Iterator[StoodStill]:
     """The standstills of nodes that no planned pause explains."""
     pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for span in history.faults():
@@ -77,7 +95,7 @@ def node_standstills(history: History) -> Iterator[StoodStill]:
             yield StoodStill(node, end, seconds)
 
 
-def orchestrator_standstills(history: History) -> Iterator[StoodStill]:
+def orchestrator_standstills(history: Facts) -> Iterator[StoodStill]:
     for event in history.events(GAP):
         if event.data["stood_still"] >= LEAST:
             yield StoodStill("the orchestrator", event.t, event.data["stood_still"])

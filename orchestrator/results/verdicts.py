@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from orchestrator.results.history import History
+from orchestrator.results.facts import Facts
 
 Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
 """``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a
@@ -28,6 +28,9 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in given), "unknown")
 
 
-def missing(history: History, words: str) -> Assessment:
+NOT_YET: Assessment = "unknown", "the run is going on"
+
+
+def missing(history: Facts, words: str) -> Assessment:
     """Unknown, because of something that the record lacks: not yet in a run that is going on, and else for good."""
-    return "unknown", "the run is going on" if history.status == "running" else words
+    return NOT_YET if history.status == "running" else ("unknown", words)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
+from orchestrator.results.history import History
 from orchestrator.results.record import Record
+from orchestrator.results.story import Story
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.showing import View
+from orchestrator.scenario.sections.drivers import kind_of
 
 
 class RunClock:
@@ -43,6 +47,18 @@ class RunContext:
     clock: Callable[[], float]
     view: View
     past: Past = NOTHING
+
+    @cached_property
+    def story(self) -> Story:
+        """The run so far: the past in its record, and each row that is recorded from now on."""
+        self.record.flush()
+        planned = self.plan.to_json()
+        if kind_of(self.plan.driver).simulated:  # its links are not checked, and may be very many
+            planned["links"] = []
+        with History.open(self.directory.path, planned) as history:
+            story = Story.to_continue(history)
+        self.record.subscribers.append(story.add_row)
+        return story
 
     def note(self, event: str, data: dict[str, object]) -> None:
         """Record an event of the run with the present time."""

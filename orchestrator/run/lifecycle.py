@@ -71,7 +71,7 @@ async def execute(
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
     if listener is not None:
-        record.heard = listener.hear
+        record.subscribers.append(listener.hear)
         listener.end = lambda error: _resolve(early, Ending("failed", error))
 
     def write_outcome(ending: Ending) -> None:

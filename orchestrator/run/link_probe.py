@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from netem.errors import NetemError
 from netem.measurement.measure import Measurement, plan_probe, probe_arguments
@@ -22,7 +21,6 @@ from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
 from orchestrator.planning.plan import Plan
-from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.session import Session
@@ -88,8 +86,6 @@ async def probe_links(
             results = [_on_a_busy_host(each) for each in results]
         for pair, result in zip(batch, results, strict=True):
             _write(run, pair, result)
-            given: list[Verdict] = ["unknown"] if isinstance(result, str) else [each.verdict for each in chain(*result)]
-            session.progress.probed = worst([session.progress.probed, *given])
 
 
 async def _measure(

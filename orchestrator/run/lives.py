@@ -57,7 +57,6 @@ class Lives:
         self._plan, self._past = run.plan, run.past
         gone = run.past.left
         self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in run.plan.nodes}
-        self.unplanned: list[str] = []  # the nodes that ended and should not have
         self._training = False  # whether training has begun
         self._works = works
         self._directory = run.directory
@@ -157,8 +156,6 @@ class Lives:
     def _set(self, state: NodeState, name: str, detail: str = "") -> None:
         state.state = name
         self._changed.set()
-        if name == "crashed" and detail != "fault" and state.plan.name not in self.unplanned:
-            self.unplanned.append(state.plan.name)
         self._record.state(self._clock(), state.plan.name, name, detail)
 
     def done(self, state: NodeState, reason: str) -> None:

@@ -1,8 +1,8 @@
 """The monitor of a run that trains: it records the links' counters, and gives the view a snapshot.
 
 The counters also show whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
-links lose as many packets as they should (`orchestrator.fidelity.loss_audit`). The snapshot has the verdict so far.
-Simulated links are computed, so only their counters are read.
+links lose as many packets as they should (`orchestrator.fidelity.loss_audit`). Simulated links are computed, so only
+their counters are read. What the snapshot says of the run is the answer of its story (`orchestrator.results.story`).
 """
 
 from __future__ import annotations
@@ -23,22 +23,19 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
 from orchestrator.host.kernel.load import HostLoad, read_load
-from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import Plan
-from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
+from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.record import GAP, HOST_LOAD, PROBED
-from orchestrator.results.verdicts import Assessment, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.network import NetworkWatch
 from orchestrator.run.session import Session
 from orchestrator.run.showing import Snapshot
-from orchestrator.run.time_left import TimeLeft
 from orchestrator.scenario.sections.drivers import LinkKind, link_kind
 from orchestrator.scenario.sections.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25
 LOOK_EVERY = 10.0
+CHECK_SHARE = 0.05  # of a processor that the checks of a running run may take
 
 
 @contextlib.asynccontextmanager
@@ -89,10 +86,10 @@ class Monitor:
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
         self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
-        self._watched = self._looked = run.clock()  # the start of watching, and the latest look at losses
-        self._losses: Assessment = "pass", ""
-        self._found: dict[str, Assessment] = {}  # the checks so far, by their names
-        self._left = TimeLeft(run.plan.stop.rounds, run.plan.stop.after)
+        self._looked = run.clock()  # the latest look at losses
+        self._story = run.story
+        self._checks: list[Check] = []
+        self._rest = -math.inf  # until when no checks are made, on the host's clock
         self._here = time.monotonic()  # when training began, on the host's clock
         self._resumed_at = run.past.training
         self._sampled = -math.inf  # when `glance` last sampled
@@ -133,6 +130,8 @@ class Monitor:
             self._session.spawn(self.sample())
         round, now = self._session.progress.round, time.monotonic()
         if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
+            if now >= self._shown[1] + SHOW_EVERY:
+                self._check()
             self._shown = round, now
             self.show()
             self._record.flush()
@@ -161,44 +160,53 @@ class Monitor:
             self._look(t, last=last)
             if last and counted.to_groups:
                 self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
-            self._found = self._judged(t)
             if last and self._first is not None:
                 self._note_load(t, counted, *self._first)
         if t - self._last >= SHORTEST:
             self._rates = {name: count / (t - self._last) for name, count in self._delivered.items()}
             self._last, self._delivered = t, Counter(dict.fromkeys(self._delivered, 0))
+        if self._load is not None:
+            self._check()
         self._record.flush()
+
+    def _check(self) -> None:
+        """Make the checks, unless the last ones took so long that more would take too much of a processor."""
+        began, now = time.thread_time(), time.monotonic()
+        if now >= self._rest:
+            self._checks = checks(self._story)
+            self._rest = now + (time.thread_time() - began) / CHECK_SHARE - SAMPLE_EVERY
 
     def show(self) -> None:
         """Give the view a snapshot."""
-        session, plan = self._session, self._session.plan
+        session, plan, story = self._session, self._session.plan, self._story
+        story.seconds = max(story.seconds, self._clock())
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         ended = session.ended.result().reason if session.ended.done() else None
         for state in session.nodes.values():
             tiers[state.plan.tier][0] += state.up or (ended is not None and state.state == "done")
             tiers[state.plan.tier][1] += 1
-        training = self._clock() - self._began
-        left = None if ended else self._left.at(training, session.progress.round)
+        left = None if ended else story.time_left()
+        coming = None if ended else story.next_fault()
         self._view.update(
             Snapshot(
                 t=self._clock(),
-                round=session.progress.round,
+                round=story.round,
                 rounds_total=plan.stop.rounds,
                 nodes_up=sum(up for up, _ in tiers.values()),
                 nodes_total=len(session.nodes),
                 tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
-                accuracy=session.progress.accuracy,
-                loss=session.progress.loss,
+                accuracy=story.latest("accuracy"),
+                loss=story.latest("loss"),
                 traffic=dict(self._rates),
                 real=dict(session.progress.real),
-                next_fault=None if ended else next_fault(plan, training, session.progress.round),
-                faults_done=session.progress.faults_started,
+                next_fault=None if coming is None else str(coming),
+                faults_done=len(story.begun - story.by_hand.keys()),
                 faults_total=len(plan.faults),
-                faults_by_hand=session.progress.faults_by_hand,
-                verdict=worst(found for found, _ in self._found.values()) if self._found else None,
-                failed={name: said for name, (found, said) in self._found.items() if found == "fail"},
-                left=left,
-                left_here=None if left is None else left * self._pace(training),
+                faults_by_hand=len(story.begun & story.by_hand.keys()),
+                verdict=overall(self._checks) if self._checks else None,
+                failed={check["name"]: check["detail"] for check in self._checks if check["verdict"] == "fail"},
+                left=None if left is None else left.seconds,
+                left_here=None if left is None else left.seconds * self._pace(self._clock() - self._began),
                 ended=ended,
             )
         )
@@ -220,9 +228,7 @@ class Monitor:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
             asked = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
-            found = look(asked, self._classes)
-            self._record.event(t, None, LOOKED, None, found)
-            self._losses = judge_losses([(t - self._watched, found)])
+            self._record.event(t, None, LOOKED, None, look(asked, self._classes))
 
     def _group(self, ends: Ends) -> tuple[LinkKind, str]:
         return self._kinds[ends], self._classes[ends]
@@ -231,24 +237,6 @@ class Monitor:
         """Seconds of the host for each second of the run: 1 unless the run's clock is virtual."""
         virtual = training - self._resumed_at
         return (time.monotonic() - self._here) / virtual if self._load is None and virtual > 0 else 1.0
-
-    def _judged(self, t: float) -> dict[str, Assessment]:
-        """The checks of links and pace if the run ended now, by their names in the report."""
-        overloads, packets = self._overloads.known, sum(int(link["delivered"]) for link in self._counted.values())
-        progress, training = self._session.progress, t - self._watched
-        latest = max(progress.late, key=lambda node: progress.late[node], default="")
-        late = progress.late[latest] if latest else 0.0
-        slow, dead = late > LATE_SHARE * training, self._session.lives.unplanned
-        return {
-            "links on time": judge_overloads(overloads, self._watched, training, packets)
-            if overloads
-            else ("pass", ""),
-            "losses during the run": self._losses,
-            "compute on time": ("fail", f"{latest} is {text.duration(late)} late") if slow else ("pass", ""),
-            "links as configured": (progress.probed, "the probes before the training deviate"),
-            "network between hosts": progress.network,
-            "no unplanned failures": ("fail", f"{text.some(dead)} ended unplanned") if dead else ("pass", ""),
-        }
 
 
 def _to_groups(packets: Mapping[str, int]) -> str:
@@ -260,20 +248,3 @@ def _to_groups(packets: Mapping[str, int]) -> str:
 
 def _ends(link: LinkRow) -> Ends:
     return str(link["source"]), str(link["target"])
-
-
-def next_fault(plan: Plan, t: float, round: int) -> str | None:
-    """The next planned fault, in words. Faults with a time come before faults with a round."""
-    timed = [fault for fault in plan.faults if fault.at is not None and fault.at > t]
-    if timed:
-        fault = min(timed, key=_at)
-        return f"{fault.action} {fault.target} in {_at(fault) - t:.0f} s"
-    rounds = [fault for fault in plan.faults if fault.round is not None and fault.round > round]
-    if rounds:
-        fault = min(rounds, key=lambda each: each.round or 0)
-        return f"{fault.action} {fault.target} at round {fault.round}"
-    return None
-
-
-def _at(fault: Fault) -> float:
-    return fault.at or 0.0

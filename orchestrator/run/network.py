@@ -1,4 +1,4 @@
-"""The network between the hosts of a run while it trains: measured again and again, recorded, and judged for the view.
+"""The network between the hosts of a run while it trains: measured again and again, and recorded.
 
 `orchestrator.results.network` judges it from the record. Where only real links cross hosts there is nothing to judge.
 """
@@ -9,7 +9,7 @@ from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, HostsNetwork, NetworkReading, Pair
 from orchestrator.fidelity.real_network import RealNetworks, notable
 from orchestrator.fidelity.underlay import Finding, NetworkFindings
-from orchestrator.results.network import crossing_links, judge_network
+from orchestrator.results.network import crossing_links
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Progress
 
@@ -22,7 +22,6 @@ class NetworkWatch:
         self._began = run.clock() - run.past.training
         self._links = [(link.source, link.target, link.profile) for link in run.plan.links]
         links = crossing_links(self._links, {node.name: node.host for node in run.plan.nodes})
-        self._judged = any(not link.real for link in links)
         self._findings, self._real = NetworkFindings(links), RealNetworks(links)  # nodes with real links do not move
         self._told: list[Finding] = []
         self._trips: dict[Pair, float | None] = {}  # of real links, as they were told last
@@ -43,8 +42,6 @@ class NetworkWatch:
         t = self._run.clock()
         self._run.record.event(t, None, EVENT, self._progress.round or None, reading.to_json())
         self._findings.add(t, reading)
-        if self._findings.readings and self._judged:
-            self._progress.network = judge_network(self._findings, self._began)
         for finding in self._findings.found:
             if finding.confirmed and not any(finding is each for each in self._told):
                 self._told.append(finding)

@@ -1,13 +1,12 @@
 """A run in progress: what its nodes and its driver tell, and what follows from it.
 
-The session hears the messages of nodes, follows rounds and accuracy, runs the faults and the link schedules, and writes
+The session hears the messages of nodes, follows rounds, runs the faults and the link schedules, and writes
 the record. `Lives` begins and ends the processes of nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,7 +15,6 @@ from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostRea
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record import HOST, INJECTED, MOVED
-from orchestrator.results.verdicts import Assessment, Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.injection import FaultInjector
@@ -34,22 +32,11 @@ TOUCHED = (
 
 @dataclass
 class Progress:
-    """The figures for the live view and for its verdict.
-
-    ``late`` has the seconds by which each node's steps were slower than its hardware. ``probed`` is the verdict on the
-    probed links, ``network`` that on the network between hosts. ``real``: by two hosts that real links join, the latest
-    measurement in words. ``faults_started`` counts the planned ones.
-    """
+    """``round`` is the latest that a leading node has begun. ``real``: by two hosts that real links join, the latest
+    measurement in words."""
 
     round: int = 0
-    accuracy: float | None = None
-    loss: float | None = None
-    late: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    probed: Verdict = "pass"
-    network: Assessment = "pass", ""
     real: dict[str, str] = field(default_factory=dict)
-    faults_started: int = 0
-    faults_by_hand: int = 0
 
 
 class Session:
@@ -160,8 +147,6 @@ class Session:
         match message:
             case {"type": "register"}:
                 state.settled.set()
-            case {"type": "event", "name": "overrun", "asked": asked, "taken": taken}:
-                self.progress.late[state.plan.name] += taken - asked
             case {"type": "event", "name": "round", "phase": "end"}:
                 state.restarts = 0
             case {"type": "event", "name": "round", "round": round} if state.plan.leads:
@@ -169,8 +154,6 @@ class Session:
                 self.faults.round_started(round)
                 if first:
                     self.round_began(round)
-            case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy} as values} if state.plan.leads:
-                self.progress.accuracy, self.progress.loss = _figure(accuracy), _figure(values.get("loss"))
             case {"type": "done"}:
                 self.lives.done(state, message["reason"])
             case {"type": "failed"}:
@@ -200,14 +183,6 @@ class Session:
         round = self.progress.round or None
         self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
         by_hand = fault.id in self._by_hand
-        if phase == "start" and by_hand:
-            self.progress.faults_by_hand += 1
-        elif phase == "start":
-            self.progress.faults_started += 1
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
         what = "manual fault" if by_hand else "fault"
         self._say(f"{what}: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
-
-
-def _figure(value: Any) -> float | None:
-    return None if value is None else float(value)

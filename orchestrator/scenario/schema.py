@@ -12,97 +12,42 @@ A scenario has ``programs`` instead if its nodes run programs of their own.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
 from node.assignment import Tier
+from node.learning.local_training import LocalTraining
+from node.parameters import read_parameters
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,
-    DatasetNames,
     ModelSpec,
-    PartitionField,
-    PartitionSpec,
 )
-from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import shortened
 from orchestrator.scenario.plugins import PluginSources
-from orchestrator.scenario.population.client_lists import ClientLists
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
+from orchestrator.scenario.sections.data import DataSpec
 from orchestrator.scenario.sections.drivers import DriverName
 from orchestrator.scenario.sections.engines import EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
-from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec
+from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
 from orchestrator.scenario.sections.programs import ProgramSpec
-from orchestrator.scenario.sections.topology import LINK_CLASSES, Topology
+from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
-
-
-class DataSpec(Strict):
-    """The data set, and its partition over the clients: the devices or, without devices, the edges."""
-
-    dataset: DatasetNames = Field(
-        default=["digits"],
-        description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
-        "images:PATH or leaf:PATH",
-    )
-    path: str | None = Field(
-        default=None, description="file or folder to look in first, relative to the scenario's file"
-    )
-    partition: PartitionField = Field(
-        default=PartitionSpec("iid", {}), description="how the training samples are divided among the clients"
-    )
-    samples_per_client: int | None = Field(
-        default=None, ge=1, description="training samples that each client keeps; default: all of its part"
-    )
-    evaluate_samples: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of test samples that models are evaluated on, a fixed random subset; default: all",
-    )
-    test: Literal["proportional", "balanced"] = Field(
-        default="proportional",
-        description="labels in the test set of a client or edge: proportional to its training data, or balanced",
-    )
-    personalisation: Fraction | None = Field(
-        default=None,
-        lt=1,
-        description="share of each edge's own test set that it uses for personalisation instead of evaluation; "
-        "default: 15% for algorithms that personalise, else 0%",
-    )
-
-    _lists: ClientLists | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _read(self, info: ValidationInfo) -> DataSpec:
-        if self.partition.name != "file":
-            return self
-        name = self.partition.params.get("path")
-        if not name:
-            raise ValueError("partition: file: name a file: {file: clients.json}")
-        try:
-            self._lists = ClientLists.read(named_text(name, info.context), name)
-        except ValueError as error:
-            raise ValueError(f"partition: file: {error}") from None
-        return self
-
-    @property
-    def lists(self) -> ClientLists | None:
-        """The samples of each client, if the partition is a file's."""
-        return self._lists
 
 
 def _check_image(name: str) -> str:
@@ -326,6 +271,36 @@ class Scenario(Strict):
         meshed = self.scheme.meshed and self.topology.edges > 1
         return meshed or "edge-edge" in self.links
 
+    @cached_property
+    def members(self) -> list[Member]:
+        """All nodes, in their order."""
+        return self.topology.members()
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The pairs of nodes that have a link."""
+        return self.topology.pairs(self.mesh)
+
+    @cached_property
+    def resolved_links(self) -> Resolved:
+        """The links by direction, and the mistakes in their settings."""
+        return resolve(self.links, self.pairs)
+
+    @cached_property
+    def parameters(self) -> LocalTraining:
+        """The algorithm's parameters, including those given in ``data``."""
+        own = self.data.evaluate_samples
+        given = {} if self.algorithm is None else self.algorithm.params
+        return read_parameters(self.scheme.params, given | ({} if own is None else {"evaluate_samples": own}))
+
+    @property
+    def leaders(self) -> list[str]:
+        """All nodes of the algorithm's leading tier: their rounds are the rounds of the run."""
+        leader = self.scheme.leader
+        if self.algorithm is None and not self.topology.cloud:
+            leader = "edge"
+        return [member.name for member in self.members if member.tier == leader]
+
     def hardware_of(self, node: str, tier: Tier) -> HardwareSpec:
         """The hardware of a node: its own, its tier's or the host's."""
         return self.hardware.get(node) or self.hardware.get(tier) or HardwareSpec()
@@ -352,7 +327,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
-    used = set() if drawn else {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
+    used = set() if drawn else {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
     return data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import fields
-from typing import Any
 
 from netem.units import format_duration
 from node.algorithms.registry import ALGORITHMS
@@ -12,7 +11,6 @@ from node.assignment import Tier
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
-from node.learning.local_training import LocalTraining
 from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
@@ -23,7 +21,7 @@ from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host
 from orchestrator.scenario.sections.hardware import HARDWARE
-from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved, resolve
+from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved
 from orchestrator.scenario.sections.programs import check_programs
 from orchestrator.scenario.sections.topology import LINK_CLASSES, unknown_node
 
@@ -35,7 +33,7 @@ def check(scenario: Scenario) -> list[Mistake]:
     """All mistakes, in the order of the checks."""
     if too_many := scenario.topology.too_many_pairs(scenario.mesh):
         return [(("topology",), too_many)]
-    links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
+    links = scenario.resolved_links
     return [
         *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
         *check_population(scenario),
@@ -46,8 +44,8 @@ def check(scenario: Scenario) -> list[Mistake]:
         *_mesh(scenario),
         *_waiting(scenario, links),
         *_quorum(scenario),
-        *check_faults(scenario, links, leading_nodes(scenario)),
-        *_expectations(scenario, {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}),
+        *check_faults(scenario, links, scenario.leaders),
+        *_expectations(scenario, {pair.link_class for pair in scenario.pairs}),
     ]
 
 
@@ -60,7 +58,7 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
     if not kind.programs:
         why = "computes what nodes do and starts no process" if kind.simulated else "makes no nodes of programs"
         yield ("driver",), f"{scenario.driver} {why}: programs need {listed(programs=True)}"
-    yield from check_programs(scenario.programs, scenario.topology.members(), kind)
+    yield from check_programs(scenario.programs, scenario.members, kind)
     for key in ("data", "model", "gathering", "compute"):
         if getattr(scenario, key) != Scenario.model_fields[key].default:
             yield (key,), "is for an algorithm: programs have their own"
@@ -91,13 +89,6 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     yield from _data(scenario, spec)
 
 
-def algorithm_params(scenario: Scenario) -> LocalTraining:
-    """The algorithm's parameters, including those given in ``data``."""
-    own, spec = scenario.data.evaluate_samples, scenario.algorithm
-    given = (spec.params if spec is not None else {}) | ({} if own is None else {"evaluate_samples": own})
-    return read_parameters(scenario.scheme.params, given)
-
-
 def _model(scenario: Scenario) -> Iterator[Mistake]:
     model, algorithm = scenario.model.name, scenario.scheme
     if model in MODEL_GROUPS and not algorithm.personal:
@@ -114,7 +105,7 @@ def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
             yield ("data", "samples_per_client"), "given twice, here and in data.partition"
         elif "samples_per_client" in names:
             try:
-                read_parameters(scheme.params, partition_params(scenario))
+                read_parameters(scheme.params, data.partition_params)
             except ValueError as error:
                 yield ("data", "samples_per_client"), str(error).removeprefix("samples_per_client: ")
     if data.evaluate_samples is not None and "evaluate_samples" in spec.params:
@@ -125,12 +116,6 @@ def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     if PARTITIONS[data.partition.name].subjects and anonymous:
         name = data.partition.name
         yield ("data", "partition"), f"{name} needs a data set that names people: {anonymous[0]} does not"
-
-
-def partition_params(scenario: Scenario) -> dict[str, Any]:
-    """The partition's parameters, including those given in ``data``."""
-    own = scenario.data.samples_per_client
-    return dict(scenario.data.partition.params) | ({} if own is None else {"samples_per_client": own})
 
 
 def _hardware(scenario: Scenario) -> Iterator[Mistake]:
@@ -205,9 +190,9 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
         yield ("gathering", "quorum"), f"cloud cannot wait for {count} answers: a round ends with {topology.selected}"
     if topology.selected is not None:
         return
-    share = float(getattr(algorithm_params(scenario), "participation", 1.0))
+    share = float(getattr(scenario.parameters, "participation", 1.0))
     below: dict[str, list[Tier]] = {}
-    for member in topology.members():
+    for member in scenario.members:
         if member.parent is not None and not (member.parent == "cloud" and algorithm.leader == "edge"):
             below.setdefault(member.parent, []).append(member.tier)
     for node, tiers in below.items():
@@ -223,7 +208,7 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistake]:
-    expect, names = scenario.expect, {member.name for member in scenario.topology.members()}
+    expect, names = scenario.expect, {member.name for member in scenario.members}
     if expect.rounds is not None and scenario.rounds is not None and expect.rounds > scenario.rounds:
         yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
     for key in expect.bytes.given():
@@ -233,11 +218,3 @@ def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistak
     for index, metric in enumerate(expect.metrics):
         if metric.node is not None and metric.node not in names:
             yield ("expect", "metrics", index, "node"), unknown_node(metric.node, names)
-
-
-def leading_nodes(scenario: Scenario) -> list[str]:
-    """The nodes whose rounds count as the rounds of the run: all nodes of the algorithm's leading tier."""
-    leader = scenario.scheme.leader
-    if scenario.algorithm is None and not scenario.topology.cloud:
-        leader = "edge"
-    return [member.name for member in scenario.topology.members() if member.tier == leader]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
@@ -26,7 +27,6 @@ from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
 from orchestrator.serve.comparison import cases_of_sweep, several
 from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail
-from orchestrator.serve.fold import Cursor
 from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
 from orchestrator.serve.listing import Listing, find, run_paths
@@ -161,8 +161,8 @@ def _watching(folder: Path, following: Following) -> list[Route]:
             directory = find(folder, request.path_params["run"])
         except OrchestratorError as error:
             return _error(str(error), 404)
-        since = Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
-        events = _events(following, directory, since)
+        since = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        events = _events(following, directory, int(since) if re.fullmatch("[0-9]{1,18}", since) else 0)
         return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     return [Route("/api/stream/{run:path}", stream)]
@@ -223,12 +223,12 @@ async def _object(request: Request) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-async def _events(following: Following, directory: RunDirectory, since: Cursor) -> AsyncIterator[str]:
-    """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event is its cursor."""
+async def _events(following: Following, directory: RunDirectory, since: int) -> AsyncIterator[str]:
+    """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event grows with each."""
     yield f"retry: {RETRY}\n\n"
     async for update in following.watch(directory, since):
         if update is None:
             yield ": nothing new\n\n"
         else:
-            cursor, said = update
-            yield f"id: {cursor}\ndata: {await asyncio.to_thread(strict_json, said)}\n\n"
+            version, said = update
+            yield f"id: {version}\ndata: {await asyncio.to_thread(strict_json, said)}\n\n"

@@ -18,109 +18,128 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
-from orchestrator.serve.fold import Cursor, Fold
+from orchestrator.results.story import Story
+from orchestrator.scenario.sections.topology import Ends
+from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.listing import Signature, current_summary, signature
-from orchestrator.serve.present import Given, present
+from orchestrator.serve.present import present, rates_of
 
 EVERY = 0.25  # s between two looks at a run that goes on
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
-SHARE = 0.05  # of a processor that may be spent on checks
-CHECK_EVERY = 2.0  # s at least between two checks
-GLANCE = 0.5  # s between two looks whether the server is closing, or checks are due
+DRAW_EVERY = 1.0  # s between two sets of figures
+DRAW_SHARE = 0.1  # of a processor that may be spent on figures and checks
+GLANCE = 0.5  # s between two looks whether the server is closing
 ALIVE = 15.0  # s after which a watcher is told that nothing is new
 KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
 
-Update = tuple[Cursor, dict[str, Any]]
+Update = tuple[int, dict[str, Any]]  # how new its parts are, and what is new
 
 
 class Reader:
-    """Reads one run. ``read`` and ``check`` are called in threads, ``update`` by whoever watches: each sees whole looks
-    only. Checks of a long record take seconds, so looks do not wait for them."""
+    """Reads one run. ``read`` is called in threads, ``update`` by whoever watches: each sees whole looks only."""
 
     def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
-        self.fold = Fold()
-        self._told: tuple[Cursor, dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self.story: Story | None = None  # from the first look on
+        self._told: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._parts: dict[str, tuple[int, Any]] = {}  # figures and faults by name, with how new they are
+        self._version = 0  # of the newest part
+        self._drawn = False  # whether the parts are of the latest look
+        self._draw_at = 0.0  # until when no figures are due
         self._reading = threading.Lock()
-        self._checking = threading.Lock()
-        self._given: Given | None = None
-        self.plan: dict[str, Any] | None = None  # known from the first look on
+        self._rates: dict[Ends, float | None] | None = None  # of links, from the first look on
         self._running = False
         self._seen: Signature | None = None
         self._again = False
         self._results: list[Check] = []
-        self._told_results = self._results
-        self._checked: tuple[Signature, bool] | None = None  # what the latest checks were made of
-        self._rest = 0.0  # until when no checks are due
+        self._checked: Signature | None = None  # the record that all checks have read
         self._clock = clock
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """Known from the first look on."""
+        return None if self.story is None else self.story.plan
 
     @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        return 0.0 if self.fold.behind and self._told and not self._told[2] else EVERY if self._running else SELDOM
+        if self._behind and self._told and not self._told[1]:
+            return 0.0
+        return EVERY if self._running or self._unjudged else SELDOM
+
+    @property
+    def _behind(self) -> bool:
+        return self.story is None or self.story.behind
 
     def read(self) -> bool:
         """Look at the run. Returns whether anything is new."""
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and self._told_results is self._results and not self.fold.behind
+            same = not changed and not self._behind and not self._draws() and not self._unjudged
             if same and not self._again and not self._has_ended():
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
-                    standing = self._look(history)
-                self._told = self.fold.cursor, standing, None
+                    self._told = self._look(history, changed=changed)
             except OrchestratorError as error:
-                self._told = self.fold.cursor, {}, str(error)
+                self._told, self._drawn = ({}, str(error)), True
             return True
 
-    def update(self, since: Cursor) -> Update | None:
-        """What a watcher does not know yet, and the cursor after it; None before the first look."""
+    def update(self, since: int) -> Update | None:
+        """How the run stands, and those figures that are newer than ``since``; None before the first look."""
         if self._told is None:
             return None
-        until, standing, error = self._told
+        standing, error = self._told
         if error is not None:
             return since, {"error": error}
-        return until, {"added": self.fold.added(since, until), "present": standing}
+        version, parts = self._version, self._parts
+        if since > version:  # of another server
+            since = 0
+        return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
 
-    def check(self) -> None:
-        """Make the checks again, if the run has changed since, and if the last ones are long enough ago."""
-        found = signature(self.directory), self._running
-        if self.fold.behind or found == self._checked or self._clock() < self._rest:
-            return
-        if not self._checking.acquire(blocking=False):
-            return
-        try:
-            began = time.thread_time()
-            judged = _judged(self.directory)
-            if judged is None:
-                with History.open(self.directory.path, self.plan) as history:
-                    if self._running:  # else a fault that ends meanwhile would seem to be in force still
-                        history.stand_still()
-                    judged = checks(history)
-                if self._running and self.directory.holder() is None:
-                    return  # the run has ended meanwhile, which was not seen
-            if judged != self._results:  # the same again is no news
-                self._results = judged
-            self._checked = found
-            self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
-        except OrchestratorError:
-            self._checked = found  # the look tells of it
-        finally:
-            self._checking.release()
+    def _look(self, history: History, *, changed: bool) -> tuple[dict[str, Any], None]:
+        story = self.story = self.story or Story(history.plan)
+        story.read(history)
+        self._rates = rates_of(story.plan) if self._rates is None else self._rates
+        self._running = story.status == "running"
+        if not self._running:
+            self._judge(history, changed=changed)
+        self._draw(story)
+        return present(story, self._results, self._rates), None
 
-    def _look(self, history: History) -> dict[str, Any]:
-        self.fold.read(history)
-        self.plan = history.plan
-        self._given = self._given or Given.of(history)
-        self._running = history.status == "running"
-        if not self._results and not self._running:
-            self._results = _judged(self.directory) or self._results  # the first look has the verdict
-        self._told_results = self._results
-        return present(history, self.fold, self._told_results, self._given)
+    @property
+    def _unjudged(self) -> bool:
+        return not self._running and not self._behind and self._checked != self._seen
+
+    def _judge(self, history: History, *, changed: bool) -> None:
+        """Read the checks of a run that is over from its summary. Without one, make them, which may take long: when the
+        look that found the change has been told."""
+        if (found := _judged(self.directory)) is not None:
+            self._results, self._checked = found, self._seen
+        elif self._unjudged and not changed:
+            self._results, self._checked = checks(history), self._seen
+
+    def _draws(self) -> bool:
+        """Whether figures are due that are not of the latest look."""
+        return not self._drawn and self._clock() >= self._draw_at
+
+    def _draw(self, story: Story) -> None:
+        """Make the figures, and the checks of a running run: once a second, less often if that takes long."""
+        self._drawn = not self._running or self._clock() >= self._draw_at
+        if not self._drawn:
+            return
+        began = time.thread_time()
+        if self._running and not story.behind:
+            self._results = checks(story)
+        made = {**figures_of(story), "faults": faults_of(story)}
+        if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
+            version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
+            self._parts = self._parts | {id: (version, made[id]) for id in changed}
+            self._version = version  # last: who reads it first has these parts, too
+        self._draw_at = self._clock() + max(DRAW_EVERY, (time.thread_time() - began) / DRAW_SHARE)
 
     def _has_ended(self) -> bool:
         """Whether the orchestrator of a run that went on is gone, which no file tells."""
@@ -134,7 +153,7 @@ class Following:
         self._closing = closing
         self._readers: dict[str, Reader] = {}
         self._watchers: Counter[str] = Counter()
-        self._looking: dict[str, list[asyncio.Task[None]]] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Condition] = {}
         self._looks: Counter[str] = Counter()  # that found something new
 
@@ -143,7 +162,7 @@ class Following:
         reader = self._readers.get(str(directory.path))
         return reader.plan if reader is not None else None
 
-    async def watch(self, directory: RunDirectory, since: Cursor) -> AsyncIterator[Update | None]:
+    async def watch(self, directory: RunDirectory, since: int) -> AsyncIterator[Update | None]:
         """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""
         key = str(directory.path)
         reader = self._enter(key, directory)
@@ -166,14 +185,13 @@ class Following:
         self._watchers[key] += 1
         if key not in self._looking:
             self._news[key] = asyncio.Condition()
-            self._looking[key] = [asyncio.create_task(each) for each in (self._look(key, reader), self._check(reader))]
+            self._looking[key] = asyncio.create_task(self._look(key, reader))
         return reader
 
     def _leave(self, key: str) -> None:
         self._watchers[key] -= 1
         if not self._watchers[key]:
-            for task in self._looking.pop(key):
-                task.cancel()
+            self._looking.pop(key).cancel()
         idle = [each for each in self._readers if not self._watchers[each]]
         for each in idle[: max(0, len(idle) - KEPT)]:
             del self._readers[each], self._watchers[each], self._news[each], self._looks[each]
@@ -196,11 +214,6 @@ class Following:
                     self._looks[key] += 1
                     self._news[key].notify_all()
             await asyncio.sleep(reader.pause)
-
-    async def _check(self, reader: Reader) -> None:
-        while True:
-            await asyncio.to_thread(reader.check)
-            await asyncio.sleep(GLANCE)
 
 
 def _judged(directory: RunDirectory) -> list[Check] | None:

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from netem.units import parse_duration
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report.figures import link_colour
+from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks import Check, overall
+from orchestrator.results.facts import RUNNING
 from orchestrator.results.history import History
+from orchestrator.results.presence import lost_hosts
+from orchestrator.results.rows import State
+from orchestrator.results.story import Story, fault_in_words
+from orchestrator.results.usage import Flow
 from orchestrator.scenario.sections.topology import Ends
-from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
+from orchestrator.serve.figures import FRESH
 
-FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
 SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
 CUTS = ("disconnect", "partition")
-PACE = 5  # rounds by which the time left is estimated
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the plan says about links and faults, once for all calls of `present`."""
-
-    links_of: Mapping[str, Collection[Ends]]  # by node
-    rates: Mapping[Ends, float | None]  # bit/s
-    faults: dict[int, dict[str, Any]]  # by id
-
-    @classmethod
-    def of(cls, history: History) -> Given:
-        """Read the plan of a run."""
-        links_of: dict[str, set[Ends]] = {name: set() for name in history.nodes}
-        for ends in history.link_classes:
-            for name in ends:
-                links_of.setdefault(name, set()).add(ends)
-        return cls(
-            links_of,
-            {(link["source"], link["target"]): _rate(link["profile"]) for link in history.plan.get("links", [])},
-            {fault["id"]: fault for fault in history.plan.get("faults", [])},
-        )
 
 
 def planned(history: History, name: str) -> dict[str, Any]:
@@ -58,140 +38,84 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "algorithm": (plan.get("algorithm") or {}).get("name"),
         "driver": history.driver,
         "simulated": history.simulated,
-        "seed": plan.get("seed"),
-        "began": history.meta.get("started"),
         "rounds": history.rounds_planned,
-        "leaders": list(history.leaders),
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "bands": bool(many_devices(history)),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
-        "faults": [told_fault(fault) for fault in plan.get("faults", [])],
+        "picture": geometry(picture(history)),
     }
 
 
-def present(history: History, fold: Fold, results: Collection[Check], given: Given) -> dict[str, Any]:
+def geometry(drawn: Picture) -> dict[str, Any]:
+    """The report's picture of nodes and links, without what the run has made of them."""
+    return {
+        "width": drawn.width,
+        "height": drawn.height,
+        "nodes": [[dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside] for dot in drawn.dots],
+        "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
+    }
+
+
+def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float | None]) -> dict[str, Any]:
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
+    ``rates``: see `rates_of`.
 
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order.
     """
-    outcome, status = history.outcome, history.status
-    running, simulated = status == "running", history.simulated  # one query each
-    known = ChainMap({id: {**fault, "id": id} for id, fault in fold.by_hand.items()}, given.faults)
-    in_force = [known[id] for id in fold.in_force if running and id in known]
+    outcome, status = story.outcome, story.status
+    running = status == "running"
+    in_force, does = story.faults_in_force() if running else [], story.activities()
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
     return {
         "status": status,
-        "behind": fold.behind,
-        "now": round(fold.now, 3),
-        "training": fold.training,
-        "engine": history.engine,
+        "behind": story.behind,
+        "now": round(story.seconds, 3),
+        "training": story.training_began,
+        "engine": story.engine,
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
-        "round": fold.round if running or fold.behind else history.rounds_done(),
-        "left": time_left(history, fold) if running else None,
-        "next": next_fault(history.plan, fold) if running else None,
-        "in_force": [fault["id"] for fault in in_force],
-        "nodes": [
-            _activity(fold, name, node, given.links_of[name], cut, simulated=simulated, running=running)
-            for name, node in history.nodes.items()
-        ],
-        "links": [_flow(fold, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
-        "kinds": {kind: [round(count) for count in counts] for kind, counts in fold.kinds.items()},
-        "probes": fold.probes,
-        "looks": fold.looks,
+        "lost": lost_hosts(story),
+        "accuracy": story.latest("accuracy"),
+        "round": story.round if running or story.behind else story.rounds_done(),
+        "left": left._asdict() if (left := story.time_left() if running else None) else None,
+        "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
+        "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
+        "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
+        "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
+        "probes": len(story.probes()),
+        "looks": len(story.events(LOOKED)),
     }
 
 
-def time_left(history: History, fold: Fold) -> dict[str, Any] | None:
-    """The seconds until the run ends at the latest by its plan, and those that its missing rounds take at their latest
-    pace: {"seconds", "of": "rounds" or "time"}. None if neither is known."""
-    if fold.training is None:
-        return None
-    left = []
-    if (after := _seconds((history.plan.get("stop") or {}).get("after"))) is not None:
-        left.append((max(0.0, fold.training + after - fold.now), "time"))
-    ends: dict[int, float] = {}
-    for t, node, number, _, phase, _ in reversed(fold.points("rounds")):
-        if phase == "end" and node in history.leaders:
-            ends.setdefault(number, t)
-            if len(ends) > PACE:
-                break
-    if history.rounds_planned and ends:
-        done = max(ends)
-        first = max(0, done - PACE)
-        began = ends.get(first, fold.training if first == 0 else None)
-        if began is not None and done > first:
-            pace = (ends[done] - began) / (done - first)
-            left.append((max(0.0, ends[done] + pace * (history.rounds_planned - done) - fold.now), "rounds"))
-    if not left:
-        return None
-    seconds, of = min(left)
-    return {"seconds": round(seconds, 1), "of": of}
-
-
-def next_fault(plan: Mapping[str, Any], fold: Fold) -> dict[str, Any] | None:
-    """The next planned fault that has not been seen: {"id", "in": seconds} or {"id", "round"}. Faults with a time come
-    before those with a round."""
-    began = fold.now if fold.training is None else fold.training
-    waiting = [fault for fault in plan.get("faults", []) if fault.get("id") not in fold.seen_faults]
-    timed = [(began + fault["at"] - fold.now, fault) for fault in waiting if fault.get("at") is not None]
-    if coming := [each for each in timed if each[0] > 0]:
-        seconds, fault = min(coming, key=lambda each: each[0])
-        return {"id": fault["id"], "in": round(seconds, 1)}
-    numbered = [fault for fault in waiting if fault.get("round") is not None and fault["round"] >= fold.round]
-    if not numbered:
-        return None
-    fault = min(numbered, key=lambda each: each["round"])
-    return {"id": fault["id"], "round": fault["round"]}
-
-
-def _activity(
-    fold: Fold,
-    name: str,
-    node: Mapping[str, Any],
-    links: Collection[Ends],
-    cut: Collection[Ends],
-    *,
-    simulated: bool,
-    running: bool,
-) -> list[Any]:
-    """What a node does, as far as the record tells. Under `sim` it tells no processor time, so a node that runs is
-    "running". When the orchestrator is gone, so are the nodes that it did not end."""
-    _, state, detail = fold.states.get(name, (0.0, "planned", ""))
-    cpu = fold.cpu.get(name)
-    share = cpu.rate if running and cpu is not None and _is_fresh(fold, cpu) else 0.0
+def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[Any]:
+    """What a node does and uses, as far as the record shows; it has no processor time of a simulated node. When the
+    orchestrator is gone, so are the nodes that it did not end."""
+    since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
+    cpu, latest = story.usage.cpu.get(name), story.latest_round(name)
+    share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
     if not running:
-        state = state if state in ENDS else "gone"
-    elif state == "running":
-        speed = (node.get("hardware") or {}).get("speed") or 1.0
-        if links and all(ends in cut for ends in links):
-            state = "cut off"
-        elif simulated:
-            pass
-        elif share >= COMPUTES * min(1.0, speed):
-            state = "computing"
-        elif fold.now - fold.sending.get(name, -SENDS) < SENDS:
-            state = "sending"
-        else:
-            state = "waiting"
-    if running and name in fold.open_rounds:
-        number, edge_round, _ = fold.open_rounds[name]
-        detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), fold.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
+        activity = state if state in ENDS else "gone"
+    elif latest is not None and latest.end is None and latest.start >= since:
+        detail = f"round {latest}"
+    if running and state == RUNNING and not story.simulated:
+        speed = (story.nodes[name].get("hardware") or {}).get("speed") or 1.0
+        sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
+        does = "computing" if share >= COMPUTES * min(1.0, speed) else "sending" * sends
+        detail = ", ".join(filter(None, (detail, does)))
+    return [activity, detail, round(share, 3), story.usage.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(
-    fold: Fold, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
+    story: Story, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
 ) -> list[Any]:
-    flow, dropped = fold.links.get(ends), fold.dropped.get(ends)
-    rate = flow.rate if running and flow is not None and _is_fresh(fold, flow) else 0.0
+    flow, dropped = story.usage.links.get(ends), story.usage.dropped.get(ends)
+    rate = flow.rate if running and flow is not None and _is_fresh(story, flow) else 0.0
     if ends in cut:
         state = "cut"
     elif ends in changed:
@@ -203,28 +127,28 @@ def _flow(
     return [state, round(rate), round(flow.total) if flow else 0, round(dropped.total) if dropped else 0]
 
 
-def _is_fresh(fold: Fold, flow: Flow) -> bool:
-    return fold.now - flow.t <= FRESH
+def _is_fresh(story: Story, flow: Flow) -> bool:
+    return story.seconds - flow.t <= FRESH
 
 
 def _node(node: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("name", "tier", "parent", "children", "neighbours", "samples", "host")
-    hardware = node.get("hardware") or {}
-    return {key: node.get(key) for key in keys} | {"hardware": hardware.get("name"), "speed": hardware.get("speed")}
+    facts = {key: node.get(key) for key in ("name", "tier", "parent", "samples", "host")}
+    return facts | {"hardware": (node.get("hardware") or {}).get("name")}
 
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
     ends = link["source"], link["target"]
-    try:
-        described = LinkProfile.from_mapping(link["profile"]).describe()
-    except NetemError:  # written by another version
-        described = ""
     facts = {"source": ends[0], "target": ends[1], "class": link["link_class"], "kind": history.link_kinds[ends]}
-    return {**facts, "asked": described, "changes": "schedule" in link}
+    return {**facts, "asked": describe(link["profile"]), "changes": "schedule" in link}
 
 
 def _pairs(fault: Mapping[str, Any]) -> list[Ends]:
     return [(link[0], link[1]) for link in fault.get("links") or ()]
+
+
+def rates_of(plan: Mapping[str, Any]) -> dict[Ends, float | None]:
+    """The configured rate of each link, bit/s."""
+    return {(link["source"], link["target"]): _rate(link["profile"]) for link in plan.get("links", [])}
 
 
 def _rate(profile: Mapping[str, Any]) -> float | None:
@@ -232,8 +156,3 @@ def _rate(profile: Mapping[str, Any]) -> float | None:
         return LinkProfile.from_mapping(profile).rate
     except NetemError:
         return None
-
-
-def _seconds(value: Any) -> float | None:
-    """A duration of plan.json, in seconds."""
-    return parse_duration(value) if isinstance(value, str) else value

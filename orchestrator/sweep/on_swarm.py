@@ -28,7 +28,7 @@ def refusal(sweep: Sweep) -> str | None:
         accelerated = any(
             scenario.device_of(member.name, member.tier) != PROCESSOR
             for scenario in (each.scenario for each in sweep.combinations)
-            for member in scenario.topology.members()
+            for member in scenario.members
         )
         return "its runs train on accelerators, which only this host gives: leave --on out" if accelerated else None
     return f"only runs of the driver {listed(simulated=True)} are spread over hosts; this sweep has {', '.join(others)}"

@@ -163,7 +163,7 @@ def _combinations(
             try:
                 parsed = reading.parse(text, str(scenario), overrides)
                 combinations.append(Combination(name, seed, overrides, parsed))
-                names = [member.name for member in parsed.topology.members()]
+                names = [member.name for member in parsed.members]
                 for index, node in enumerate(read.target.nodes if read.target else []):
                     if node not in names:
                         of = ("target", "of", index)

@@ -54,8 +54,10 @@ def described(text: str) -> tuple[str, str, float | None, str]:
 
 
 def names() -> list[str]:
-    """The names of all examples, scenarios first. The name of a sweep begins with ``sweeps/``."""
-    files = [*sorted(FOLDER.glob("*.yaml")), *sorted(FOLDER.glob("sweeps/*.yaml"))]
+    """The names of all examples, scenarios first: their paths below the folder, without ``.yaml``."""
+    files = [
+        file for place in (".", "papers", "sweeps", "papers/sweeps") for file in sorted(FOLDER.glob(f"{place}/*.yaml"))
+    ]
     return [file.relative_to(FOLDER).with_suffix("").as_posix() for file in files]
 
 
@@ -65,11 +67,11 @@ def examples() -> list[Example]:
 
 
 def find(name: str, *, sweep: bool = False) -> Path | None:
-    """The file of an example. ``sweeps/`` may be left out. Where a scenario and a sweep have the same name, it is the
+    """The file of an example. Its folders may be left out. Where a scenario and a sweep have the same name, it is the
     scenario, or with ``sweep`` the sweep."""
-    places = (f"sweeps/{name}", name) if sweep else (name, f"sweeps/{name}")
-    known = names()
-    return next((FOLDER / f"{place}.yaml" for place in places if place in known), None)
+    found = [each for each in names() if each == name or each.endswith(f"/{name}")]
+    found.sort(key=lambda each: ("sweeps" in each.split("/")) is not sweep)
+    return FOLDER / f"{found[0]}.yaml" if found and name else None
 
 
 def chosen(given: str | None, *, sweep: bool = False) -> Path:
@@ -225,6 +227,6 @@ def _peek(file: Path) -> str:
 
 def _remedies(name: str) -> str:
     """What to do about an unknown name."""
-    near = difflib.get_close_matches(PurePosixPath(name).stem, [each.removeprefix("sweeps/") for each in names()], n=1)
+    near = difflib.get_close_matches(PurePosixPath(name).stem, [PurePosixPath(each).name for each in names()], n=1)
     said = f"; did you mean '{near[0]}'?" if near else ""
     return f"check the path, or choose a name from `edgebed examples`{said}"

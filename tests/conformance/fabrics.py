@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -24,15 +25,17 @@ FIRST, SECOND = ("device-0", "cloud"), ("device-1", "cloud")
 @dataclass
 class Stage:
     """``shown``: the latency in seconds with which the engine carries a link, and whether it is cut. ``refuse``: from
-    now on refuse changes of the second link, or no longer; None if the engine can refuse nothing."""
+    now on refuse changes of the second link, or no longer; None if the engine can refuse nothing. ``handle``: the
+    process of a node."""
 
     fabric: Fabric
     plan: Plan
     shown: Callable[[str, str], tuple[float, bool]]
     refuse: Callable[[bool], None] | None = None
+    handle: Callable[[str], Handle] = lambda name: Handle(4713, "a")
 
 
-Case = Callable[[Stage], Awaitable[None]]
+Case = Callable[[Stage], Coroutine[Any, Any, None]]
 
 
 async def rows(stage: Stage) -> dict[tuple[str, str], LinkRow]:
@@ -107,7 +110,7 @@ async def a_node_may_end_and_come_back(stage: Stage) -> None:
     await stage.fabric.cut(*FIRST)
     for _ in range(2):
         await stage.fabric.detach(node)
-    await stage.fabric.attach(node, Handle(4713, "a"))
+    await stage.fabric.attach(node, stage.handle(node.name))
     assert stage.shown(*FIRST)[1]
 
 

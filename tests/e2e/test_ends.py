@@ -135,7 +135,7 @@ def test_a_signal_at_any_moment(tmp_path: Path) -> None:
 
 STARTED = """
 import sys
-from orchestrator.host import signals
+from orchestrator.host.process import signals
 install = signals.raise_on_signals
 def told():
     install()

@@ -76,7 +76,7 @@ def test_the_page_follows_a_run_and_stays(tmp_path: Path, browser: Tab) -> None:
             recorded = history.seconds - 0.001  # the page has milliseconds
         assert browser.wait_for(f"{HEARD} >= {recorded}") < LAG
         browser.open(address)  # a reload
-        browser.wait_for("document.querySelectorAll('#accuracy .line').length > 0")
+        browser.wait_for("document.querySelectorAll('#accuracy-time .line').length > 0")
         browser.wait_for("/pass|fail|unknown/.test(document.querySelector('header .badge')?.textContent)", 60)
         shown = json.loads(
             browser.value("JSON.stringify([...document.querySelectorAll('.keys dd')].map(e => e.textContent))")
@@ -182,8 +182,8 @@ def test_the_page_of_many_nodes(tmp_path: Path, browser: Tab) -> None:
         browser.look(1400, 1000)
         browser.open(server.address_of(f"/run/{path.name}"))
         browser.wait_for("document.querySelectorAll('.topology .node').length === 298")
-        browser.wait_for("document.querySelectorAll('#accuracy .line').length > 0")
-        legend = browser.value("document.querySelector('#accuracy').textContent")
+        browser.wait_for("document.querySelectorAll('#accuracy-time .line').length > 0")
+        legend = browser.value("document.querySelector('#accuracy-time').textContent")
         for kind, count in sent.items():
             browser.wait_for(f"{kinds}.includes('{kind}{count:,}')")
     assert "288 devices: range" in legend
@@ -222,5 +222,5 @@ def test_the_page_draws_what_programs_report(tmp_path: Path, browser: Tab) -> No
     with Server(tmp_path / "runs") as server:
         browser.look(1400, 1000)
         browser.open(server.address_of(f"/run/{path.name}"))
-        browser.wait_for("document.querySelectorAll('#bleu .line').length > 0")
-        assert "Bleu by time" in browser.value("document.querySelector('#learning').textContent")
+        browser.wait_for("document.querySelectorAll('#metric-0 .line').length > 0")
+        assert "bleu" in browser.value("document.querySelector('#learning').textContent")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from orchestrator.agent.carriers import LENT
@@ -102,6 +103,14 @@ def test_torch_is_without_cuda() -> None:
     """On PCs that is a build of its own, told by its version; for Arm, 2.6.0 is the last without on the usual index."""
     assert of("x86_64")["torch"].endswith("+cpu")
     assert of("aarch64")["torch"] == "2.6.0"
+
+
+def test_the_oldest_python_of_the_project_can_install_every_version() -> None:
+    """Debian 12 has Python 3.11.2. Its pip searches for minutes if a version needs a later one."""
+    oldest = "3.11.0"
+    for name in pins(ROOT / "constraints.txt"):
+        required = str(distribution(name).metadata.json.get("requires_python", ""))
+        assert SpecifierSet(required).contains(oldest), f"{name} requires Python {required}"
 
 
 OF_AN_AGENT = """

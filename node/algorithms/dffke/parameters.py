@@ -33,10 +33,10 @@ class DFFKE(LocalTraining):
         running ones, or the running ones unchanged
     memory_rounds: R, past rounds that are reviewed
     divergence: loss of the exchange: teacher, KL(teacher ‖ student), or student, KL(student ‖ teacher)
-    privacy: privacy of embeddings and logits: none, clip (to clip_norm), or empirical (clipped, with noise)
-    epsilon: ε, privacy budget of empirical noise
-    delta: δ, failure probability of empirical noise; default: 1 / the client's number of samples
-    clip_norm: largest norm of an embedding
+    privacy: noise on embeddings and logits: none, clip (clipped to clip_norm), or empirical (not clipped)
+    epsilon: ε, privacy budget of the noise
+    delta: δ, failure probability of the noise; default: 1 / the client's number of samples
+    clip_norm: largest norm of an embedding, for clip
     logits_clip_norm: largest norm of logits; default: clip_norm
     noised: what privacy applies to: both embeddings and logits, or embeddings alone (Algorithm 1)
     inversion: pictures per client that an attack reconstructs from embeddings after the last round, for the report; 0:

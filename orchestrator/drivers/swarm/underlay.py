@@ -90,7 +90,11 @@ async def passes(one: End, other: End, prober: SwarmProber, size: int) -> bool:
 def refuse_short(plan: Plan, between: Between) -> None:
     """HostError if a link asks for less delay than the network between its hosts has."""
     try:
-        crossings(asked_links(plan), {node.name: node.host for node in plan.nodes}, Inventory(plan.hosts, between))
+        crossings(
+            asked_links(plan.links, plan.faults),
+            {node.name: node.host for node in plan.nodes},
+            Inventory(plan.hosts, between),
+        )
     except PlanError as error:
         raise HostError(str(error)) from None
 

@@ -114,7 +114,7 @@ def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> R
 
 def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
     found = defaultdict(list)
-    for link in asked_links(plan):
+    for link in asked_links(plan.links, plan.faults):
         found[link.source].append(link)
         found[link.target].append(link)
     return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from orchestrator.errors import PlanError
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
@@ -13,10 +15,10 @@ CLIENTS_AT_ONCE = 64
 after the other is faster."""
 
 
-def refuse_stretched_accelerators(plan: Plan) -> None:
+def refuse_stretched_accelerators(nodes: Iterable[NodePlan]) -> None:
     """Raise PlanError if a node trains on an accelerator and emulates the speed of a slower processor: its steps are
     stretched by their processor time, which does not tell how long an accelerator took."""
-    for node in plan.nodes:
+    for node in nodes:
         if node.device != PROCESSOR and node.hardware.speed is not None:
             raise PlanError(
                 ("hardware", node.tier),
@@ -26,8 +28,9 @@ def refuse_stretched_accelerators(plan: Plan) -> None:
             )
 
 
-def clients_at_once(scenario: Scenario, plan: Plan) -> int:
+def clients_at_once(scenario: Scenario, nodes: Iterable[NodePlan]) -> int:
     """How many simulated clients train as one batch."""
     if scenario.compute.clients_at_once is not None:
         return scenario.compute.clients_at_once
-    return CLIENTS_AT_ONCE if plan.accelerators and DRIVERS[plan.driver].simulated else 1
+    accelerated = any(node.device != PROCESSOR for node in nodes)
+    return CLIENTS_AT_ONCE if accelerated and DRIVERS[scenario.driver].simulated else 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataError, DataNotFound
 from orchestrator.errors import HostError, PlanError
-from orchestrator.scenario.schema import DataSpec
+from orchestrator.scenario.sections.data import DataSpec
 
 
 def cache_directory() -> Path:

@@ -24,7 +24,6 @@ from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import Member
-from orchestrator.scenario.validation import partition_params
 
 Indices = NDArray[np.int64]
 
@@ -106,14 +105,14 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     """
     if scenario.population is not None:
         return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`
-    members = scenario.topology.members()
+    members = scenario.members
     holders = [member for member in members if member.tier == "device"]
     holders = holders or [member for member in members if member.tier == "edge"]
     names = [member.name for member in holders]
     scheme = PARTITIONS[scenario.data.partition.name]
     lists = scenario.data.lists
     try:
-        params = read_parameters(scheme.params, partition_params(scenario))
+        params = read_parameters(scheme.params, scenario.data.partition_params)
         seed = derive_seed(scenario.seed, "partition")
         listed = None if lists is None else lists.training(names, len(data.train))
         listed_tests = None if lists is None else lists.testing(names, len(data.test))

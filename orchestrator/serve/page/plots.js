@@ -1,8 +1,7 @@
 // Figures that the report's script draws (orchestrator/report/script), on a page that lives.
 import {el} from "./dom.js";
 
-export const GLOBAL = "var(--global)", MANY = "var(--many)";
-export const SERIES = Array.from({length: 8}, (_, place) => `var(--series-${place + 1})`);
+export const GLOBAL = "var(--global)";
 
 const watched = new IntersectionObserver((entries) => entries.forEach(({target, isIntersecting}) => target.dispatchEvent(new CustomEvent("seen", {detail: isIntersecting}))), {rootMargin: "100px"});
 
@@ -30,13 +29,3 @@ export function plot(id, make) {
 
 export const line = (name, points, colour, more = {}) =>
   ({mark: "line", name, x: points.map(([x]) => x), y: points.map(([, y]) => y), colour, width: 1.5, ...more});
-
-// Upright bars, one for each name.
-export function bars(title, names, values, yAxis, colours, notes) {
-  const place = names.map((_, index) => index), kinds = Map.groupBy(place, (index) => colours[index][0]);
-  const marks = [...kinds].map(([name, of]) => ({
-    ...{mark: "boxes", name, colour: colours[of[0]][1], x0: of.map((at) => at - 0.38), x1: of.map((at) => at + 0.38)},
-    ...{y0: of.map(() => 0), y1: of.map((at) => values[at]), notes: of.map((at) => notes[at])},
-  }));
-  return {title, x: {title: "", labels: names}, y: {zero: true, ...yAxis}, marks, height: 120};
-}

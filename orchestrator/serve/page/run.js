@@ -1,6 +1,5 @@
 // One run, while it goes on and afterwards.
 import {badge, details, duration, el, number, of, percent, rate, read, saveCsv, say, size, table} from "./dom.js";
-import {bytes, learning, resources, rounds, saidOf} from "./curves.js";
 import {fidelity} from "./fidelity.js";
 import {openPanel} from "./panel.js";
 import {plot} from "./plots.js";
@@ -9,11 +8,10 @@ import {topology} from "./topology.js";
 import {again, pace} from "./touch.js";
 
 const DRAW_EVERY = 250; // ms
-const LISTED = 500; // faults in the table
 const HISTORY = "Click a node or a link for its history";
 const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", after: "time over", programs: "programs done"};
-const UP = ["computing", "sending", "waiting", "running", "done"];
-const MARK = {computing: "▲", sending: "↑", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
+const UP = ["in a round", "waiting", "running", "done"];
+const MARK = {"in a round": "▲", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
 const WORST = ["cut", "degraded", "busy", "in use", "idle"];
 
 export async function show(main, run) {
@@ -31,6 +29,7 @@ export async function show(main, run) {
   const parts = [header, pictured, curves, faults, verdicts, links, traffic];
   follow(run, story, () => {
     parts.forEach((part) => part.again());
+    story.changed.clear();
     document.documentElement.dataset.now = story.present.now;
   });
 }
@@ -44,20 +43,21 @@ function head(story, run) {
 
   function again() {
     const now = story.present, running = now.status === "running";
-    const global = story.globalOf("accuracy").at(-1)?.[2], up = now.nodes.filter(([state]) => UP.includes(state)).length;
-    const next = now.next && story.planned.get(now.next.id), failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
+    const up = now.nodes.filter(([state]) => UP.includes(state)).length;
+    const [next, when] = now.next ?? ["none", ""], failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
     status.replaceChildren(now.status === "finished" ? badge(now.verdict ?? "", now.verdict ?? "finished") : now.status === "crashed" ? badge("fail", "cut short") : badge("", now.status));
     const trust = failed.length ? `${running ? "checks that fail so far" : "checks that failed"}: ${failed.join(", ")}` : running && now.checks.length ? "no check fails so far" : "";
-    if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
-    verdict.className = failed.length || now.error ? "failing" : "quiet";
+    const said = [...now.lost, now.error ?? trust].filter(Boolean).join("\n");
+    if (verdict.textContent !== said) verdict.textContent = said;
+    verdict.className = `answer ${failed.length || now.error || now.lost.length ? "failing" : "quiet"}`;
     const rows = [
       ["time", duration(now.now), now.training === null ? "the training has not started" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
-      ["accuracy", percent(global), plan.algorithm ?? "programs"],
+      ["accuracy", percent(now.accuracy), plan.algorithm ?? "programs"],
       [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
       running ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", ENDINGS[now.ended] ?? now.ended ?? "cut short", ""],
-      running ? ["next fault", next ? saidOf(next) : "none", next ? "in" in now.next ? `in ${duration(now.next.in)}` : `in round ${now.next.round}` : ""]
-        : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${story.planned.size}`, story.byHand.length ? `${story.byHand.length} manual` : ""],
+      running ? ["next fault", next, when]
+        : ["faults", `${story.faults.begun} of ${story.faults.planned}`, story.faults.manual ? `${story.faults.manual} manual` : ""],
       ["links", now.engine || "–", plan.driver],
     ];
     keys.replaceChildren(...rows.map(([label, value, note]) => el("div", {}, el("dt", {}, label), el("dd", {}, value), el("dd", {class: "note"}, note))));
@@ -71,18 +71,19 @@ function picture(story, run) {
   const {plan} = story, open = (whom) => openPanel(run, story, whom);
   const index = new Map(plan.links.map((link, place) => [`${link.source} ${link.target}`, place])), pairs = new Map();
   for (const link of plan.links) {
-    const ends = [link.source, link.target].sort(), name = ends.join(" ");
-    if (story.nodes.has(ends[0]) && story.nodes.has(ends[1])) pairs.set(name, {ends, links: [...(pairs.get(name)?.links ?? []), link]});
+    const name = [link.source, link.target].sort().join(" ");
+    pairs.set(name, [...(pairs.get(name) ?? []), link]);
   }
-  const map = topology(`Topology of ${run}: arrow keys lead from node to node, Enter opens one`, () => ({
+  const map = topology(`Topology of ${run}: arrow keys lead from node to node, Enter opens one`, plan.picture, () => ({
     nodes: plan.nodes.map((node) => {
       const [state, detail] = story.stateOf(node.name);
-      return {...node, state, mark: MARK[state] ?? "", label: node.name.replace(/^device-/, ""), text: [node.name, state, detail, node.hardware].filter(Boolean).join(", ")};
+      return {state, mark: MARK[state] ?? "", text: [node.name, state, detail, node.hardware].filter(Boolean).join(", ")};
     }),
-    links: [...pairs.values()].map(({ends, links}) => {
+    links: plan.picture.links.map(([one, other]) => {
+      const links = pairs.get(`${one} ${other}`);
       const flows = links.map((link) => story.flowOf(index.get(`${link.source} ${link.target}`)));
       const state = WORST.find((each) => flows.some((flow) => flow[0] === each)) ?? "idle", now = flows.reduce((sum, flow) => sum + flow[1], 0);
-      return {ends, state, colour: plan.colours[links[0].class], width: (1 + Math.min(5, Math.log10(1 + now / 1000) * 1.4)).toFixed(1), text: `${ends.join(" – ")} (${links[0].class}): ${state}, ${rate(now)}`};
+      return {state, width: (1 + Math.min(5, Math.log10(1 + now / 1000) * 1.4)).toFixed(1), text: `${one} – ${other} (${links[0].class}): ${state}, ${rate(now)}`};
     }),
   }), (node) => open({node}), (ends) => open({ends}));
   const states = el("ul", {class: "legend", "aria-label": "States of nodes and links"});
@@ -113,34 +114,38 @@ function picture(story, run) {
 function learned(story) {
   let against = "time";
   const pair = el("div", {class: "pair"}), figures = new Map();
-  const draw = () => {
-    for (const metric of story.metrics) if (!figures.has(metric)) { // a program may report any
-      figures.set(metric, plot(metric, () => learning(story, metric, against)));
-      pair.append(figures.get(metric).box);
-    }
-    figures.forEach((each) => each.again());
+  const make = (id) => { // of programs, only what they report
+    const figure = story.figures[id], other = against === "time" ? "-rounds" : "-time";
+    return id.endsWith(other) || !(figure.marks.length || story.plan.algorithm) ? null : figure;
   };
+  function again() {
+    for (const id of story.changed) if (/^(accuracy|loss|metric)-/.test(id)) { // a program may report any
+      if (!figures.has(id)) {
+        figures.set(id, plot(id, () => make(id)));
+        pair.append(figures.get(id).box);
+      }
+      figures.get(id).again();
+    }
+  }
+  const lay = (name) => { against = name; figures.forEach((each) => each.again()); };
   const toggle = el("div", {role: "radiogroup", "aria-label": "Curves against", class: "toggle"}, ["time", "rounds"].map((name) =>
-    el("label", {}, el("input", {type: "radio", name: "against", value: name, checked: name === against, onchange: () => { against = name; draw(); }}), name)));
-  return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), pair), again: draw};
+    el("label", {}, el("input", {type: "radio", name: "against", value: name, checked: name === against, onchange: () => lay(name)}), name)));
+  return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), pair), again};
 }
 
 function listed(story, run) {
   const yaml = again(run);
   let known = -1;
   const faults = details("Faults", () => {
-    const all = [...story.planned.values()], at = (t) => t === undefined ? "–" : duration(t - story.began);
-    return [all.length > LISTED ? el("p", {class: "quiet"}, `The last ${LISTED} of ${all.length} are listed.`) : null, table("Faults", ["fault", "made", ["began"], ["ended"]], all.slice(-LISTED).map((fault) => {
-      const seen = story.faults.get(fault.id) ?? {};
-      const made = fault.by ? `manual: ${fault.by}${fault.via ? `, ${fault.via}` : ""}` : fault.at !== null ? `planned at ${duration(fault.at)}` : `planned in round ${fault.round}`;
-      return [`${fault.action} ${fault.target}`, made, "skipped" in seen ? "not possible" : at(seen.start), at(seen.end)];
-    }))].filter(Boolean);
+    const {planned, manual, rows} = story.faults, all = planned + manual;
+    return [all > rows.length ? el("p", {class: "quiet"}, `The last ${rows.length} of ${all} are listed.`) : null, table("Faults", ["fault", "made", ["began"], ["ended"]], rows)].filter(Boolean);
   });
   function update() {
-    faults.name(`${story.planned.size} ${story.planned.size === 1 ? "fault" : "faults"}${story.byHand.length ? `, ${story.byHand.length} manual` : ""}`);
+    const {planned, manual} = story.faults, all = planned + manual;
+    faults.name(`${all} ${all === 1 ? "fault" : "faults"}${manual ? `, ${manual} manual` : ""}`);
     faults.refresh();
-    if (known === story.byHand.length) return;
-    known = story.byHand.length;
+    if (known === manual) return;
+    known = manual;
     yaml.refresh();
   }
   return {box: el("div", {}, faults.box, yaml.box), again: update};
@@ -160,13 +165,13 @@ function checked(story) {
 
 function carried(story, run) {
   const {plan} = story, kinds = el("div");
-  const figures = [plot("bytes", () => bytes(story)), plot("coordinators", () => rounds(story)), plot("processor", () => resources(story, "processor")), plot("memory", () => resources(story, "memory"))];
+  const figures = new Map(["bytes", "coordinators", "processor", "memory"].map((id) => [id, plot(id, () => story.figures[id] ?? null)]));
   const save = () => saveCsv(`links-${run.replace("/", "-")}`, [["source", "target", "class", "state", "bytes/s", "bytes", "packets lost or dropped"], ...plan.links.map((link, place) => [link.source, link.target, link.class, ...story.flowOf(place)])]);
   function again() {
-    figures.forEach((each) => each.again());
+    for (const id of story.changed) figures.get(id)?.again();
     kinds.replaceChildren(table("Messages sent, by kind", ["kind", ["messages"], ["bytes"]], Object.entries(story.present.kinds).sort(([, a], [, b]) => b[1] - a[1]).map(([kind, [messages, sent]]) => [kind, number(messages), size(sent)])));
   }
-  return {box: el("div", {}, el("div", {class: "pair"}, figures.map((each) => each.box)), el("h3", {}, "Messages by kind"), kinds,
+  return {box: el("div", {}, el("div", {class: "pair"}, [...figures.values()].map((each) => each.box)), el("h3", {}, "Messages by kind"), kinds,
     el("p", {class: "tools"}, el("button", {type: "button", class: "button", onclick: save}, "Links as CSV"))), again};
 }
 
@@ -188,7 +193,7 @@ function follow(run, story, draw) {
   function listen() {
     stream?.close();
     say("reading the record …");
-    stream = new EventSource(of(run, "/api/stream", {after: story.cursor}));
+    stream = new EventSource(of(run, "/api/stream", {after: story.version}));
     stream.onmessage = (event) => {
       const said = JSON.parse(event.data);
       if (said.error) { say(said.error); return; }

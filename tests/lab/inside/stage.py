@@ -79,8 +79,14 @@ class Stage:
         """A new network namespace for the node, in place of the one it had."""
         if name in self.nodes:
             self.detach(name)
+        self.do(self.fabric.attach(self.plan.node(name), self.start(name)))
+
+    def start(self, name: str) -> Handle:
+        """A new network namespace for the node, not yet attached."""
+        if name in self.nodes:
+            self.nodes[name].close()
         self.nodes[name] = Namespace([*self.hub.enter(), "unshare", "-n"], user=not self.hub.privileged)
-        self.do(self.fabric.attach(self.plan.node(name), Handle(self.nodes[name].pid)))
+        return Handle(self.nodes[name].pid)
 
     def detach(self, name: str) -> None:
         self.do(self.fabric.detach(self.plan.node(name)))

@@ -94,7 +94,7 @@ def test_who_lived_where_and_when_hosts_were_away(tmp_path: Path) -> None:
     ]
     assert rows[2] | {"name": ""} == {
         **{"name": "", "nodes": "edge-2, device-2-0, device-2-1, device-2-2, device-2-3", "number": 5, "away": ""},
-        **{"board": "", "architecture": "amd64", "cores": "8", "memory": "16 GB"},
+        **{"moved": "", "board": "", "architecture": "amd64", "cores": "8", "memory": "16 GB"},
     }
     with History.open(Example().build(tmp_path / "one")) as history:
         assert placement_rows(history) == []
@@ -119,3 +119,17 @@ def test_no_section_without_anything_to_show(tmp_path: Path) -> None:
         "host": "",
     }
     assert host_rows([nothing]) == []
+    assert [row["name"] for row in host_rows([nothing | {"host": "b"}], ["a", "b"])] == ["a", "b"]
+
+
+def test_a_lost_host_is_named_at_the_top_and_its_nodes_say_where_they_moved(tmp_path: Path) -> None:
+    run = Example(hosts=3, rounds_made=4, ending=None, with_faults=False).build(tmp_path)
+    record = Record.carry_on(run, "here")
+    moved = {"node": "edge-1", "from": "pc-2", "to": "pc-1", "reason": "silent", "checkpoint": 1.0}
+    record.event(SETUP + 3.5 * ROUND, None, "moved", 4, moved)
+    record.close()
+    with History.open(run) as history:
+        assert [row["moved"] for row in placement_rows(history)] == ["", "edge-1 to pc-1 at 14 s", ""]
+        page = render(history)
+    head = page.partition('<section id="checks">')[0]
+    assert "Host pc-2 was lost at 12.7 s (its agent restarted), edge-1 moved to pc-1" in head

@@ -14,11 +14,11 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.report import figures, render, write_report
-from orchestrator.report.activity import IN_ROUND, WAITING
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import WIDTH, picture
-from orchestrator.results import carried
+from orchestrator.results import carried, facts
+from orchestrator.results.facts import IN_ROUND, WAITING
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
@@ -213,7 +213,7 @@ def test_devices_have_curves_that_share_one_entry_of_the_legend(tmp_path: Path) 
 
 
 def test_many_devices_are_a_mean_and_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "DEVICES", 2)
+    monkeypatch.setattr(facts, "DEVICES", 2)
     band, mean = of_devices(tmp_path, 3)
     assert (band["low"], band["high"]) == (pytest.approx([0.1, 0.5]), pytest.approx([0.3, 0.5]))
     assert mean["y"] == pytest.approx([0.2, 0.5])

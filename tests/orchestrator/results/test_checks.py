@@ -161,7 +161,7 @@ def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds(1)
     with RunDirectory(tmp_path).held():
-        assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
+        assert "finished" not in [check["name"] for check in checks(History.open(tmp_path))]  # it goes on
     verdict, detail = run.verdict("finished")
     goes_on = f"`resume {tmp_path.name}` continues from there"
     assert (verdict, detail) == (

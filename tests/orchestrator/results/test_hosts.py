@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.results.history import History
-from orchestrator.results.hosts import by_host, hosts, meter, processor_seconds, sentences
+from orchestrator.results.history import History, processor_seconds
+from orchestrator.results.hosts import by_host, hosts, meter, sentences
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Resources
 from orchestrator.results.summary import print_summary, summary

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results.record import GAP
+from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.test_checks import FAULT, Run
 
 NAME = "no unplanned failures"
@@ -35,6 +36,22 @@ def test_a_node_that_ended_fails_the_run_though_it_came_back(run: Run) -> None:
     run.record.state(6.5, "edge-0", "restarting", "restart 1")
     run.record.state(7.5, "edge-0", "running")
     assert run.verdict(NAME) == ("fail", "1 node ended unplanned: edge-0 at 5.5 s (signal 9)")
+
+
+def test_a_lost_host_fails_the_run_and_explains_the_ends_of_its_nodes(tmp_path: Path) -> None:
+    nodes = plan_of(Example(edges=1, devices_per_edge=2, with_faults=False))["nodes"]
+    nodes = [node | {"host": "b" if node["tier"] == "device" else "a"} for node in nodes]
+    run = Run(tmp_path, nodes=nodes).rounds()
+    for node in ("device-0-0", "edge-0"):
+        run.record.state(6.5, node, "crashed", "signal 9: Traceback")
+    run.record.event(6.4, None, "host", 1, {"host": "b", "state": "lost", "reason": "silent"})
+    run.record.event(7.0, None, "moved", 1, {"node": "device-0-0", "from": "b", "to": "a", "reason": "silent"})
+    run.record.event(9.0, None, "host", 1, {"host": "b", "state": "back", "reason": ""})
+    assert run.verdict(NAME) == (
+        "fail",
+        "host b was lost at 5.4 s until 8.0 s (silent), device-0-0 moved to a; 1 node ended with the host: "
+        "device-0-0; 1 node ended unplanned: edge-0 at 5.5 s (signal 9: Traceback)",
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,11 @@ def verdicts(
         run = RunContext(stage.plan, stage.directory, stage.record, lambda: t, cast(View, view))
         monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
         await monitor.begin()
-        stage.session.progress.probed = probed
-        stage.session.progress.late["device-0-0"] += late
+        stage.record.event(0.0, None, "training", None, {})
+        if probed == "fail":
+            stage.record.probe(0.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.1, 0.9, 0.09, 0.11, "fail")
+        if late:
+            stage.record.event(0.0, "device-0-0", "overrun", 1, {"asked": 1.0, "taken": 1.0 + late})
         for each in (NOTHING, *counted):
             fabric.now, t = each, t + 20.0
             await monitor.sample()
@@ -203,12 +206,13 @@ def test_a_node_that_ended_is_shown_and_the_load_of_the_host_recorded(tmp_path: 
         run = RunContext(stage.plan, stage.directory, stage.record, clock, cast(View, view))
         monitor = Monitor(run, stage.session, cast(Fabric, fabric), lambda: next(loads))
         await monitor.begin()
-        stage.session.lives.unplanned.append("edge-0")
+        stage.record.event(clock(), None, "training", None, {})
+        stage.record.state(clock(), "edge-0", "crashed", "SIGKILL")
         await asyncio.sleep(20.0)
         await monitor.sample(last=True)
         monitor.show()
         assert view.snapshot.verdict == "fail"
-        assert view.snapshot.failed == {"no unplanned failures": "edge-0 ended unplanned"}
+        assert view.snapshot.failed == {"no unplanned failures": "1 node ended unplanned: edge-0 at 0.0 s (SIGKILL)"}
         (load,) = stage.events("host load")
         assert (load.data["seconds"], load.data["busy"], load.data["idle"]) == (20.0, 6.0, 34.0)
         assert 0 <= load.data["own"] < 10
@@ -240,7 +244,7 @@ def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None
             await asyncio.sleep(1.0)
             monitor.show()
             shown.append((view.snapshot.accuracy, view.snapshot.loss, view.snapshot.verdict))
-        assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, None, None)]
+        assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, 0.5, None)]
         await stage.session.close()
         stage.record.close()
 

@@ -32,6 +32,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Event, FaultSpan, State
+from orchestrator.results.story import Story
 from orchestrator.results.summary import summary
 from orchestrator.run.by_hand import Commands
 from orchestrator.run.context import RunContext
@@ -129,6 +130,7 @@ class Stage:
         self.lines: list[str] = []
         self.view = cast(View, SimpleNamespace(line=self.lines.append))
         run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, self.view, past)
+        self.story = run.story
         told = {} if self.plan.programs else assignments(self.plan, self.directory, RunKeys.none(), address="")
         driver = cast(Driver, self.driver)
         self.session = Session(
@@ -169,6 +171,12 @@ def play(tmp_path: Path) -> Play:
             finally:
                 await stage.session.close()
                 stage.record.close()
+            with History.open(stage.directory.path) as history:
+                read = Story.of(history)
+            for fact in ("states", "rounds", "probes", "overruns", "metric_names"):
+                assert getattr(stage.story, fact)() == getattr(read, fact)(), fact
+            heard, spans = ([span._replace(planned={}) for span in each.faults()] for each in (stage.story, read))
+            assert heard == spans
 
         run_virtual(main())
 

@@ -26,8 +26,7 @@ from orchestrator.scenario.schema import Scenario, effective, json_schema
 from orchestrator.scenario.sections.links import resolve
 from orchestrator.scenario.sections.topology import LINK_CLASSES
 from orchestrator.sweep.reading import SweepFile
-
-SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
+from tests.shipped import SCENARIOS
 
 EDGES = """\
 name: everything

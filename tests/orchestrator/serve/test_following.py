@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -10,11 +9,9 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check
-from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.serve import following
-from orchestrator.serve.fold import Cursor
-from orchestrator.serve.following import CHECK_EVERY, EVERY, SELDOM, Reader
+from orchestrator.serve.following import EVERY, SELDOM, Reader
 from tests.orchestrator.example_run import Example
 
 
@@ -33,78 +30,41 @@ def read_all(reader: Reader) -> None:
 def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     directory = RunDirectory(Example(rounds=2).build(tmp_path / "run"))
     reader = Reader(directory)
-    assert reader.update(Cursor()) is None
+    assert reader.update(0) is None
     read_all(reader)
     assert not reader.read()
     assert reader.pause == SELDOM
-    update = reader.update(Cursor())
+    update = reader.update(0)
     assert update is not None
     cursor, said = update
-    assert said["present"]["checks"] == []
-    reader.check()
-    assert reader.read()
-    assert not reader.read()
     again = reader.update(cursor)
     assert again is not None
-    assert not any(again[1]["added"].values())
-    assert again[1]["present"]["checks"][0]["verdict"] == "pass"
+    assert again[1]["parts"] == {}
+    later = reader.update(cursor + 1000)  # a number of another server
+    assert later is not None
+    assert set(said["parts"]) == set(later[1]["parts"]) >= {"accuracy-time", "bytes", "faults"}
+    assert said["present"]["checks"][0]["verdict"] == "pass"
 
 
-def test_checks_are_made_of_what_is_new_and_not_too_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def checks(history: History) -> list[Check]:
-        made.append(1)
-        return []
-
-    monkeypatch.setattr(following, "checks", checks)
+def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: Path) -> None:
     directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
     reader = Reader(directory, clock)
+
+    def shown() -> list[str]:
+        update = reader.update(0)
+        assert update is not None
+        return [check["name"] for check in update[1]["present"]["checks"]]
+
     with directory.held():
-        reader.check()  # before anything was read
-        assert made == []
+        read_all(reader)
+        clock.now += 2.0
         read_all(reader)
         assert reader.pause == EVERY
-        for _ in range(3):
-            reader.check()
-        assert made == [1]
+        assert "faults took effect" in shown()
+        assert "finished" not in shown()
     assert reader.read()  # the orchestrator is gone, which no file tells
     assert reader.pause == SELDOM
-    reader.check()
-    assert made == [1]
-    clock.now += 2 * CHECK_EVERY
-    reader.check()
-    assert made == [1, 1]
-
-
-def test_checks_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recorded while they are made is for the next ones; they are made again if the run ends meanwhile."""
-    directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
-    reader, seen = Reader(directory, clock), list[float]()
-    running = contextlib.ExitStack()
-
-    def checks(history: History) -> list[Check]:
-        before = history.seconds
-        record.state(before + 100.0, "cloud", "running")
-        seen.append(history.seconds - before)
-        if len(seen) == 2:
-            running.close()
-        return [{"name": "finished", "verdict": "pass", "detail": f"made {len(seen)} times"}]
-
-    monkeypatch.setattr(following, "checks", checks)
-    record = running.enter_context(contextlib.closing(Record.carry_on(directory.path, "here")))
-    running.enter_context(directory.held())
-    told = []
-    for _ in range(3):
-        read_all(reader)
-        reader.check()
-        read_all(reader)
-        update = reader.update(Cursor())
-        assert update is not None
-        told += [check["detail"] for check in update[1]["present"]["checks"]]
-        clock.now += 1000.0
-    assert seen[:2] == [0.0, 0.0]
-    assert told == ["made 1 times", "made 1 times", "made 3 times"]  # the second were made while the run ended
+    assert "finished" in shown()
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -120,13 +80,11 @@ def test_a_run_that_was_judged_is_not_judged_again(
 
     def shown() -> list[Check]:
         read_all(reader)
-        update = reader.update(Cursor())
+        update = reader.update(0)
         assert update is not None
         checks: list[Check] = update[1]["present"]["checks"]
         return checks
 
-    assert shown() == ([] if damaged else told)
-    reader.check()
     assert shown() == (made if damaged else told)
 
 
@@ -134,10 +92,34 @@ def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "run.db").write_text("garbage" * 100)
     reader = Reader(RunDirectory(tmp_path))
     assert reader.read()
-    reader.check()
-    update = reader.update(Cursor(1, 2, 3, 4))
+    update = reader.update(1234)
     assert update is not None
     cursor, said = update
-    assert cursor == Cursor(1, 2, 3, 4)
+    assert cursor == 1234
     assert "cannot be read" in said["error"]
     assert reader.pause == SELDOM
+
+
+def test_figures_are_sent_once_a_second_and_only_those_that_changed(tmp_path: Path) -> None:
+    path, clock = Example(rounds_made=3, ending=None, with_faults=False).build(tmp_path / "run"), Clock()
+    directory, record = RunDirectory(path), Record.carry_on(path, "here")
+    reader = Reader(directory, clock)
+
+    def new(since: int) -> tuple[int, set[str]]:
+        reader.read()
+        update = reader.update(since)
+        assert update is not None
+        return update[0], set(update[1]["parts"])
+
+    with directory.held():
+        while reader.story is None or reader.story.behind:
+            reader.read()
+        clock.now += 100
+        version, _ = new(0)
+        record.metric(19.0, "cloud", 4, "global", "accuracy", 0.8)
+        record.flush()
+        assert new(version) == (version, set())  # too soon
+        clock.now += 100
+        version, parts = new(version)
+        assert parts == {"accuracy-time", "accuracy-rounds", "coordinators"}  # its lines go on to the present
+    record.close()

@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
+from orchestrator import text
 from orchestrator.host.directory import RunDirectory
+from orchestrator.report import figures
+from orchestrator.report.marks import axis, figure, line, thinned
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.serve.fold import Fold
-from orchestrator.serve.present import Given, next_fault, planned, present, time_left
+from orchestrator.results.story import Story
+from orchestrator.serve.figures import faults_of, figures_of
+from orchestrator.serve.present import planned, present, rates_of
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 
-def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Fold]:
+def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Story]:
     """The plan, how the run stands, and what was folded."""
-    fold = Fold()
     with History.open(path) as history:
-        while fold.behind:
-            fold.read(history)
-        return planned(history, path.name), present(history, fold, checks(history), Given.of(history)), fold
+        story = Story.of(history)
+        return planned(history, path.name), present(story, checks(history), rates_of(history.plan)), story
 
 
 @pytest.fixture
@@ -33,53 +35,42 @@ def cut_short(tmp_path: Path) -> Path:
 
 def test_a_run_that_goes_on(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
-        plan, now, _ = standing(cut_short)
+        plan, now, story = standing(cut_short)
     nodes = dict(zip([node["name"] for node in plan["nodes"]], now["nodes"], strict=True))
     assert (now["status"], now["round"], plan["rounds"], now["ended"]) == ("running", 3, 10, None)
-    crash = next(fault for fault in plan["faults"] if fault["action"] == "crash")  # at 9 s for 7 s; 12 s have passed
-    assert nodes[crash["target"]][0] == "crashed"
-    assert {state for state, *_ in nodes.values()} <= {"crashed", "waiting", "computing", "sending", "cut off"}
-    away = [fault for fault in plan["faults"] if fault["id"] in now["in_force"] and fault["action"] == "disconnect"]
+    crash = next(each for each in story.plan["faults"] if each["action"] == "crash")  # at 9 s for 7 s, 12 s ago
+    assert nodes[crash["node"]][0] == "crashed"
+    assert {state for state, *_ in nodes.values()} <= {"crashed", "in a round", "waiting", "cut off"}
+    away = [fault for fault in story.faults_in_force() if fault["action"] == "disconnect"]
     assert away
     for fault in away:
         states = {
             flow[0]
             for link, flow in zip(plan["links"], now["links"], strict=True)
-            if fault["target"] in (link["source"], link["target"])
+            if fault["node"] in (link["source"], link["target"])
         }
         assert states == {"cut"}
-        assert nodes[fault["target"]][0] in ("cut off", "crashed")
+        assert nodes[fault["node"]][0] in ("cut off", "crashed")
 
 
 def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
-        plan, now, fold = standing(cut_short)
+        _, now, story = standing(cut_short)
     # Rounds of 4 s, of which 7 are missing; the last one ended 0.1 s before its time, and the record goes on to 0.05 s.
     assert now["left"] == {"seconds": pytest.approx(7 * ROUND, rel=0.05), "of": "rounds"}
-    slow = next(fault for fault in plan["faults"] if fault["action"] == "slow")  # at 14 s of training
-    assert now["next"] == {"id": slow["id"], "in": pytest.approx(SETUP + 14.0 - fold.now, abs=0.06)}
-    fold.seen_faults |= {fault["id"] for fault in plan["faults"] if fault["at"] is not None}
-    by_round = next_fault({"faults": plan["faults"]}, fold)
+    slow = next(fault for fault in story.plan["faults"] if fault["action"] == "slow")  # at 14 s of training
+    assert now["next"] == [f"slow {slow['node']}", f"in {text.duration(SETUP + 14.0 - story.seconds)}"]
+    story.seen_faults |= {fault["id"] for fault in story.plan["faults"] if fault["at"] is not None}
+    by_round = story.next_fault()
     assert by_round is not None
-    assert by_round["round"] == 4
-    fold.seen_faults |= {fault["id"] for fault in plan["faults"]}
-    assert next_fault({"faults": plan["faults"]}, fold) is None
-
-
-def test_the_time_that_a_scenario_gives_is_the_most(cut_short: Path) -> None:
-    with History.open(cut_short) as history:
-        fold = Fold()
-        assert time_left(history, fold) is None  # the training has not started
-        fold.read(history)
-        history.plan["stop"] = {"rounds": None, "after": 20.0}
-        assert time_left(history, fold) == {"seconds": pytest.approx(SETUP + 20.0 - fold.now, abs=0.06), "of": "time"}
-        history.plan["stop"] = {}
-        assert time_left(history, fold) is None
+    assert by_round.round == 4
+    story.seen_faults |= {fault["id"] for fault in story.plan["faults"]}
+    assert story.next_fault() is None
 
 
 def test_a_run_whose_orchestrator_was_killed(cut_short: Path) -> None:
     plan, now, _ = standing(cut_short)
-    assert (now["status"], now["next"], now["left"], now["in_force"]) == ("crashed", None, None, [])
+    assert (now["status"], now["next"], now["left"]) == ("crashed", None, None)
     assert {state for state, *_ in now["nodes"]} == {"gone", "crashed"}
     assert {state for state, *_ in now["links"]} == {"idle"}
     assert now["verdict"] == "fail"
@@ -100,7 +91,8 @@ def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
     with RunDirectory(path).held():
         plan, now, _ = standing(path)
     assert plan["simulated"]
-    assert {state for state, *_ in now["nodes"]} == {"running"}
+    assert {state for state, *_ in now["nodes"]} <= {"in a round", "waiting"}
+    assert {detail for _, detail, *_ in now["nodes"]} <= {"", "round 3"}
 
 
 def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
@@ -113,9 +105,30 @@ def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
     record.fault(61.0, 90, "partition", "edge-0 | cloud", "start", 3, "")
     record.flush()
     with RunDirectory(path).held():
-        plan, now, fold = standing(path)
+        plan, now, story = standing(path)
     record.close()
     states = {(link["source"], link["target"]): flow[0] for link, flow in zip(plan["links"], now["links"], strict=True)}
-    assert 90 in now["in_force"]
     assert states["edge-0", "cloud"] == states["cloud", "edge-0"] == "cut"
-    assert fold.points("by_hand")[-1][2:] == ["ada", "the page"]
+    assert faults_of(story)["rows"][-1][:2] == ["partition edge-0 | cloud", "manual: ada, the page"]
+
+
+def test_figures_are_those_of_the_report(tmp_path: Path) -> None:
+    path = Example(rounds=5, devices_report=True).build(tmp_path / "run")
+    _, _, story = standing(path)
+    drawn = figures_of(story)
+    with History.open(path) as history:
+        for id in ("accuracy-time", "loss-time", "accuracy-rounds", "loss-rounds"):
+            metric, _, against = id.partition("-")
+            assert drawn[id] == figures.curves(history, metric, against=against)
+    assert [mark["name"] for mark in drawn["bytes"]["marks"]] == list(dict.fromkeys(story.link_classes.values()))
+    assert [mark["name"] for mark in drawn["coordinators"]["marks"]] == ["cloud", "edge-0", "edge-1", "edge-2"]
+    assert [len(mark["x0"]) for mark in drawn["memory"]["marks"]] == [1, 3, 12]
+    assert drawn["processor"]["title"] == "Processor time of each node"
+
+
+def test_a_long_curve_keeps_its_ends_and_extremes() -> None:
+    heights = [float(place % 7) for place in range(5000)]
+    heights[1234], heights[4321] = 99.0, -99.0
+    (mark,) = thinned(figure("", axis(), axis(), [line("a", list(range(5000)), heights, "red")], 100), 600)["marks"]
+    assert len(mark["x"]) <= 600
+    assert (mark["x"][0], mark["x"][-1], max(mark["y"]), min(mark["y"])) == (0, 4999, 99.0, -99.0)

@@ -95,15 +95,14 @@ def event(stream: HTTPResponse) -> tuple[str, dict[str, Any]]:
             return id, json.loads(line[6:])
 
 
-def whole(stream: HTTPResponse) -> tuple[str, dict[str, list[Any]], dict[str, Any]]:
+def whole(stream: HTTPResponse) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """What a stream tells until the record is read, and how the run stands then."""
-    added: dict[str, list[Any]] = {}
+    parts: dict[str, Any] = {}
     while True:
         id, said = event(stream)
-        for name, points in said["added"].items():
-            added.setdefault(name, []).extend(points)
+        parts |= said["parts"]
         if not said["present"]["behind"]:
-            return id, added, said["present"]
+            return id, parts, said["present"]
 
 
 def test_the_address_opens_the_page(server: Server) -> None:
@@ -146,7 +145,7 @@ def test_a_run_is_streamed_and_a_stream_goes_on_where_it_stopped(server: Server)
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         id, added, present = whole(stream)
     assert present["status"] == "finished"
-    assert len([row for row in added["metrics"] if row[3:5] == ["global", "accuracy"]]) == 2
+    assert len(added["accuracy-time"]["marks"][-1]["x"]) == 2
     with answer(server, f"/api/stream/{RUN}", **{"Last-Event-ID": id}) as stream:
         _, rest, again = whole(stream)
     assert not any(rest.values())
@@ -168,10 +167,10 @@ def test_what_is_recorded_comes_at_once(server: Server, folder: Path) -> None:
         record.metric(2.0, "cloud", 1, "global", "accuracy", 0.25)
         record.state(2.0, "cloud", "running")
         for stream in (one, other):
-            added = whole(stream)[1]["metrics"]
-            while not added:
-                added = event(stream)[1]["added"]["metrics"]
-            assert added == [[2.0, "cloud", 1, "global", "accuracy", 0.25]]
+            parts = whole(stream)[1]
+            while not (drawn := parts.get("accuracy-rounds", {"marks": []})["marks"]):
+                parts = event(stream)[1]["parts"]
+            assert (drawn[-1]["name"], drawn[-1]["x"], drawn[-1]["y"]) == ("global", [1], [0.25])
         record.close()
         watched = watching.pop_all()
     with watched:

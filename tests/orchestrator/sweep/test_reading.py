@@ -9,6 +9,7 @@ import yaml
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import load as load_scenario
 from orchestrator.sweep.reading import Sweep, assignment, load
+from tests.shipped import SWEEPS
 
 SCENARIO = """\
 algorithm: {name: hierfavg, rounds: 2}
@@ -152,7 +153,7 @@ def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
         load_scenario(sweep)
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "scenarios/sweeps").glob("*.yaml")))
+@pytest.mark.parametrize("path", SWEEPS)
 def test_shipped_sweeps_are_valid_and_begin_with_their_question(path: Path) -> None:
     assert path.read_text().splitlines()[0].endswith("?")
     if "\nscenario:" in path.read_text():

@@ -10,6 +10,7 @@ from orchestrator.sweep.figures import Figures, Result
 from orchestrator.sweep.reading import Combination, Sweep, Target, load
 from orchestrator.sweep.tables import markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed
+from tests.shipped import SWEEPS
 
 SCENARIO = parse("algorithm: {name: hierfavg}", "base.yaml")
 TARGET = Target.model_validate({"accuracy": "70%"})
@@ -108,11 +109,10 @@ FULL: Figures = {
     },
 }
 OTHER: Figures = {name: value * 1.1 for name, value in FULL.items()}
-SHIPPED = sorted((Path(__file__).parents[3] / "scenarios/sweeps").glob("*.yaml"))
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in SHIPPED if "\nscenario:" in path.read_text()], ids=lambda path: path.stem
+    "path", [path for path in SWEEPS if "\nscenario:" in path.read_text()], ids=lambda path: path.stem
 )
 def test_the_table_of_every_shipped_sweep_fits_80_columns(path: Path) -> None:
     asked = load(path)

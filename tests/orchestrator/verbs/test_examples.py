@@ -54,7 +54,7 @@ def test_what_examples_require() -> None:
     assert required["hello"] == required["dropout"] == ()
     assert required["mqtt"] == ("Mosquitto",)
     assert required["flower"] == ("Flower (flwr)",)
-    assert required["dffke-htfe1"] == ("data set cifar10",)
+    assert required["papers/dffke-htfe1"] == ("data set cifar10",)
     assert required["papers/sweeps/fedfeat-mnist"] == ("data set mnist",)  # in the sweep
     assert required["papers/sweeps/feelpgen"] == ("data set mnist",)  # in its scenario
     assert required["papers/sweeps/phefl"] == ("data set fashion-mnist", "data set mnist")  # varied
@@ -72,6 +72,8 @@ def test_the_list() -> None:
 def test_names() -> None:
     assert find("asynchrony") == FOLDER / "asynchrony.yaml"
     assert find("asynchrony", sweep=True) == find("sweeps/asynchrony") == FOLDER / "sweeps/asynchrony.yaml"
+    assert find("phefl-d3") == FOLDER / "papers/phefl-d3.yaml"
+    assert find("phefl-d3", sweep=True) == FOLDER / "papers/sweeps/phefl-d3.yaml"
     assert find("fedfeat") == FOLDER / "papers/sweeps/fedfeat.yaml"
     assert find("hello.yaml") is find("../hello") is find("traces/lte-up") is find("") is None
 

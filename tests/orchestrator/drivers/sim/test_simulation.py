@@ -18,9 +18,9 @@ from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import workers
 from orchestrator.scenario.reading import load
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
+from tests.shipped import SCENARIOS
 
-SHIPPED = sorted((Path(__file__).parents[4] / "scenarios").glob("*.yaml"))
-SCENARIOS = [path for path in SHIPPED if load(path).algorithm is not None]  # programs are not simulated
+SIMULATED = [path for path in SCENARIOS if load(path).algorithm is not None]  # programs are not simulated
 
 SMALL = """\
 # Does a small hierarchy learn the digits?
@@ -98,7 +98,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SIMULATED, ids=lambda path: path.stem)
 def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path, noise: dict[str, Path]) -> None:
     changes = [f"--set={each.format(**noise)}" for each in SHORTER.get(path.stem, ())]
     result = simulate(tmp_path, path, *changes)

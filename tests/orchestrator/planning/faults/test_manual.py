@@ -13,8 +13,8 @@ from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import load, parse
+from tests.shipped import SCENARIOS
 
-ROOT = Path(__file__).parents[4]
 SCENARIO = """\
 algorithm: {name: hierfavg, rounds: 5}
 topology: {edges: 2, devices_per_edge: [1, 2]}
@@ -86,9 +86,9 @@ def test_a_program_cannot_be_slowed() -> None:
         faults_by_hand({"action": "slow", "node": "cloud", "factor": 2}, plan, 1.0, 1)
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "scenarios").glob("*.yaml")))
-def test_the_topology_of_every_scenario(file: str) -> None:
-    scenario = load(ROOT / "scenarios" / file)
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda path: path.stem)
+def test_the_topology_of_every_scenario(file: Path) -> None:
+    scenario = load(file)
     if scenario.topology.device_count + scenario.topology.edges > 60:
         return
     plan = make_plan(scenario, None)

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.learning.dataset import cache_directory, looked_up, prepare_data
-from orchestrator.scenario.schema import DataSpec
+from orchestrator.scenario.sections.data import DataSpec
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,233 @@
+"""What is known of a run: its plan and the rows of its record, and what follows from them.
+
+`orchestrator.results.history` reads the rows from the record. `orchestrator.results.story` gathers them in memory, as
+they are recorded. What follows from rows, such as rounds from their events, is computed here, once for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from orchestrator.results.record import CONTINUED
+from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
+
+RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
+DEVICES = 40  # with more devices, figures show the range and the mean of what they report
+
+
+class Band(NamedTuple):
+    """What devices reported of a metric in a round: the time of the last report, and the lowest, the highest and the
+    mean value."""
+
+    t: float
+    low: float
+    high: float
+    mean: float
+
+
+class Facts(ABC):
+    """A run so far. ``plan`` is that of plan.json. ``seconds``: the duration of the run so far. ``packets``: how many
+    packets the links have delivered in training; None if their counters were never read."""
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def driver(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def engine(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def status(self) -> Literal["running", "finished", "crashed"]: ...
+
+    @property
+    @abstractmethod
+    def outcome(self) -> Outcome | None: ...
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def packets(self) -> int | None: ...
+
+    @abstractmethod
+    def events(self, *names: str) -> list[Event]: ...
+
+    @abstractmethod
+    def states(self) -> list[State]: ...
+
+    @abstractmethod
+    def probes(self) -> list[ProbeResult]: ...
+
+    @abstractmethod
+    def faults(self) -> list[FaultSpan]: ...
+
+    @abstractmethod
+    def rounds(self) -> list[Round]: ...
+
+    @abstractmethod
+    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
+        """A metric by node, in the order of reporting."""
+
+    @abstractmethod
+    def bands(self, name: str) -> dict[int, Band]:
+        """A metric of many devices by round, of the first of `DEVICE_SCOPES` that any of them reports."""
+
+    @abstractmethod
+    def metric_names(self) -> list[tuple[str, str]]: ...
+
+    @abstractmethod
+    def overruns(self) -> dict[str, tuple[int, float]]:
+        """By node: its steps that took longer than configured, and the seconds that they took longer."""
+
+    # The plan
+
+    @cached_property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """The planned nodes by name, in the plan's order."""
+        return {node["name"]: node for node in self.plan.get("nodes", [])}
+
+    @cached_property
+    def link_classes(self) -> dict[tuple[str, str], str]:
+        """The class of each planned direction (source, target)."""
+        return {(link["source"], link["target"]): link["link_class"] for link in self.plan.get("links", [])}
+
+    @cached_property
+    def link_kinds(self) -> dict[tuple[str, str], LinkKind]:
+        """The kind of each planned direction (source, target)."""
+        driver = self.driver
+        return {
+            (link["source"], link["target"]): link_kind(driver, real=bool(link["profile"].get("real")))
+            for link in self.plan.get("links", [])
+        }
+
+    @cached_property
+    def leaders(self) -> tuple[str, ...]:
+        """The nodes that lead the training: the cloud, or all edges if there is none."""
+        return tuple(name for name, node in self.nodes.items() if node.get("leads"))
+
+    @cached_property
+    def many_devices(self) -> frozenset[str]:
+        """The devices, if there are so many that figures show what they report together; none if there are few."""
+        devices = frozenset(name for name, node in self.nodes.items() if node.get("tier") == "device")
+        return devices if len(devices) > DEVICES else frozenset()
+
+    @property
+    def rounds_planned(self) -> int | None:
+        rounds = (self.plan.get("stop") or {}).get("rounds")
+        return int(rounds) if rounds is not None else None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nodes, links and time were modelled."""
+        return kind_of(self.driver).simulated
+
+    # Times and rounds
+
+    @property
+    def training_began(self) -> float | None:
+        """The time at which training started. Fault times in the scenario count from it."""
+        began = self.events("training")
+        if began:
+            return began[0].t
+        return min((each.start for each in self.rounds()), default=None)
+
+    @property
+    def training_ended(self) -> float:
+        """The time at which the last round of a leading node ended; the run's last time, if none was finished."""
+        return max((each.end for each in self.rounds() if each.end and each.node in self.leaders), default=self.seconds)
+
+    def rounds_done(self) -> int:
+        """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
+        kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
+        done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
+        for event in self.events("resumed"):
+            done[event.node or ""].update(range(1, (event.round or 0) + 1))
+        for each in self.rounds():
+            if each.end is not None:
+                done[each.node].add(each.round)
+        return min((len(done[leader]) for leader in self.leaders), default=0)
+
+    def current_states(self) -> dict[str, State]:
+        """The latest state of each planned node; "planned" for a node without recorded states."""
+        latest = {name: State(0.0, name, "planned", "") for name in self.nodes}
+        return latest | {state.node: state for state in self.states()}
+
+    # Metrics
+
+    def global_series(self, name: str) -> list[Metric]:
+        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes.
+
+        A mean has the time of the last node's report, and its ``node`` is empty.
+        """
+        by_node = self.series(name, "global")
+        rows = [metric for leader in self.leaders for metric in by_node.get(leader, ())]
+        if len(self.leaders) == 1:
+            return rows
+        rounds: defaultdict[int | None, dict[str, Metric]] = defaultdict(dict)
+        for metric in sorted(rows, key=lambda metric: metric.t):
+            rounds[metric.round][metric.node] = metric
+        return [mean_metric(of) for of in rounds.values()]
+
+    def edge_series(self, name: str) -> dict[str, list[Metric]]:
+        """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
+        return self.tier_series(name, "edge", "global", "own")
+
+    def tier_series(self, name: str, tier: str, *scopes: str) -> dict[str, list[Metric]]:
+        """A metric of each node of a tier, of the first of these scopes that the node reports."""
+        series: dict[str, list[Metric]] = {}
+        for scope in reversed(scopes):
+            series |= self.series(name, scope)
+        return {name: series[name] for name, node in self.nodes.items() if name in series and node["tier"] == tier}
+
+
+def add_overrun(found: dict[str, tuple[int, float]], event: Event) -> None:
+    """Take an event ``overrun`` into what `Facts.overruns` returns."""
+    steps, seconds = found.get(node := event.node or "?", (0, 0.0))
+    late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
+    found[node] = steps + 1, seconds + late
+
+
+DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown
+
+
+class Rounds:
+    """The rounds of all coordinators in order of their start, from their events as they come. A round that a restart
+    repeats is listed again."""
+
+    EVENTS = ("round", "round_abandoned")
+
+    def __init__(self) -> None:
+        self.all: list[Round] = []
+        self.latest: dict[str, int] = {}  # by node, the place of its latest round
+
+    def add(self, event: Event) -> None:
+        """Take one of `EVENTS`."""
+        if event.node is None or event.round is None:
+            return
+        index = self.latest.get(event.node)
+        if event.name == "round" and event.data.get("phase") == "start":
+            self.latest[event.node] = len(self.all)
+            self.all.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
+        elif index is not None and self.all[index].number == (event.round, event.edge_round):
+            changed: Mapping[str, Any] = {"end": event.t} if event.name == "round" else {"abandoned": True}
+            self.all[index] = self.all[index]._replace(**changed)
+
+
+def mean_metric(reports: Mapping[str, Metric]) -> Metric:
+    """The mean of what several nodes reported of a metric in a round."""
+    rows: Sequence[Metric] = list(reports.values())
+    last = max(rows, key=lambda row: row.t)
+    return last._replace(node="", value=sum(row.value for row in rows) / len(rows))

@@ -1,0 +1,398 @@
+"""A run so far, folded from the rows of its record as they come: one answer to each question about a running run
+(`orchestrator.results.checks` has the verdict).
+
+The orchestrator hands each row to its story as it is recorded. Others read the record: each row once, in the order of
+recording, and in pieces, so that no transaction is long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, Self
+
+from netem.units import parse_duration
+from orchestrator import text
+from orchestrator.fabric.underlay import EVENT as NETWORK
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.results.facts import (
+    CUT_OFF,
+    DEVICE_SCOPES,
+    IN_ROUND,
+    RUNNING,
+    WAITING,
+    Band,
+    Facts,
+    Rounds,
+    add_overrun,
+    mean_metric,
+)
+from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.history import History, outcome_of
+from orchestrator.results.record import CONTINUED, GAP, HOST, INJECTED, MOVED
+from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.results.unplanned import FROZEN
+from orchestrator.results.usage import Usage
+
+PIECE = 20_000  # rows of a table that are read in one go
+CURVES = ("accuracy", "loss")
+MOST_CURVES = 24  # metrics of programs, which may have any name
+PACE = 5  # rounds by which the time left is estimated
+KEPT = (
+    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK),
+    "bad_message",
+)
+"""The names of the events that the checks of a running run read. Others may be many."""
+_FOLDED = frozenset(("overrun", *Rounds.EVENTS))
+
+
+class TimeLeft(NamedTuple):
+    """The seconds until a run ends: by the duration that its scenario allows, or at the pace of its latest rounds."""
+
+    seconds: float
+    of: Literal["time", "rounds"]
+
+    def __str__(self) -> str:
+        return f"{'about' if self.of == 'rounds' else 'at most'} {text.duration(self.seconds)} left"
+
+
+class NextFault(NamedTuple):
+    """The next planned fault, as in plan.json: it is due in so many ``seconds``, or in a ``round``."""
+
+    planned: dict[str, Any]
+    seconds: float | None
+    round: int | None
+
+    def __str__(self) -> str:
+        return f"{fault_in_words(self.planned)} {self.when}"
+
+    @property
+    def when(self) -> str:
+        return f"in round {self.round}" if self.seconds is None else f"in {text.duration(self.seconds)}"
+
+
+class Story(Facts):
+    """A run so far. ``behind``: the record has more rows, so call `read` again immediately."""
+
+    driver = engine = ""
+    status: Literal["running", "finished", "crashed"] = "running"
+    outcome: Outcome | None = None
+    seconds = 0.0
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan = plan
+        self.round = 0  # the latest that a coordinator began
+        self.latest_states: dict[str, State] = {}  # by node
+        self.usage = Usage()
+        self.in_force: dict[int, float] = {}  # by fault, since when
+        self._planned = {fault["id"]: fault for fault in plan.get("faults", ())}
+        self.begun: set[int] = set()  # faults that took effect
+        self.seen_faults: set[int] = set()  # started or skipped
+        self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
+        self.behind = True
+        self._timed, self._by_round = (_sorted(plan, key) for key in ("at", "round"))
+        self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
+        self._training: float | None = None
+        self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
+        self._number = 0  # of events so far
+        self._states: list[State] = []
+        self._probes: list[ProbeResult] = []
+        self._phases: list[tuple[float, int, str, str, str, int | None, str]] = []  # of faults
+        self._spans: tuple[int, list[FaultSpan]] = 0, []
+        self._rounds = Rounds()
+        self._ends: dict[int, float] = {}  # by round, when the last leader ended it
+        self._done = 0  # the latest of these rounds
+        self._metrics: defaultdict[tuple[str, str], dict[str, list[Metric]]] = defaultdict(dict)
+        self._latest: dict[str, dict[str, Metric]] = {}  # by metric, what leaders reported in their latest round
+        self._reported: defaultdict[str, set[int | None]] = defaultdict(set)  # by metric, the rounds that they reported
+        self._bands: defaultdict[tuple[str, str], dict[int, Band]] = defaultdict(dict)  # by metric and scope; by round
+        self._banded: Counter[tuple[str, str, int]] = Counter()  # how many reports are in a band
+        self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
+        self._overruns: dict[str, tuple[int, float]] = {}
+        self._curves, self._any_name = set(CURVES), bool(plan.get("programs"))  # the metrics that are kept
+        self._looked = False  # whether the record was read
+        self._read = dict.fromkeys(_TABLES, 0)
+
+    # The rows
+
+    def add_row(self, table: str, row: tuple[Any, ...]) -> None:
+        """Take a row that has just been recorded, with all columns of its table."""
+        match table, row:
+            case "meta", ("engine", value):
+                self.engine = json.loads(value)
+            case "probe", _:
+                self._probes.append(ProbeResult(*row))
+            case "outcome", (t, facts):
+                self.status, self.outcome = "finished", outcome_of(t, facts)
+            case _ if table in _TABLES:
+                self._add(table, row)
+            case _:
+                self.usage.add_row(table, row)
+
+    @classmethod
+    def of(cls, history: History) -> Self:
+        """The run so far, from its record."""
+        story = cls(history.plan)
+        while story.behind:
+            story.read(history)
+        return story
+
+    def read(self, history: History) -> None:
+        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table.
+        The first call leaves what was carried to the next one.
+        """
+        first, self._looked = not self._looked, True
+        self.behind = first
+        self.driver, self.engine = history.driver, history.engine
+        self.status, self.outcome = history.status, history.outcome
+        for table, (columns, _) in _TABLES.items():
+            rows = history.after(table, columns, self._read[table], PIECE)
+            for _, *row in rows:
+                self._add(table, row)
+            if rows and table == "probe":
+                self._probes = history.probes()
+            if rows:
+                self._read[table] = rows[-1][0]
+            self.behind |= len(rows) == PIECE
+        if not first:  # else states and faults are soon there
+            self.behind |= self.usage.read(history)
+            self.seconds = max(self.seconds, self.usage.now)
+
+    @classmethod
+    def to_continue(cls, history: History) -> Self:
+        """As of `of`, in the process that carries out the run. `add_row` takes the rows from then on."""
+        story = cls.of(history)
+        story.usage.read_names(history)
+        story.status = "running"
+        return story
+
+    def _add(self, table: str, row: Sequence[Any]) -> None:
+        columns, add = _TABLES[table]
+        self.seconds = max(self.seconds, row[0])
+        add(self, *row[: len(columns)])
+
+    # Facts
+
+    @property
+    def packets(self) -> int | None:
+        return self.usage.packets
+
+    @property
+    def training_began(self) -> float | None:
+        return self._training if self._training is not None else super().training_began
+
+    def events(self, *names: str) -> list[Event]:
+        """The events of these names, which are among `KEPT`, in the order of recording."""
+        return [event for _, event in merge(*(self._events[name] for name in names), key=itemgetter(0))]
+
+    def states(self) -> list[State]:
+        return self._states
+
+    def probes(self) -> list[ProbeResult]:
+        return self._probes
+
+    def faults(self) -> list[FaultSpan]:
+        seen = len(self._phases) + len(self._events[INJECTED]) + 1
+        if self._spans[0] != seen:
+            planned, by_hand = self.plan.get("faults", ()), self.events(INJECTED)
+            self._spans = seen, fault_spans(planned, by_hand, self._phases, self.nodes)
+        return self._spans[1]
+
+    def rounds(self) -> list[Round]:
+        return self._rounds.all
+
+    def latest_round(self, node: str) -> Round | None:
+        """The latest round that a coordinator has begun."""
+        index = self._rounds.latest.get(node)
+        return None if index is None else self._rounds.all[index]
+
+    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
+        return self._metrics.get((name, scope), {})
+
+    def bands(self, name: str) -> dict[int, Band]:
+        found = next((of for scope in DEVICE_SCOPES if (of := self._bands.get((name, scope)))), {})
+        return {number: found[number] for number in sorted(found)}
+
+    def metric_names(self) -> list[tuple[str, str]]:
+        return sorted({(scope, name) for name, scope in (*self._metrics, *self._bands)})
+
+    def overruns(self) -> dict[str, tuple[int, float]]:
+        return self._overruns
+
+    # The answers
+
+    def faults_in_force(self) -> list[dict[str, Any]]:
+        """The faults that have begun and are not over, each as in plan.json."""
+        return [self._planned[id] | {"id": id} for id in self.in_force if id in self._planned]
+
+    def activities(self) -> dict[str, str]:
+        """What each node does: its state, and of a running node, as in the report (`orchestrator.report.activity`):
+        it is "cut off" while a fault disconnects it, "in a round" while it leads one, or, if it trains, from the start
+        of its parent's round until its last report of training in it, and otherwise "waiting". It is only "running" if
+        neither it nor its parent has rounds."""
+        cut = {fault.get("node") for fault in self.faults_in_force() if fault["action"] == "disconnect"}
+        return {name: self._activity(name, name in cut) for name in self.nodes}
+
+    def _activity(self, node: str, cut: bool) -> str:
+        state = self.latest_states[node].state if node in self.latest_states else "planned"
+        if state != RUNNING:
+            return state
+        own, led = self.latest_round(node), self.latest_round(self.nodes[node].get("parent") or "")
+        if cut or (leads := own or led) is None:
+            return CUT_OFF if cut else RUNNING
+        reported = own is None and self._trained_in.get(node) == leads.round
+        return IN_ROUND if leads.end is None and not reported else WAITING
+
+    def latest(self, name: str) -> float | None:
+        """The latest value of a metric on the global test set: the last of `global_series`."""
+        reports = self._latest.get(name)
+        return mean_metric(reports).value if reports else None
+
+    def time_left(self) -> TimeLeft | None:
+        """How long the run still takes: by the duration that its scenario allows, or by the rounds that are missing, at
+        the pace of the latest ``PACE``. None if neither is known. Its accuracy may end it earlier."""
+        began = self.training_began
+        if began is None:
+            return None
+        left: list[TimeLeft] = []
+        if (after := _seconds((self.plan.get("stop") or {}).get("after"))) is not None:
+            left.append(TimeLeft(max(0.0, began + after - self.seconds), "time"))
+        if self.rounds_planned and (done := self._done):
+            first = max(0, done - PACE)
+            since = self._ends.get(first, began if first == 0 else None)
+            if since is not None and done > first:
+                pace = (self._ends[done] - since) / (done - first)
+                ends = self._ends[done] + pace * (self.rounds_planned - done)
+                left.append(TimeLeft(max(0.0, ends - self.seconds), "rounds"))
+        return min(left, default=None)
+
+    def next_fault(self) -> NextFault | None:
+        """The next planned fault that was neither made nor skipped: first those with a time, then with a round."""
+        trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
+        at, number = itemgetter("at"), itemgetter("round")
+        for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):
+            if (fault := self._timed[place])["id"] not in self.seen_faults:
+                return NextFault(fault, fault["at"] - trained, None)
+        for place in range(bisect_left(self._by_round, self.round, key=number), len(self._by_round)):
+            if (fault := self._by_round[place])["id"] not in self.seen_faults:
+                return NextFault(fault, None, fault["round"])
+        return None
+
+    def _add_metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float | None) -> None:
+        if scope == "train" and round is not None:
+            self._trained_in[node] = round
+        if value is None or not math.isfinite(value):
+            return
+        if name not in self._curves:
+            if not self._any_name or len(self._curves) >= MOST_CURVES:
+                return
+            self._curves.add(name)
+        metric = Metric(t, node, round, scope, name, value)
+        if node not in self.many_devices:
+            self._metrics[name, scope].setdefault(node, []).append(metric)
+        elif round is not None:
+            self._add_to_band(metric, round)
+        if scope == "global" and node in self.leaders:
+            if len(self.leaders) == 1 or round not in self._reported[name]:
+                self._latest[name] = {node: metric}
+            elif any(row.round == round for row in self._latest[name].values()):
+                self._latest[name][node] = metric
+            self._reported[name].add(round)
+
+    def _add_to_band(self, metric: Metric, round: int) -> None:
+        t, _, _, scope, name, value = metric
+        key, of = (name, scope, round), self._bands[name, scope]
+        self._banded[key] += 1
+        before = of.get(round, Band(t, value, value, value))
+        mean = before.mean + (value - before.mean) / self._banded[key]
+        of[round] = Band(t, min(before.low, value), max(before.high, value), mean)
+
+    def _add_state(self, t: float, node: str, state: str, detail: str) -> None:
+        self.latest_states[node] = found = State(t, node, state, detail)
+        self._states.append(found)
+
+    def _add_fault(
+        self, t: float, fault: int, action: str, target: str, phase: str, round: int | None, detail: str
+    ) -> None:
+        self._phases.append((t, fault, action, target, phase, round, detail))
+        if phase != "end":
+            self.seen_faults.add(fault)
+        if phase == "start":
+            self.in_force[fault] = t
+            self.begun.add(fault)
+        else:
+            self.in_force.pop(fault, None)
+
+    def _add_event(
+        self,
+        t: float,
+        node: str | None,
+        name: str,
+        round: int | None,
+        edge_round: int | None,
+        data: str,
+    ) -> None:
+        if name not in self._events and name not in _FOLDED:
+            return
+        event = Event(t, node, name, round, _object(json.loads(data)), edge_round)
+        self._number += 1
+        if name in self._events:
+            self._events[name].append((self._number, event))
+        if name == "training" and self._training is None:
+            self._training = t
+        elif name == INJECTED and node is None:
+            self.by_hand[event.data["fault"]] = self._planned[event.data["fault"]] = event.data["planned"]
+        elif name == "overrun":
+            add_overrun(self._overruns, event)
+        elif name in Rounds.EVENTS:
+            self._add_round(event)
+
+    def _add_round(self, event: Event) -> None:
+        self._rounds.add(event)
+        if event.name != "round" or event.node is None or event.round is None:
+            return
+        self.round = max(self.round, event.round)
+        if event.data.get("phase") != "start" and event.node in self.leaders:
+            self._ends[event.round], self._done = event.t, max(self._done, event.round)
+
+    def _add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
+        self.usage.add_resources(t, node, cpu_seconds, rss)
+
+    def _pass_time(self, t: float) -> None:
+        pass  # only the row's time counts
+
+
+_TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
+    "state": (("t", "node", "state", "detail"), Story._add_state),
+    "fault": (("t", "fault", "action", "target", "phase", "round", "detail"), Story._add_fault),
+    "event": (("t", "node", "name", "round", "edge_round", "data"), Story._add_event),
+    "metric": (("t", "node", "round", "scope", "name", "value"), Story._add_metric),
+    "resources": (("t", "node", "cpu_seconds", "rss"), Story._add_resources),
+    "probe": (("t",), Story._pass_time),
+    "outcome": (("t",), Story._pass_time),
+}
+
+
+def fault_in_words(fault: Mapping[str, Any]) -> str:
+    """A fault of plan.json, without its time."""
+    return f"{fault['action']} {fault.get('node') or ' | '.join(text.some(side) for side in fault['between'] or ())}"
+
+
+def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The planned faults that have this key, in its order."""
+    return sorted((fault for fault in plan.get("faults", ()) if fault.get(key) is not None), key=itemgetter(key))
+
+
+def _seconds(value: Any) -> float | None:
+    """A duration of plan.json, in seconds."""
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

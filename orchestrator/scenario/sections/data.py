@@ -1,0 +1,73 @@
+"""The data of a scenario: the data set, and its partition over the clients."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from orchestrator.scenario.catalogue import DatasetNames, PartitionField, PartitionSpec
+from orchestrator.scenario.language.files import named_text
+from orchestrator.scenario.language.quantities import Fraction
+from orchestrator.scenario.language.strict import Strict
+from orchestrator.scenario.population.client_lists import ClientLists
+
+
+class DataSpec(Strict):
+    """The data set, and its partition over the clients: the devices or, without devices, the edges."""
+
+    dataset: DatasetNames = Field(
+        default=["digits"],
+        description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
+        "images:PATH or leaf:PATH",
+    )
+    path: str | None = Field(
+        default=None, description="file or folder to look in first, relative to the scenario's file"
+    )
+    partition: PartitionField = Field(
+        default=PartitionSpec("iid", {}), description="how the training samples are divided among the clients"
+    )
+    samples_per_client: int | None = Field(
+        default=None, ge=1, description="training samples that each client keeps; default: all of its part"
+    )
+    evaluate_samples: int | None = Field(
+        default=None,
+        ge=1,
+        description="number of test samples that models are evaluated on, a fixed random subset; default: all",
+    )
+    test: Literal["proportional", "balanced"] = Field(
+        default="proportional",
+        description="labels in the test set of a client or edge: proportional to its training data, or balanced",
+    )
+    personalisation: Fraction | None = Field(
+        default=None,
+        lt=1,
+        description="share of each edge's own test set that it uses for personalisation instead of evaluation; "
+        "default: 15% for algorithms that personalise, else 0%",
+    )
+
+    _lists: ClientLists | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> DataSpec:
+        if self.partition.name != "file":
+            return self
+        name = self.partition.params.get("path")
+        if not name:
+            raise ValueError("partition: file: name a file: {file: clients.json}")
+        try:
+            self._lists = ClientLists.read(named_text(name, info.context), name)
+        except ValueError as error:
+            raise ValueError(f"partition: file: {error}") from None
+        return self
+
+    @property
+    def lists(self) -> ClientLists | None:
+        """The samples of each client, if the partition is a file's."""
+        return self._lists
+
+    @property
+    def partition_params(self) -> dict[str, Any]:
+        """The given parameters of the partition, with ``samples_per_client``."""
+        own = {} if self.samples_per_client is None else {"samples_per_client": self.samples_per_client}
+        return dict(self.partition.params) | own

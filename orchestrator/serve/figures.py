@@ -1,0 +1,81 @@
+"""The figures of the page of a run, as data: those of the report, and what nodes and links use over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator import text
+from orchestrator.report import figures
+from orchestrator.report.marks import Figure, thinned
+from orchestrator.results.record import INJECTED
+from orchestrator.results.rows import FaultSpan
+from orchestrator.results.story import Story
+
+MOST = 600  # points of a curve
+LISTED = 500  # faults in the table
+FRESH = 2.5  # s after which the last reading of a rate says nothing about now
+
+
+def figures_of(story: Story) -> dict[str, Figure]:
+    """The figures by their ids on the page; without those that a simulation does not have."""
+    made = {name: make(story) for name, make in FIGURES.items()} | figures.of_programs(story)
+    return {id: thinned(figure, MOST) for id, figure in made.items() if figure is not None}
+
+
+def faults_of(story: Story) -> dict[str, Any]:
+    """The faults: how many were planned, took effect and were made manually, and the rows of their table."""
+    spans, began = story.faults(), story.training_began or 0.0
+    via = {event.data["fault"]: str(event.data.get("via", "")) for event in story.events(INJECTED) if not event.node}
+    return {
+        "planned": sum(not span.by for span in spans),
+        "begun": len(story.begun - story.by_hand.keys()),
+        "manual": len(story.by_hand),
+        "rows": [_fault(span, via.get(span.id, ""), began) for span in spans[-LISTED:]],
+    }
+
+
+def _fault(span: FaultSpan, via: str, began: float) -> list[str]:
+    at, number = span.planned.get("at"), span.planned.get("round")
+    made = f"planned at {text.duration(at)}" if at is not None else f"planned in round {number}"
+    start = "not possible" if span.skipped is not None else _at(span.start, began)
+    by = f"manual: {span.by}{f', {via}' * bool(via)}"
+    return [f"{span.action} {span.target}", by if span.by else made, start, _at(span.end, began)]
+
+
+def _at(t: float | None, began: float) -> str:
+    return "–" if t is None else text.duration(t - began)
+
+
+def _processor(story: Story) -> Figure | None:
+    if story.simulated:
+        return None
+    used = story.usage.cpu
+    if story.status != "running":
+        seconds = {node: round(flow.total, 3) for node, flow in used.items()}
+        return figures.bars_of_nodes(story, "Processor time of each node", "CPU seconds", seconds, _said("CPU seconds"))
+    cores = {node: round(flow.rate, 3) for node, flow in used.items() if story.seconds - flow.t <= FRESH}
+    return figures.bars_of_nodes(story, "Processor of each node, now", "cores", cores, _said("cores"))
+
+
+def _memory(story: Story) -> Figure | None:
+    if story.simulated:
+        return None
+    return figures.bars_of_nodes(story, "Memory of each node", "bytes", dict(story.usage.rss), text.size)
+
+
+def _said(unit: str) -> Callable[[float], str]:
+    return lambda value: f"{text.number(value)} {unit}"
+
+
+FIGURES: dict[str, Callable[[Story], Figure | None]] = {
+    "accuracy-time": lambda story: figures.curves(story, "accuracy", against="time"),
+    "loss-time": lambda story: figures.curves(story, "loss", against="time"),
+    "accuracy-rounds": lambda story: figures.curves(story, "accuracy", against="rounds"),
+    "loss-rounds": lambda story: figures.curves(story, "loss", against="rounds"),
+    "bytes": figures.bytes_over_time,
+    "coordinators": figures.rounds_over_time,
+    "processor": _processor,
+    "memory": _memory,
+}
+"""By their ids on the page; those that end in "-time" or "-rounds" are of learning."""

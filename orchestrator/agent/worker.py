@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,8 +25,8 @@ from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
 from orchestrator.agent.files import Files, inside
+from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
-from orchestrator.agent.links import Links
 from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
 from orchestrator.agent.runs import Runs, Start
@@ -52,16 +51,6 @@ LOOK_EVERY = 0.2  # s between looks at the logs
 
 Tell = Callable[..., None]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class HostRun:
-    """What a run has on one host, open."""
-
-    driver: Driver
-    fabric: Fabric
-    prober: Prober
-    carrier: Carrier | None = None
 
 
 Open = Callable[[HostSetup, RunDirectory, Path, AsyncExitStack], Awaitable[HostRun]]
@@ -118,7 +107,7 @@ class Worker:
             "HostFiles": Files,
             "HostDataSets": lambda: kept,
             "HostImages": lambda: images,
-            "HostLinks": lambda: Links(self._open_run.fabric, self._open_run.carrier),
+            "HostLinks": lambda: self._open_run,
             "HostProbes": lambda: self._probes,
             "HostRuns": lambda: runs,
             "Fabric": lambda: self._open_run.fabric,

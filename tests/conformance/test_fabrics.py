@@ -11,7 +11,7 @@ import pytest
 
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
-from orchestrator.agent.links import Links
+from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
@@ -129,7 +129,8 @@ class TwoHosts:
 
     async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
         fabric = self.fabrics[host]
-        target = Links(fabric, None) if method.__qualname__.startswith("HostLinks.") else fabric
+        on_links = method.__qualname__.startswith("HostLinks.")
+        target = HostRun(cast(Any, None), fabric, cast(Any, None)) if on_links else fabric
         return await getattr(target, method.__name__)(*arguments)
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent.worker import HostRun
+from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
 from orchestrator.drivers.swarm.calls import HostSetup
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver

@@ -17,8 +17,9 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
+from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.log_stream import LogStream
-from orchestrator.agent.worker import HostRun, Worker
+from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm import underlay
 from orchestrator.drivers.swarm.calls import HostDataSets, HostFiles, HostSetup

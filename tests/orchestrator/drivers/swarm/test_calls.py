@@ -14,8 +14,8 @@ from netem.profile import GilbertElliott, LinkProfile
 from node.errors import WireError
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.files import Files
+from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
-from orchestrator.agent.links import Links
 from orchestrator.agent.probes import Probes
 from orchestrator.agent.runs import Runs
 from orchestrator.agent.worker import Worker
@@ -105,7 +105,7 @@ def test_arguments_that_do_not_fit_are_named_with_their_place() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS[:7], ids=lambda each: each.__name__)
 def test_the_agent_has_each_call_as_it_is_declared(protocol: type) -> None:
     """Those of a run have their own conformance tests."""
-    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, Links, Probes, Runs), strict=False))
+    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Probes, Runs), strict=False))
     for name, method in vars(protocol).items():
         if inspect.isfunction(method) and not name.startswith("_"):
             assert _shape(getattr(of[protocol], name)) == _shape(method), method.__qualname__

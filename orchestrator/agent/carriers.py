@@ -23,7 +23,7 @@ from orchestrator.agent.runs import Carrier
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import ENVIRONMENT, SCRATCH
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words
-from orchestrator.drivers.swarm.settings import CODE, PACKAGES, RUNS
+from orchestrator.drivers.swarm.agents.settings import CODE, PACKAGES, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from orchestrator import text
-from orchestrator.drivers.swarm.facts import KeptData
+from orchestrator.drivers.swarm.doctor.facts import KeptData
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.hashes import hash_of_files, is_hash
 

@@ -14,8 +14,8 @@ from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.pods import PodsDriver
 from orchestrator.drivers.local import sweep
-from orchestrator.drivers.swarm.calls import HostSetup
-from orchestrator.drivers.swarm.settings import SCENARIO
+from orchestrator.drivers.swarm.agents.calls import HostSetup
+from orchestrator.drivers.swarm.agents.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric, LinkChange, Redirects
 from orchestrator.fabric.engines import open_fabric

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from node.assignment import PluginSource
-from orchestrator.drivers.swarm.settings import MARK, RUNS
+from orchestrator.drivers.swarm.agents.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 

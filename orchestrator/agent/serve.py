@@ -20,8 +20,7 @@ from netem.userspace.vxlan import DEVICE_NUMBER
 from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
-from orchestrator.drivers.swarm.cluster import Cluster, refusal
-from orchestrator.drivers.swarm.settings import (
+from orchestrator.drivers.swarm.agents.settings import (
     DATASETS,
     FILE,
     FOLDER,
@@ -32,6 +31,7 @@ from orchestrator.drivers.swarm.settings import (
     SOCKET,
     Settings,
 )
+from orchestrator.drivers.swarm.cluster import Cluster, refusal
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer

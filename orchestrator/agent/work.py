@@ -25,8 +25,8 @@ from orchestrator.agent.sensors import of_host
 from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
-from orchestrator.drivers.swarm.channel import AgentChannel
-from orchestrator.drivers.swarm.settings import DATASETS, ORPHANED, Settings
+from orchestrator.drivers.swarm.agents.channel import AgentChannel
+from orchestrator.drivers.swarm.agents.settings import DATASETS, ORPHANED, Settings
 from orchestrator.errors import HostError
 
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again

@@ -21,15 +21,15 @@ from typing import Any, Protocol, TypeVar
 
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.swarm.calls import Host, HostRuns
-from orchestrator.drivers.swarm.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.calls import Host, HostRuns
+from orchestrator.drivers.swarm.agents.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.settings import CODE, LEASE, RUNS
+from orchestrator.drivers.swarm.agents.standing import access
+from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_each
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.files import fetch, send_data, send_file
-from orchestrator.drivers.swarm.image_copies import copy_images
-from orchestrator.drivers.swarm.registry import image_of_agents
-from orchestrator.drivers.swarm.settings import CODE, LEASE, RUNS
-from orchestrator.drivers.swarm.standing import access
-from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
+from orchestrator.drivers.swarm.transfers.files import fetch, send_data, send_file
+from orchestrator.drivers.swarm.transfers.image_copies import copy_images
+from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files

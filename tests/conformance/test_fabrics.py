@@ -13,9 +13,9 @@ from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
-from orchestrator.drivers.swarm.channel import Agents
+from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.fabric import SwarmFabric
+from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.hub import Hub

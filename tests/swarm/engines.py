@@ -19,8 +19,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
-from orchestrator.drivers.swarm.channel import PROTOCOL
+from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
+from orchestrator.drivers.swarm.agents.channel import PROTOCOL
 from tests.e2e import image
 from tests.e2e.engine import Daemon, own_daemon, require_dockerd
 from tests.e2e.image import import_archive, packed, settings

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm.calls import Host, HostFiles, HostSetup, from_plain
-from orchestrator.drivers.swarm.channel import Agents, Message
-from orchestrator.drivers.swarm.file_writer import FileWriter
-from orchestrator.drivers.swarm.files import send_data, send_file
+from orchestrator.drivers.swarm.agents.calls import Host, HostFiles, HostSetup, from_plain
+from orchestrator.drivers.swarm.agents.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.relay import OrchestratorsEnd
 from orchestrator.drivers.swarm.outage import HostOutage, OutageTimeouts
-from orchestrator.drivers.swarm.relay import OrchestratorsEnd
+from orchestrator.drivers.swarm.transfers.file_writer import FileWriter
+from orchestrator.drivers.swarm.transfers.files import send_data, send_file
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory

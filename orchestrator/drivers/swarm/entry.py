@@ -12,8 +12,8 @@ from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST, open_control, open_programs
 from orchestrator.drivers.programs import addresses
-from orchestrator.drivers.swarm import agent_image
-from orchestrator.drivers.swarm.images import is_in_registry
+from orchestrator.drivers.swarm.agents import agent_image
+from orchestrator.drivers.swarm.transfers.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import Trunk, id_of, mtu_of
@@ -23,14 +23,14 @@ from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.drivers.swarm.calls import HostSetup
+    from orchestrator.drivers.swarm.agents.calls import HostSetup
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
     from orchestrator.drivers.docker.engine import Engine
     from orchestrator.drivers.swarm.cluster import Cluster
-    from orchestrator.drivers.swarm.registry import pin
+    from orchestrator.drivers.swarm.transfers.registry import pin
 
     name = agent_image.image_name()
     try:
@@ -75,18 +75,18 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.swarm.channel import Agents
+    from orchestrator.drivers.swarm.agents.channel import Agents
+    from orchestrator.drivers.swarm.agents.settings import LEASE
+    from orchestrator.drivers.swarm.agents.standing import access
+    from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_all
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.driver import SwarmDriver
-    from orchestrator.drivers.swarm.fabric import SwarmFabric
-    from orchestrator.drivers.swarm.image_copies import copy_images, images_of
-    from orchestrator.drivers.swarm.prober import SwarmProber
+    from orchestrator.drivers.swarm.network.fabric import SwarmFabric
+    from orchestrator.drivers.swarm.network.prober import SwarmProber
+    from orchestrator.drivers.swarm.network.underlay import End, SwarmUnderlay, deduction, measure_all, refuse_short
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
-    from orchestrator.drivers.swarm.registry import image_of_agents
-    from orchestrator.drivers.swarm.settings import LEASE
-    from orchestrator.drivers.swarm.standing import access
-    from orchestrator.drivers.swarm.starting import start_agents, wait_for_all
-    from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measure_all, refuse_short
+    from orchestrator.drivers.swarm.transfers.image_copies import copy_images, images_of
+    from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
@@ -131,8 +131,8 @@ async def open_environment(
 
 def _setup(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> HostSetup:
     """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
-    from orchestrator.drivers.swarm.calls import HostSetup
-    from orchestrator.drivers.swarm.fabric import remotes
+    from orchestrator.drivers.swarm.agents.calls import HostSetup
+    from orchestrator.drivers.swarm.network.fabric import remotes
 
     (address,) = [each.address for each in plan.hosts if each.name == host]
     elsewhere = remotes(plan, homes, host)

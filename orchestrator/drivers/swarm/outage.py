@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orchestrator.drivers.swarm.settings import LEASE
+from orchestrator.drivers.swarm.agents.settings import LEASE
 
 ENDING = 5.0  # s for an agent whose lease is over to end the links and the nodes
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from orchestrator.drivers.base import ProgramEnd, RunsPrograms
 from orchestrator.drivers.programs import quota_notes
-from orchestrator.drivers.swarm.channel import Message
+from orchestrator.drivers.swarm.agents.channel import Message
+from orchestrator.drivers.swarm.agents.settings import SCENARIO
 from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.files import fetch, send_file
 from orchestrator.drivers.swarm.outage import OutageTimeouts
-from orchestrator.drivers.swarm.settings import SCENARIO
+from orchestrator.drivers.swarm.transfers.files import fetch, send_file
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
 from orchestrator.agent.worker import Examine, Open, Worker
-from orchestrator.drivers.swarm.channel import AgentChannel, Agents
+from orchestrator.drivers.swarm.agents.channel import AgentChannel, Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver

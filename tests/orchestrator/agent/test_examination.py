@@ -16,11 +16,11 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.worker import Examine
-from orchestrator.drivers.swarm import starting
-from orchestrator.drivers.swarm.calls import ExaminationSetup
+from orchestrator.drivers.swarm.agents import starting
+from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.examination import Examination, examine
-from orchestrator.drivers.swarm.facts import Facts
+from orchestrator.drivers.swarm.doctor.examination import Examination, examine
+from orchestrator.drivers.swarm.doctor.facts import Facts
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.prober import Prober

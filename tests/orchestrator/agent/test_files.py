@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.files import files_below, piece_of
-from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.drivers.swarm.agents.channel import PIECE
 from orchestrator.errors import DriverError
 
 

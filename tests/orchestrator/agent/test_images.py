@@ -17,10 +17,10 @@ from orchestrator.agent.images import Images
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm import image_copies
-from orchestrator.drivers.swarm.calls import HostImages
-from orchestrator.drivers.swarm.channel import PIECE
-from orchestrator.drivers.swarm.image_copies import Progress, copy_images, images_of
+from orchestrator.drivers.swarm.agents.calls import HostImages
+from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.swarm.transfers import image_copies
+from orchestrator.drivers.swarm.transfers.image_copies import Progress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts

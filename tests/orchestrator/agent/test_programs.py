@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
-from orchestrator.drivers.swarm.calls import HostSetup
+from orchestrator.drivers.swarm.agents.calls import HostSetup
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import Handle

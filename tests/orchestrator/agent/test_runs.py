@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.agent import runs
 from orchestrator.agent.runs import Carrier, Runs
-from orchestrator.drivers.swarm.settings import MARK, RUNS
+from orchestrator.drivers.swarm.agents.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 

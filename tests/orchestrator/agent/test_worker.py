@@ -21,13 +21,13 @@ from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.log_stream import LogStream
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm import underlay
-from orchestrator.drivers.swarm.calls import HostDataSets, HostFiles, HostSetup
-from orchestrator.drivers.swarm.channel import Message
-from orchestrator.drivers.swarm.fabric import SwarmFabric
-from orchestrator.drivers.swarm.prober import SwarmProber
-from orchestrator.drivers.swarm.starting import dismiss
-from orchestrator.drivers.swarm.underlay import SwarmUnderlay
+from orchestrator.drivers.swarm.agents.calls import HostDataSets, HostFiles, HostSetup
+from orchestrator.drivers.swarm.agents.channel import Message
+from orchestrator.drivers.swarm.agents.starting import dismiss
+from orchestrator.drivers.swarm.network import underlay
+from orchestrator.drivers.swarm.network.fabric import SwarmFabric
+from orchestrator.drivers.swarm.network.prober import SwarmProber
+from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric

@@ -18,9 +18,9 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.runs import Carrier
-from orchestrator.drivers.swarm import starting
+from orchestrator.drivers.swarm.agents import starting
+from orchestrator.drivers.swarm.agents.settings import CODE, MARK, RUNS
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.settings import CODE, MARK, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.history import History

@@ -126,7 +126,7 @@ class Worker:
         try:
             found = calls.arguments_of(method, arguments)
         except WireError as error:
-            raise DriverError(f"'{call}' has wrong arguments ({error}): the agent has another version") from None
+            raise DriverError(f"'{call}' has invalid arguments ({error}): the agent has another version") from None
         paths = {name: inside(self._run.path, value) for name, value in found.items() if isinstance(value, Path)}
         return await getattr(target, name)(**found | paths)
 

@@ -227,8 +227,8 @@ async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
             {"node": "a", "code": 0},
             "no call 'RunsPrograms.release': a PlayedDriver is open here",
         ),
-        ("Driver.kill", {"node": 7}, r"'Driver.kill' has wrong arguments \(node: Input should be a valid string\)"),
-        ("Driver.kill", {}, r"'Driver.kill' has wrong arguments \(node: Field required\)"),
+        ("Driver.kill", {"node": 7}, r"'Driver.kill' has invalid arguments \(node: Input should be a valid string\)"),
+        ("Driver.kill", {}, r"'Driver.kill' has invalid arguments \(node: Field required\)"),
     ],
 )
 async def test_a_call_that_is_not_possible_is_refused(world: World, call: str, arguments: Message, error: str) -> None:

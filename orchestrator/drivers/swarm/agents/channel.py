@@ -55,6 +55,8 @@ _CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
 _HANDSHAKE = 10_000  # ms
 _FLUSH = 1000  # ms to send the last messages
 _CONNECTIONS = 16  # of each address; several hosts may share one
+_ERRORS = ("HostError", "DriverError", "FabricError", "EngineError", "ChildError")
+"""The errors that an agent may raise in the orchestrator."""
 
 Message = dict[str, Any]
 P = ParamSpec("P")
@@ -136,10 +138,8 @@ class AgentChannel:
             reply |= {"error": str(error), "kind": type(error).__name__}
         except Exception as error:
             logger.exception("the call '%s' failed", request["call"])
-            reply |= {
-                "error": f"{type(error).__name__}: {error} (a bug of edgebed; see the agent's log)",
-                "kind": "",
-            }
+            what = f"{type(error).__name__}: {error} (a bug of edgebed; see the agent's log)"
+            reply |= {"error": what, "kind": ""}
         self.send(reply)
 
     @property
@@ -209,7 +209,7 @@ class Agents:
         self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
         self._gate = Gate(self._context, self._socket, _CONNECTIONS)
-        self._tasks = [asyncio.create_task(self._beat())]
+        self._beating = asyncio.create_task(self._beat())
         self._stop_watching: Callable[[], None] = lambda: None
 
     def listen(self, address: str, port: int | None = None) -> int:
@@ -270,9 +270,7 @@ class Agents:
         try:
             result: T = result_of(method, found)
         except WireError as error:
-            raise DriverError(
-                f"{host}: its agent's result of '{name}' is none ({error}): is it another version?"
-            ) from None
+            raise DriverError(f"{host}: its agent gave an invalid answer to '{name}' ({error})") from None
         return result
 
     async def request(self, host: str, call: str, arguments: Message, timeout: float = PATIENCE) -> Any:
@@ -304,8 +302,7 @@ class Agents:
             self._lose(host, reason)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._beating.cancel()
         self._stop_watching()
         self._gate.close()
         self._socket.close()
@@ -398,7 +395,5 @@ def _resolve(waiting: asyncio.Future[Any], host: str, reply: Message) -> None:
     if "error" not in reply:
         waiting.set_result(reply["result"])
         return
-    kind = getattr(errors, str(reply["kind"]), DriverError)
-    if kind not in (errors.HostError, errors.DriverError, errors.FabricError, errors.EngineError, errors.ChildError):
-        kind = DriverError
+    kind = getattr(errors, reply["kind"]) if reply["kind"] in _ERRORS else DriverError
     waiting.set_exception(kind(f"{host}: {reply['error']}"))

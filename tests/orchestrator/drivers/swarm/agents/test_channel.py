@@ -17,6 +17,7 @@ from node.messaging.gate import UNDELIVERED
 from orchestrator.drivers.swarm.agents import channel
 from orchestrator.drivers.swarm.agents.channel import BEAT, PIECE, PROTOCOL, AgentChannel, Agents, Message
 from orchestrator.errors import DriverError, FabricError, HostError
+from orchestrator.fabric.base import Fabric
 from orchestrator.planning.keys import keypair
 
 LOOPBACK = "127.0.0.1"
@@ -116,6 +117,15 @@ async def test_errors_keep_their_class_and_name_the_host(stage: Stage) -> None:
         await stage.agents.request("pc-1", "link", {})
     with pytest.raises(DriverError, match=r"^pc-1: KeyError: 'x' \(a bug"):
         await stage.agents.request("pc-1", "other", {})
+
+
+async def test_an_answer_that_is_invalid_is_one_error(stage: Stage) -> None:
+    async def answer(call: str, arguments: Message) -> Any:
+        return {"links": [], "late": "much"}
+
+    await stage.agent(answer=answer)
+    with pytest.raises(DriverError, match=r"^pc-1: its agent gave an invalid answer to 'Fabric.counters' \(late: "):
+        await stage.agents.call("pc-1", Fabric.counters)
 
 
 async def test_requests_do_not_wait_for_each_other(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgebed import plugin
     from edgebed.plugin import *  # noqa: F403
-    from orchestrator.results.rows import Event
+    from orchestrator.results.record.rows import Event
     from orchestrator.scenario.typed import Fault, Link, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.handle import Handle, start
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Event": "orchestrator.results.rows",
+    "Event": "orchestrator.results.record.rows",
     "Fault": "orchestrator.scenario.typed",
     "Handle": "orchestrator.verbs.handle",
     "Link": "orchestrator.scenario.typed",

@@ -24,7 +24,7 @@ from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import listens
-from orchestrator.host.kernel.usage import Usage, usage
+from orchestrator.host.kernel.usage import ProcessUsage, usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
@@ -65,7 +65,7 @@ class NodesHere:
     async def listens(self, node: Handle, port: int) -> bool:
         return listens(node.pid, port)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
         return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
 
 

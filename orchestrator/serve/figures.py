@@ -8,8 +8,8 @@ from typing import Any
 from orchestrator import text
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, thinned
-from orchestrator.results.record import INJECTED
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.writer import INJECTED
 from orchestrator.results.story import Story
 
 MOST = 600  # points of a curve

@@ -34,7 +34,7 @@ from orchestrator.errors import DriverError, HostError, LostError, OrchestratorE
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.process.python import ROOT
-from orchestrator.run.elsewhere import STAYS, travelling
+from orchestrator.run.remote import STAYS, travelling
 from orchestrator.sweep.sharing import Sharing
 from orchestrator.text import count
 from orchestrator.verbs.image import PACKAGES

@@ -20,7 +20,7 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place

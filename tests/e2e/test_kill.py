@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.host.kernel.cgroups import writable_hierarchies
 from orchestrator.host.process.processes import run_processes
-from orchestrator.run.lives import RESTART_LIMIT
+from orchestrator.run.nodes.processes import RESTART_LIMIT
 from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e

@@ -6,8 +6,8 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from orchestrator.results.record import DATABASE
-from orchestrator.results.schema import COUNTED, GROWTH, KINDS, SENSORS
+from orchestrator.results.record.schema import COUNTED, GROWTH, KINDS, SENSORS
+from orchestrator.results.record.writer import DATABASE
 
 
 def as_version(schema: int, directory: Path) -> None:

@@ -26,12 +26,12 @@ from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN
 from orchestrator.planning.hosts.inventory import Inventory
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.network import network_held
+from orchestrator.results.checks.network import network_held
+from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.presence import notes
-from orchestrator.results.rows import Event
-from orchestrator.results.verdicts import Assessment
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event
+from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 from tests.e2e.engine import at
 from tests.e2e.harness import FEW, SMALL, THREE, Background, command, json_of, resume, up, wait_for
@@ -314,7 +314,7 @@ def test_a_node_for_another_processor_trains_on_a_board(
         losses = [each.value for each in history.metrics("loss", "train") if each.node == BOARDS_NODE]
         assert len(losses) == 2
         assert losses[1] < losses[0]
-        sent = [row.messages for row in carried.traffic(history) if (row.node, row.direction) == (BOARDS_NODE, "sent")]
+        sent = [row.messages for row in volumes.traffic(history) if (row.node, row.direction) == (BOARDS_NODE, "sent")]
         assert sum(sent) >= 2
     logs = {name: (run / "logs" / f"{name}.log").read_text() for name in (BOARDS_NODE, "device-0-0")}
     assert [word for text in logs.values() for word in re.findall(r"ready, process \d+ on (\w+)", text)] == [

@@ -18,7 +18,7 @@ from orchestrator.host.directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Given:
+class ContainerFiles:
     """The files and folders of the host that one container sees."""
 
     assignment: Path
@@ -43,12 +43,12 @@ class Given:
         ]
 
 
-def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> Given:
+def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> ContainerFiles:
     """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`.
 
     HostError if that user cannot read the prepared data, which do not belong to the run.
     """
-    given = Given(
+    given = ContainerFiles(
         assignment=assignment,
         control=directory.control,
         shards=directory.shards,

@@ -17,7 +17,7 @@ from orchestrator.drivers.swarm.transfers.files import fetch, send_file
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -64,8 +64,8 @@ class SwarmProgramsDriver(SwarmDriver):
             return await self._agents.call(node.host, RunsPrograms.listens, node, port)
         return False
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
-        found: dict[str, Usage] = {}
+    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, ProcessUsage]:
+        found: dict[str, ProcessUsage] = {}
 
         async def of(host: str) -> None:
             own = {node: handle for node, handle in nodes.items() if handle.host == host}

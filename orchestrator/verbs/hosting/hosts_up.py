@@ -50,7 +50,7 @@ class Ended:
     data: bool
     left: dict[str, str] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The result in one line."""
         what = "the agents are ended" if self.agents else "no agents were left running"
         what += " and the data sets are removed" if self.data else ""

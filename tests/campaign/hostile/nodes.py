@@ -19,8 +19,8 @@ from node.runtime import checkpoint
 from orchestrator.agent.files import files_below, piece_of
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
-from orchestrator.results.record import Record
-from orchestrator.run.hearing import Hearing
+from orchestrator.results.record.writer import Record
+from orchestrator.run.nodes.recording import Hearing
 from tests.campaign.hostile.material import (
     Draw,
     changed,

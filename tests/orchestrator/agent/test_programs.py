@@ -20,7 +20,7 @@ from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
@@ -69,8 +69,8 @@ class PlayedPods(PlayedDriver):
     async def listens(self, node: Handle, port: int) -> bool:
         return (node.pid, port) == (101, 80)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
-        return {name: Usage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+        return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
 
     @staticmethod
     def _print(log: Path, program: ProgramPlan) -> None:
@@ -173,7 +173,7 @@ async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(wo
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
     assert await world.driver.listens(nodes["cloud"], 80)
     assert not await world.driver.listens(nodes["cloud"], 81)
-    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101), "device-0": Usage(0.5, 102)}
+    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101), "device-0": ProcessUsage(0.5, 102)}
     await world.driver.release("cloud", 3)
     assert world.pods["pc-1"].asked == [("release", "cloud", 3)]
 
@@ -184,7 +184,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     await world.stage.leave("pc-2")
     assert await world.held() == [("device-0", None)]
     assert (await world.driver.exits.get()).node == "device-0"
-    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101)}
+    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101)}
     assert not await world.driver.listens(nodes["device-0"], 80)
     with pytest.raises(LostError):
         await world.run("device-0")

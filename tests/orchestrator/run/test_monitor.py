@@ -12,16 +12,16 @@ from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.presence import notes
-from orchestrator.results.schema import COUNTERS
-from orchestrator.results.verdicts import Verdict
+from orchestrator.results.record.history import History
+from orchestrator.results.record.schema import COUNTERS
+from orchestrator.results.traffic import volumes
 from orchestrator.run.context import RunContext
+from orchestrator.run.display.snapshot import Snapshot, View
+from orchestrator.run.display.view import PlainView
 from orchestrator.run.monitor import Monitor
-from orchestrator.run.showing import Snapshot, View
-from orchestrator.run.view import PlainView
-from tests.orchestrator.run.test_session import SCENARIO, Stage
+from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 
 
 def row(delivered: int, **others: int | float) -> LinkRow:
@@ -52,8 +52,8 @@ def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
             await monitor.sample()
         stage.record.close()
         with History.open(stage.directory.path) as history:
-            assert carried.bytes_by_class(history) == {"edge-cloud": 2_460_000}
-            assert carried.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
+            assert volumes.bytes_by_class(history) == {"edge-cloud": 2_460_000}
+            assert volumes.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
         await stage.session.close()
 
     run_virtual(main())

@@ -14,7 +14,7 @@ from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.reading import Combination
 from orchestrator.sweep.sweeper import Sweeper

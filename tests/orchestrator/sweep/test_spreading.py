@@ -23,7 +23,7 @@ from orchestrator.drivers.swarm.agents.settings import CODE, MARK, RUNS
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.sweep import spreading
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.on_swarm import Runs, refusal

@@ -25,7 +25,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.container import Limits, options
 from orchestrator.drivers.docker.driver import DockerDriver, unfit
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.docker.files import Given, lay_out
+from orchestrator.drivers.docker.files import ContainerFiles, lay_out
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
@@ -599,7 +599,9 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 
 
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
-    given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints")))
+    given = ContainerFiles(
+        *(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints"))
+    )
     targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
     inside = Assignment.load(directory.nodes / "device-0.json")
     assert targets[inside.data.directory] == "/there/data"

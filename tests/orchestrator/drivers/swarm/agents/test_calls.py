@@ -31,7 +31,7 @@ from orchestrator.drivers.swarm.agents.calls import (
     result_of,
 )
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.reading import parse
@@ -68,7 +68,7 @@ def test_arguments_arrive_as_they_were(method: Callable[..., Any], arguments: tu
     ("method", "result"),
     [
         (Fabric.counters, Counted([ROW], forwarded=3, drops={"queue": 1}, sent_to={"cloud": 2})),
-        (RunsPrograms.usage, {"cloud": Usage(0.5, 7)}),
+        (RunsPrograms.usage, {"cloud": ProcessUsage(0.5, 7)}),
         (HostLinks.alter, [None, "no"]),
         (Driver.start, Handle(7)),
     ],

@@ -7,7 +7,6 @@ together become too large, those first that were not used for longest.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import json
@@ -39,19 +38,38 @@ class DataSets:
             raise DriverError(f"the data set {sha256} is missing: the agent has restarted")
         return self.folder / sha256
 
-    async def has_data(self, sha256: str) -> bool:
+    def has_data(self, sha256: str) -> bool:
         """Take a data set into use if this host has it. One that does not have its hash any more is removed."""
-        return sha256 in self._locks or await asyncio.to_thread(self._take, _check_hash(sha256))
+        return sha256 in self._locks or self._take(_check_hash(sha256))
 
-    async def put_data(self, sha256: str, path: str, data: bytes, first: bool) -> None:
+    def put_data(self, sha256: str, path: str, data: bytes, first: bool) -> None:
         """Add bytes to a file of a data set that is brought. HostError if the disk is full."""
         if Path(path).name != path or path in ("", ".."):
             raise DriverError(f"no file of a data set: {path}")
-        await asyncio.to_thread(self._put, _check_hash(sha256), path, data, first)
+        file = self._coming_folder(_check_hash(sha256)) / path
+        try:
+            with file.open("wb" if first else "ab") as stream:
+                stream.write(data)
+        except OSError as error:
+            free = text.size(shutil.disk_usage(self.folder).free)
+            what = f"the data set cannot be written ({error.strerror}; {free} are free)"
+            raise HostError(what, "make room there", ["docker system df", "docker system prune"]) from None
+        file.chmod(0o644)
 
-    async def keep_data(self, sha256: str) -> None:
+    def keep_data(self, sha256: str) -> None:
         """The data set is whole: take it into use, and keep it. DriverError if it has another hash."""
-        await asyncio.to_thread(self._keep, _check_hash(sha256))
+        folder = self._coming_folder(_check_hash(sha256))
+        try:
+            if (found := hash_of_files(folder)) != sha256:
+                raise DriverError(f"the data set that came has the hash {found}, and should have {sha256}")
+            folder.chmod(0o755)
+            with contextlib.suppress(OSError):  # another run was first
+                folder.rename(self.folder / sha256)
+        finally:
+            self._discard(sha256)
+        if not self._take(sha256):
+            raise DriverError(f"the data set {sha256} that is kept here is damaged, and another run uses it")
+        self._make_room()
 
     def close(self) -> None:
         """Remove what is not whole, and let go of the rest."""
@@ -72,31 +90,6 @@ class DataSets:
         os.utime(path)
         self._locks[sha256] = lock
         return True
-
-    def _put(self, sha256: str, path: str, data: bytes, first: bool) -> None:
-        file = self._coming_folder(sha256) / path
-        try:
-            with file.open("wb" if first else "ab") as stream:
-                stream.write(data)
-        except OSError as error:
-            free = text.size(shutil.disk_usage(self.folder).free)
-            what = f"the data set cannot be written ({error.strerror}; {free} are free)"
-            raise HostError(what, "make room there", ["docker system df", "docker system prune"]) from None
-        file.chmod(0o644)
-
-    def _keep(self, sha256: str) -> None:
-        folder = self._coming_folder(sha256)
-        try:
-            if (found := hash_of_files(folder)) != sha256:
-                raise DriverError(f"the data set that came has the hash {found}, and should have {sha256}")
-            folder.chmod(0o755)
-            with contextlib.suppress(OSError):  # another run was first
-                folder.rename(self.folder / sha256)
-        finally:
-            self._discard(sha256)
-        if not self._take(sha256):
-            raise DriverError(f"the data set {sha256} that is kept here is damaged, and another run uses it")
-        self._make_room()
 
     def _make_room(self) -> None:
         """Remove what ended agents have not finished, and of what nobody uses as much as is beyond the limit."""

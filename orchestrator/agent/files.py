@@ -5,7 +5,6 @@ Nodes and the runs of a sweep write there too, and may make links to other place
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from pathlib import Path
@@ -18,21 +17,36 @@ from orchestrator.errors import DriverError
 class Files:
     """The files of a run. Paths are in its directory, see `inside`."""
 
-    async def put(self, path: Path, data: bytes, first: bool, secret: bool) -> None:
+    def put(self, path: Path, data: bytes, first: bool, secret: bool) -> None:
         """Add bytes to a file. The ``first`` ones replace its content. Only this user can read a ``secret`` file."""
-        await asyncio.to_thread(_add, path, data, first, 0o600 if secret else 0o644)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if first else os.O_APPEND)
+        mode = 0o600 if secret else 0o644
+        with open(os.open(path, flags, mode), "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(data)
 
-    async def remove(self, path: Path) -> None:
+    def remove(self, path: Path) -> None:
         """Remove a file, if it exists."""
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+        path.unlink(missing_ok=True)
 
-    async def files(self, folder: Path) -> list[str]:
-        """The files of a folder and of those below it, relative to it."""
-        return await asyncio.to_thread(files_below, folder)
+    def files(self, folder: Path) -> list[str]:
+        """The files in a folder and below it, relative to it, without links. Empty if there is no such folder."""
+        found = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+        return sorted(each.relative_to(folder).as_posix() for each in found if stat.S_ISREG(each.lstat().st_mode))
 
-    async def get(self, folder: Path, path: str, start: int) -> bytes:
-        """A piece of a file of such a folder, see `piece_of`."""
-        return await asyncio.to_thread(piece_of, folder, path, start)
+    def get(self, folder: Path, path: str, start: int) -> bytes:
+        """A piece of a file in a folder or below it. It is shorter than `PIECE` bytes at the end of the file.
+        DriverError if there is no such file."""
+        try:
+            file = (folder / path).resolve()
+            if not file.is_relative_to(folder.resolve()):
+                raise DriverError(f"no file of the run: {path}")
+            with open_untrusted(file) as stream:
+                stream.seek(start)
+                return stream.read(PIECE)
+        except (OSError, RuntimeError) as error:  # RuntimeError: of links that lead to themselves
+            raise DriverError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def inside(base: Path, path: Path) -> Path:
@@ -41,31 +55,3 @@ def inside(base: Path, path: Path) -> Path:
     if ".." in found.parts or not found.is_relative_to(base):
         raise DriverError(f"no file of the run: {path}")
     return found
-
-
-def _add(file: Path, data: bytes, first: bool, mode: int) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if first else os.O_APPEND)
-    with open(os.open(file, flags, mode), "wb") as stream:
-        os.fchmod(stream.fileno(), mode)
-        stream.write(data)
-
-
-def files_below(folder: Path) -> list[str]:
-    """The files in a folder and below it, relative to it, without links. Empty if there is no such folder."""
-    found = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
-    return sorted(each.relative_to(folder).as_posix() for each in found if stat.S_ISREG(each.lstat().st_mode))
-
-
-def piece_of(folder: Path, path: str, start: int) -> bytes:
-    """A piece of a file in a folder or below it. It is shorter than `PIECE` bytes at the end of the file. DriverError
-    if there is no such file."""
-    try:
-        file = (folder / path).resolve()
-        if not file.is_relative_to(folder.resolve()):
-            raise DriverError(f"no file of the run: {path}")
-        with open_untrusted(file) as stream:
-            stream.seek(start)
-            return stream.read(PIECE)
-    except (OSError, RuntimeError) as error:  # RuntimeError: of links that lead to themselves
-        raise DriverError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None

@@ -45,9 +45,10 @@ class Images:
         self._pulling: dict[str, tuple[Pulling, asyncio.Task[None]]] = {}
         self._progress: dict[str, tuple[int, int]] = {}
 
-    async def images(self, names: Sequence[str]) -> dict[str, Any]:
+    def images(self, names: Sequence[str]) -> dict[str, Any]:
         """What the Engine has under each name, as `describe_image` tells it, and the bytes that are free for more."""
-        return {"images": await asyncio.to_thread(self._look, names), "free": await asyncio.to_thread(self._room)}
+        with self._engine() as engine:
+            return {"images": {name: describe_image(engine.image(name)) for name in names}, "free": self._room()}
 
     async def load(self, name: str, data: bytes, first: bool) -> None:
         """Give the Engine the next bytes of the archive of an image. Answered when the Engine has taken them, so that
@@ -127,10 +128,6 @@ class Images:
     def _end_loading(self, name: str) -> None:
         if (loading := self._loading.pop(name, None)) is not None:
             loading.close()
-
-    def _look(self, names: Sequence[str]) -> dict[str, Any]:
-        with self._engine() as engine:
-            return {name: describe_image(engine.image(name)) for name in names}
 
     def _tag(self, image: str, name: str) -> None:
         with self._engine() as engine:

@@ -69,9 +69,9 @@ class Runs:
         line = json.dumps({"run": run, "data": data, "plugins": [asdict(each) for each in plugins]})
         await asyncio.to_thread(self._carrier.send, line)
 
-    async def drop(self, run: str) -> None:
+    def drop(self, run: str) -> None:
         """Remove the files of a run."""
-        await asyncio.to_thread(shutil.rmtree, self._path(run))
+        shutil.rmtree(self._path(run))
 
     async def close(self) -> None:
         self._closing = True

@@ -13,6 +13,7 @@ broken {error}                  the driver or the links of this host have failed
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -128,7 +129,10 @@ class Worker:
         except WireError as error:
             raise DriverError(f"'{call}' has invalid arguments ({error}): the agent has another version") from None
         paths = {name: inside(self._run.path, value) for name, value in found.items() if isinstance(value, Path)}
-        return await getattr(target, name)(**found | paths)
+        act = getattr(target, name)
+        if not inspect.iscoroutinefunction(act):
+            act = partial(asyncio.to_thread, act)
+        return await act(**found | paths)
 
     def notice(self, message: Message) -> None:
         """Take a notice of the orchestrator."""

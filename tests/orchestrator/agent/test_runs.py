@@ -85,11 +85,11 @@ async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
 
 
 async def test_the_files_of_a_run_are_removed(played: Played, tmp_path: Path) -> None:
-    await played.runs.drop("small-1")
+    played.runs.drop("small-1")
     assert list((tmp_path / RUNS).iterdir()) == []
     for run in ("", "..", ".", "small-1/logs", "/etc"):
         with pytest.raises(DriverError, match="no run"):
-            await played.runs.drop(run)
+            played.runs.drop(run)
 
 
 async def test_an_end_before_it_was_ready_tells_why(played: Played) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.errors import RecordError
-from orchestrator.results.record.schema import APPLICATION_ID, READABLE, SCHEMA_VERSION
+from orchestrator.results.record.schema import APPLICATION_ID, SCHEMA_VERSION
 
 BROKEN = (sqlite3.Error, UnicodeError)  # of a database: sqlite3 also fails to decode the message of an error
 _REMEDY = "restore it from a copy, or start its scenario again with `up`"
@@ -52,7 +52,8 @@ def foreign(database: Path, application: int, schema: int | None) -> RecordError
         return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
     if application != APPLICATION_ID:
         return RecordError(f"{database} is not a record of a run: another program wrote it")
-    return RecordError(
-        f"{database} has schema {schema}, this version reads schema {' and '.join(map(str, READABLE))}: "
-        + ("upgrade edgebed" if schema > SCHEMA_VERSION else "read it with the version that wrote it")
-    )
+    age, remedy = "an older", "read it with that version, or start its scenario again with `up`"
+    if schema > SCHEMA_VERSION:
+        age, remedy = "a newer", "upgrade edgebed"
+    found = f"it has schema {schema}, this version reads {SCHEMA_VERSION}"
+    return RecordError(f"{database} is of {age} version of edgebed ({found}): {remedy}")

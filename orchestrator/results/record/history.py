@@ -35,17 +35,7 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.results.record.schema import (
-    APPLICATION_ID,
-    COUNTED,
-    GROWTH,
-    KINDS,
-    READABLE,
-    SENSORS,
-    no_table,
-    read_as_growth,
-    version,
-)
+from orchestrator.results.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table, version
 from orchestrator.results.record.writer import DATABASE, INJECTED
 from orchestrator.scenario.language.files import first_comment
 
@@ -77,16 +67,15 @@ class History(Facts):
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
             schema = None if empty else version(connection)
-            if application == APPLICATION_ID and schema in READABLE:
-                if (odd := no_table(connection)) is not None:
-                    connection.close()
-                    raise changed(database, odd)
-                read_as_growth(connection)
+            odd = no_table(connection)
         except BROKEN as error:
             raise unreadable(database, error) from error
-        if application != APPLICATION_ID or schema not in READABLE:
+        if (application, schema) != (APPLICATION_ID, SCHEMA_VERSION):
             connection.close()
             raise foreign(database, application, schema)
+        if odd is not None:
+            connection.close()
+            raise changed(database, odd)
         history = cls(directory, connection)
         if plan is not None:
             history.plan = plan
@@ -177,7 +166,7 @@ class History(Facts):
     @property
     def seconds(self) -> float:
         """The duration of the run; the duration so far, if it has not ended."""
-        counts = (counted.growth if self._schema >= GROWTH else counted.view for counted in COUNTED)
+        counts = (counted.growth for counted in COUNTED)
         tables = ("event", "metric", "state", "fault", "probe", *counts, "resources", "outcome")
         latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
         return float(self.rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
@@ -214,18 +203,14 @@ class History(Facts):
         return [State(*row) for row in rows]
 
     def probes(self) -> list[ProbeResult]:
-        columns = ", ".join(ProbeResult._fields[:-1])
-        kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
-        return [ProbeResult(*row) for row in self.rows(f"SELECT {columns}, {kind} FROM probe")]
+        return [ProbeResult(*row) for row in self.rows(f"SELECT {', '.join(ProbeResult._fields)} FROM probe")]
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""
         return [Resources(*row) for row in self.rows("SELECT * FROM resources WHERE coalesce(?, node) IS node", node)]
 
     def sensors(self) -> list[SensorReading]:
-        """What hosts told about themselves, in the order of recording. Records of version 2 have none."""
-        if self._schema < SENSORS:
-            return []
+        """What hosts told about themselves, in the order of recording."""
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def faults(self) -> list[FaultSpan]:
@@ -278,15 +263,11 @@ class History(Facts):
         return self.rows(f"SELECT {listed} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", rowid, limit)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query. Its tables of growth are there for records of older versions, too (`read_as_growth`)."""
+        """The rows of a query."""
         try:
             return self._connection.execute(query, parameters).fetchall()
         except BROKEN as error:
             raise unreadable(self.directory / DATABASE, error) from error
-
-    @property
-    def _schema(self) -> int:
-        return version(self._connection)
 
     def stream(self, query: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, without holding them all."""

@@ -1,21 +1,19 @@
-"""The tables of a record, in the form that is written now, and how records of older versions are read and continued.
+"""The tables of a record.
 
 Counts of links and of messages only grow, so a row has what was added since the row before it: most of these numbers
 are small, and SQLite stores a small number in few bytes. What a row belongs to is in a table of its own, written once.
-The views ``counters`` and ``traffic`` give the totals, under the names that they had as tables until version 4.
+The views ``counters`` and ``traffic`` give the totals.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from operator import sub
 from typing import NamedTuple
 
 APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 5
-READABLE = (2, 3, 4, SCHEMA_VERSION)
-SENSORS, KINDS, GROWTH = 3, 4, 5  # from which version on: a table sensor, a kind of link figures, growth, not totals
 
 COUNTERS = (
     "offered",
@@ -30,8 +28,8 @@ COUNTERS = (
     "cut_dropped",
 )
 
-_KIND = "kind TEXT"
-"""A column of tables with figures of links: a `LinkKind`; NULL in rows from before version 4."""
+_KIND = "kind TEXT NOT NULL"
+"""A column of tables with figures of links: a `LinkKind`."""
 
 TABLES = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
@@ -89,8 +87,7 @@ INSERT = {
 
 
 class CounterTable(NamedTuple):
-    """What is counted: ``each`` is the table of the things that have counts, ``view`` gives the totals, and was the
-    table of totals until version 4."""
+    """What is counted: ``each`` is the table of the things that have counts, ``view`` gives the totals."""
 
     each: str
     keys: tuple[str, ...]  # that tell the things apart
@@ -139,29 +136,6 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE VIEW IF NOT EXISTS {counted.view} AS {_totals(counted)}")
 
 
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a record of an older version to the present one."""
-    schema = version(connection)
-    if schema < KINDS:
-        connection.execute(f"ALTER TABLE probe ADD COLUMN {_KIND}")
-    if schema < GROWTH:
-        for counted in COUNTED:
-            for table, selection in _from_totals(counted, schema):
-                connection.execute(f"CREATE TABLE {table} ({', '.join(TABLES[table])})")
-                connection.execute(f"INSERT INTO {table} {selection}")
-        for counted in COUNTED:
-            connection.execute(f"DROP TABLE {counted.view}")
-    make_tables(connection)
-
-
-def read_as_growth(connection: sqlite3.Connection) -> None:
-    """Let a connection that reads a record of an older version find the tables of growth, as temporary views."""
-    if (schema := version(connection)) < GROWTH:
-        for counted in COUNTED:
-            for table, selection in _from_totals(counted, schema):
-                connection.execute(f"CREATE TEMP VIEW {table} AS {selection}")
-
-
 def version(connection: sqlite3.Connection) -> int:
     """The version of the schema of a record."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -170,7 +144,7 @@ def version(connection: sqlite3.Connection) -> int:
 def no_table(connection: sqlite3.Connection) -> str | None:
     """The first thing of a database that stands in the place of a record's table, or acts when a table is written: a
     view, a virtual table, a trigger. Reading it may never end. None if there is none."""
-    names = ", ".join(f"'{name}'" for name in (*TABLES, *(c.view for c in COUNTED if version(connection) < GROWTH)))
+    names = ", ".join(f"'{name}'" for name in TABLES)
     plain = "type = 'table' AND sql LIKE 'CREATE TABLE %'"
     query = f"SELECT type, name FROM sqlite_master WHERE type = 'trigger' OR name IN ({names}) AND NOT ({plain})"
     found = connection.execute(query).fetchone()
@@ -178,25 +152,10 @@ def no_table(connection: sqlite3.Connection) -> str | None:
 
 
 def _totals(counted: CounterTable) -> str:
-    """A selection of the totals, with the columns that the table of totals had until version 4."""
-    kind = [name for name in counted.facts if name == "kind"]  # the last column, as version 4 added it
+    """A selection of the totals; ``kind`` is its last column."""
+    kind = [name for name in counted.facts if name == "kind"]
     facts = [name for name in counted.facts if name != "kind"]
     sums = [f"SUM({name}) OVER grown AS {name}" for name in counted.counts]
     listed = ", ".join(("t", *counted.keys, *facts, *sums, *kind))
     window = f"PARTITION BY {counted.each} ORDER BY {counted.growth}.id"
     return f"SELECT {listed} FROM {counted.named} WINDOW grown AS ({window})"
-
-
-def _from_totals(counted: CounterTable, schema: int) -> Iterator[tuple[str, str]]:
-    """For each of the two tables, the selection that makes it from the table of totals of an older version."""
-    keys = ", ".join(counted.keys)
-    missing = "kind" if schema < KINDS else None
-    facts = [f"{'NULL' if name == missing else f'MAX({name})'} AS {name}" for name in counted.facts]
-    things = ", ".join((f"DENSE_RANK() OVER (ORDER BY {keys}) AS id", *counted.keys, *facts))
-    yield counted.each, f"SELECT {things} FROM {counted.view} GROUP BY {keys}"
-    before = {name: f"LAG({name}, 1, 0) OVER thing" for name in counted.counts}
-    fallen = " OR ".join(f"{name} < {earlier}" for name, earlier in before.items())
-    grown = [f"{name} - IIF({fallen}, 0, {earlier}) AS {name}" for name, earlier in before.items()]
-    listed = ", ".join(("rowid AS id", "t", f"DENSE_RANK() OVER (ORDER BY {keys}) AS {counted.each}", *grown))
-    window = f"PARTITION BY {keys} ORDER BY rowid"
-    yield counted.growth, f"SELECT {listed} FROM {counted.view} WINDOW thing AS ({window}) ORDER BY id"

@@ -22,16 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.results.record.schema import (
-    APPLICATION_ID,
-    FLOWS,
-    INSERT,
-    LINKS,
-    CounterTable,
-    Totals,
-    make_tables,
-    upgrade,
-)
+from orchestrator.results.record.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, CounterTable, Totals, make_tables
 from orchestrator.scenario.sections.drivers import LinkKind
 
 DATABASE = "run.db"
@@ -93,12 +84,10 @@ class Record:
     def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
         """Reopen the record of a run that ended at ``t`` and continues after ``round``.
 
-        The outcome is removed and kept in an event. All counters of links and nodes restart at 0. A record of an older
-        version becomes one of the present version.
+        The outcome is removed and kept in an event. All counters of links and nodes restart at 0.
         """
         try:
             connection = _begun(directory)
-            upgrade(connection)
             connection.execute("DELETE FROM outcome")
             connection.execute(INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
             connection.commit()

@@ -216,15 +216,6 @@ def test_a_run_that_does_not_exist(runs: Path, words: tuple[str, ...]) -> None:
     assert "good-20260101-120000-0000, damaged-20260102-120000-0000" in str(result.exception)
 
 
-@pytest.mark.parametrize(
-    "words", [("report",), ("resume",), ("compare", "damaged-20260102-120000-0000", "good-20260101-120000-0000")]
-)
-def test_a_damaged_record_is_named(runs: Path, words: tuple[str, ...]) -> None:
-    result = verb(*words, "--runs", runs)
-    assert isinstance(result.exception, RecordError)
-    assert "damaged-20260102-120000-0000/run.db cannot be read" in str(result.exception)
-
-
 def test_what_a_node_printed_can_be_read_without_a_record(runs: Path) -> None:
     result = verb("logs", "cloud", "--runs", runs)
     assert (result.exit_code, result.output) == (0, "ready\n")

@@ -66,11 +66,6 @@ def test_the_runs_of_a_folder(tmp_path: Path) -> None:
     assert list(compare(runs(tmp_path)).seed) == [1, 2]
 
 
-def test_overrides_are_applied(tmp_path: Path) -> None:
-    run = up(SCENARIO, overrides=["algorithm.rounds=1", "name=other"], runs=tmp_path, workers=1)
-    assert (run.summary["name"], run.summary["rounds"]) == ("other", 1)
-
-
 FAULT = {"action": "crash", "node": "device-0", "round": 2, "for": "1s"}
 
 

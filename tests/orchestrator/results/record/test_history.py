@@ -51,11 +51,18 @@ def test_a_database_of_another_program(tmp_path: Path) -> None:
         History.open(tmp_path)
 
 
-def test_a_record_of_a_later_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (SCHEMA_VERSION + 1, r"a newer version of edgebed \(it has schema 6, this version reads 5\): upgrade edgebed"),
+        (2, r"an older version of edgebed \(it has schema 2, .*\): read it with that version, or start its scenario"),
+    ],
+)
+def test_a_record_of_another_version(schema: int, message: str, tmp_path: Path) -> None:
     record = begin(tmp_path)
-    record._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    record._connection.execute(f"PRAGMA user_version = {schema}")
     record.close()
-    with pytest.raises(RecordError, match=f"has schema {SCHEMA_VERSION + 1}.*upgrade"):
+    with pytest.raises(RecordError, match=message):
         History.open(tmp_path)
 
 

@@ -16,7 +16,6 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import DATABASE, Record, environment
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import Example, plan_of
-from tests.orchestrator.older_records import as_version
 
 PLAN = json.dumps(plan_of(Example(edges=1, devices_per_edge=1, with_faults=False)))
 
@@ -178,25 +177,3 @@ def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
         assert history.outcome.ended == "rounds"
         (event,) = history.events("continued")
         assert (event.t, event.round, event.data) == (5.0, 3, {"ended": "interrupted"})
-
-
-def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None:
-    ends = {"source": "edge-0", "target": "cloud", "link_class": "edge-cloud"}
-    record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
-    record.counters(1.0, [{**ends, "offered": 5}])
-    record.event(1.0, "cloud", "joined", None, {"peer": "edge-0"})
-    record.outcome(3.0, {"ended": "interrupted", "error": None})
-    record.close()
-    as_version(2, record.directory)
-    with History.open(record.directory) as history:
-        assert (history.sensors(), history.seconds) == ([], 3.0)
-        assert (history.probes()[0].kind, volumes.link_counters(history)[0].kind) == ("emulated", "emulated")
-    with contextlib.closing(Record.resume(record.directory, 3.0, "interrupted", 1)) as resumed:
-        resumed.sensors(4.0, "", [("power", "hwmon ina3221", "rail VDD_IN", 9.25, "")])
-        resumed.probe(4.0, "edge-0", "cloud", "edge-cloud", "rtt", None, 0.3, None, None, "measured", kind="real")
-        resumed.counters(4.0, [{**ends, "offered": 2, "kind": "real"}])
-    with History.open(record.directory) as history:
-        assert [(row.t, row.host, row.value) for row in history.sensors()] == [(4.0, "", 9.25)]
-        assert [event.name for event in history.events()] == ["joined", "continued"]
-        assert [probe.kind for probe in history.probes()] == ["emulated", "real"]
-        assert volumes.link_counters(history)[0].offered == 7

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import FLOWS, LINKS
 from orchestrator.results.traffic import growth, volumes
 from tests.orchestrator.example_run import Example
-from tests.orchestrator.older_records import as_version
 
 PIECE = 777  # ends in the middle of a reading
 
 
-@pytest.mark.parametrize("schema", [None, 3])
-def test_pieces_add_up_to_the_totals(schema: int | None, tmp_path: Path) -> None:
+def test_pieces_add_up_to_the_totals(tmp_path: Path) -> None:
     path = Example(rounds=6).build(tmp_path / "run")
-    if schema is not None:
-        as_version(schema, path)
     with History.open(path) as history:
         links = {(row.source, row.target): row for row in volumes.link_counters(history)}
         delivered = {ends: row.delivered_bytes for ends, row in links.items()}

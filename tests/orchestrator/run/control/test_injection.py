@@ -20,6 +20,7 @@ from orchestrator.results.record.rows import FaultSpan
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.states import Links
 from orchestrator.run.resume import NOTHING, Past
+from tests.virtual import virtual
 
 BASE = LinkProfile(latency=0.01)
 LINKS = (
@@ -240,31 +241,28 @@ def test_a_fault_that_cannot_be_made_again_is_over() -> None:
     assert notes == [(0.0, 1, "end", "edge-0 is not running but crashed")]
 
 
-def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
+@virtual
+async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
     powers, notes = Diary(absent=frozenset({"device-9"})), list[tuple[float, int, str]]()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        plan = cast(Plan, SimpleNamespace(faults=(fault(3, "pause", node="edge-0", at=50.0),), links=LINKS))
-        tasks: list[asyncio.Task[None]] = []
-        injector = FaultInjector(
-            plan,
-            powers,
-            Links(LINKS, powers),
-            lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
-            lambda work: tasks.append(asyncio.ensure_future(work)),
-        )
-        injector.begin()
-        await asyncio.sleep(2.0)
-        assert injector.new_id() == 4
-        await injector.make(
-            fault(4, "crash", node="device-0-0", at=2.0, duration=3.0), lambda: notes.append((0, 4, "made"))
-        )
-        with pytest.raises(DriverError, match="not running"):
-            await injector.make(fault(5, "crash", node="device-9", at=2.0), lambda: notes.append((0, 5, "made")))
-        await asyncio.gather(*tasks)
-
-    run_virtual(main())
+    loop = asyncio.get_running_loop()
+    plan = cast(Plan, SimpleNamespace(faults=(fault(3, "pause", node="edge-0", at=50.0),), links=LINKS))
+    tasks: list[asyncio.Task[None]] = []
+    injector = FaultInjector(
+        plan,
+        powers,
+        Links(LINKS, powers),
+        lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
+        lambda work: tasks.append(asyncio.ensure_future(work)),
+    )
+    injector.begin()
+    await asyncio.sleep(2.0)
+    assert injector.new_id() == 4
+    await injector.make(
+        fault(4, "crash", node="device-0-0", at=2.0, duration=3.0), lambda: notes.append((0, 4, "made"))
+    )
+    with pytest.raises(DriverError, match="not running"):
+        await injector.make(fault(5, "crash", node="device-9", at=2.0), lambda: notes.append((0, 5, "made")))
+    await asyncio.gather(*tasks)
     assert notes == [(0, 4, "made"), (2.0, 4, "start"), (5.0, 4, "end"), (50.0, 3, "start")]
     assert powers.verbs() == [(2.0, "crash"), (5.0, "revive"), (50.0, "pause")]
 

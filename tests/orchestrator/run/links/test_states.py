@@ -13,6 +13,7 @@ from node.runtime.clock import run_virtual
 from orchestrator.errors import FabricError
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.run.links.states import Links, LinkState, LinkStates
+from tests.virtual import virtual
 
 BASE = LinkProfile(latency=0.01)
 UP, DOWN = ("edge-0", "cloud"), ("cloud", "edge-0")
@@ -105,15 +106,13 @@ def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
     assert last == (2.0, ("change", *UP, SLOW.merged(loss=0.05)))  # one change for the two that waited
 
 
-def test_a_weight_that_cannot_be_put_on_is_taken_off_again() -> None:
-    async def main() -> None:
-        engine = Engine()
-        links = Links(LINKS, engine)
-        engine.broken = {"change"}
-        with pytest.raises(FabricError):
-            await links.overlay([UP, DOWN], 1, {"loss": "5%"})
-        engine.broken = set()
-        await links.follow(UP, FAST, "schedule", cut=False)
-        assert engine.verbs() == [("change", FAST)]
-
-    run_virtual(main())
+@virtual
+async def test_a_weight_that_cannot_be_put_on_is_taken_off_again() -> None:
+    engine = Engine()
+    links = Links(LINKS, engine)
+    engine.broken = {"change"}
+    with pytest.raises(FabricError):
+        await links.overlay([UP, DOWN], 1, {"loss": "5%"})
+    engine.broken = set()
+    await links.follow(UP, FAST, "schedule", cut=False)
+    assert engine.verbs() == [("change", FAST)]

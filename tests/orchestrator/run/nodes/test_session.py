@@ -42,6 +42,7 @@ from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
+from tests.virtual import virtual
 
 SCENARIO = """\
 name: played
@@ -183,121 +184,105 @@ def play(tmp_path: Path) -> Play:
     return run
 
 
-def test_nodes_come_up_and_are_told_to_start(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        assert stage.fabric.attached.keys() == {"cloud", "edge-0", "device-0-0", "device-0-1"}
-        assert sorted(stage.control.sent) == sorted((node, "start") for node in stage.fabric.attached)
-        assert stage.states("edge-0") == ["starting", "registered", "running"]
-
-    play(act, SCENARIO)
+def played(scenario: str = SCENARIO) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[Play], None]]:
+    """Play a test on a stage with this scenario."""
+    return lambda act: lambda play: play(act, scenario)
 
 
-def test_the_run_ends_when_its_leader_is_done(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.control.say("cloud", "done", reason="accuracy")
-        assert (await stage.session.ended).reason == "accuracy"
+@played()
+async def test_nodes_come_up_and_are_told_to_start(stage: Stage) -> None:
+    await stage.train()
+    assert stage.fabric.attached.keys() == {"cloud", "edge-0", "device-0-0", "device-0-1"}
+    assert sorted(stage.control.sent) == sorted((node, "start") for node in stage.fabric.attached)
+    assert stage.states("edge-0") == ["starting", "registered", "running"]
 
-    play(act, SCENARIO)
+
+@played()
+async def test_the_run_ends_when_its_leader_is_done(stage: Stage) -> None:
+    await stage.train()
+    stage.control.say("cloud", "done", reason="accuracy")
+    assert (await stage.session.ended).reason == "accuracy"
 
 
-def test_a_node_that_fails_is_restarted_and_started(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.dies("device-0-0", -9)
+@played()
+async def test_a_node_that_fails_is_restarted_and_started(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.dies("device-0-0", -9)
+    await asyncio.sleep(10.0)
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+    assert stage.driver.started.count("device-0-0") == 2
+    assert "device-0-0" in stage.fabric.attached
+
+
+@played()
+async def test_no_assignment_outlasts_the_start_of_its_node(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.dies("device-0-0", -9)
+    await asyncio.sleep(10.0)
+    assert stage.driver.handed == [True] * 5  # four nodes, one of them twice
+    assert list(stage.directory.nodes.iterdir()) == []  # the secret keys
+
+
+@played()
+async def test_a_node_that_fails_again_and_again_stays_away(stage: Stage) -> None:
+    await stage.train()
+    for _ in range(RESTART_LIMIT + 1):
+        stage.driver.dies("device-0-0", 1)
         await asyncio.sleep(10.0)
-        assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-        assert stage.driver.started.count("device-0-0") == 2
-        assert "device-0-0" in stage.fabric.attached
-
-    play(act, SCENARIO)
+    assert stage.driver.started.count("device-0-0") == RESTART_LIMIT + 1
+    assert stage.states("device-0-0")[-1] == "crashed"
+    assert not stage.session.ended.done()
 
 
-def test_no_assignment_outlasts_the_start_of_its_node(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.dies("device-0-0", -9)
-        await asyncio.sleep(10.0)
-        assert stage.driver.handed == [True] * 5  # four nodes, one of them twice
-        assert list(stage.directory.nodes.iterdir()) == []  # the secret keys
-
-    play(act, SCENARIO)
-
-
-def test_a_node_that_fails_again_and_again_stays_away(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        for _ in range(RESTART_LIMIT + 1):
-            stage.driver.dies("device-0-0", 1)
-            await asyncio.sleep(10.0)
-        assert stage.driver.started.count("device-0-0") == RESTART_LIMIT + 1
-        assert stage.states("device-0-0")[-1] == "crashed"
-        assert not stage.session.ended.done()
-
-    play(act, SCENARIO)
+@played(SCENARIO + "restart: never\n")
+async def test_a_leader_that_stays_away_ends_the_run_with_its_reason(stage: Stage) -> None:
+    await stage.train()
+    stage.control.say("cloud", "failed", error="no memory left")
+    await asyncio.sleep(1.0)
+    stage.driver.dies("cloud", 1)
+    ending = await stage.session.ended
+    assert ending.reason == "failed"
+    assert ending.error == "cloud ended (exit code 1: no memory left) and is not restarted again: see `logs cloud`"
 
 
-def test_a_leader_that_stays_away_ends_the_run_with_its_reason(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.control.say("cloud", "failed", error="no memory left")
-        await asyncio.sleep(1.0)
-        stage.driver.dies("cloud", 1)
-        ending = await stage.session.ended
-        assert ending.reason == "failed"
-        assert ending.error == "cloud ended (exit code 1: no memory left) and is not restarted again: see `logs cloud`"
-
-    play(act, SCENARIO + "restart: never\n")
-
-
-def test_an_error_that_a_node_reports_ends_the_run_at_once(play: Play) -> None:
+@played()
+async def test_an_error_that_a_node_reports_ends_the_run_at_once(stage: Stage) -> None:
     """A node that raises an error would raise it again; one that was ended from outside would not."""
-
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.control.say("device-0-0", "failed", error="Terminated: from outside", lasting=False)
-        await asyncio.sleep(1)
-        assert not stage.session.ended.done()
-        stage.control.say("device-0-0", "failed", error="mine.py:3: ValueError: lost", lasting=True)
-        ending = await stage.session.ended
-        assert ending.reason == "failed"
-        assert ending.error == "device-0-0 failed: mine.py:3: ValueError: lost: see `logs device-0-0`"
-
-    play(act, SCENARIO)
+    await stage.train()
+    stage.control.say("device-0-0", "failed", error="Terminated: from outside", lasting=False)
+    await asyncio.sleep(1)
+    assert not stage.session.ended.done()
+    stage.control.say("device-0-0", "failed", error="mine.py:3: ValueError: lost", lasting=True)
+    ending = await stage.session.ended
+    assert ending.reason == "failed"
+    assert ending.error == "device-0-0 failed: mine.py:3: ValueError: lost: see `logs device-0-0`"
 
 
-def test_the_end_of_the_driver_ends_the_run(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.lost.set()
-        assert (await stage.session.ended).reason == "failed"
-
-    play(act, SCENARIO)
+@played()
+async def test_the_end_of_the_driver_ends_the_run(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.lost.set()
+    assert (await stage.session.ended).reason == "failed"
 
 
-def test_a_crash_by_a_fault_is_not_a_failure(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        await asyncio.sleep(20.0)
-        assert stage.states("device-0-1")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-        with History.open(stage.directory.path) as history:
-            (node,) = [state for state in history.states() if state.state == "crashed"]
-        assert (node.t, node.detail) == (5.0, "fault")
-        assert stage.details("device-0-1", "restarting") == ["fault over"]
-
-    play(act, SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: crash, for: 8s}\n")
+@played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: crash, for: 8s}\n")
+async def test_a_crash_by_a_fault_is_not_a_failure(stage: Stage) -> None:
+    await stage.train()
+    await asyncio.sleep(20.0)
+    assert stage.states("device-0-1")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+    with History.open(stage.directory.path) as history:
+        (node,) = [state for state in history.states() if state.state == "crashed"]
+    assert (node.t, node.detail) == (5.0, "fault")
+    assert stage.details("device-0-1", "restarting") == ["fault over"]
 
 
-def test_a_late_joiner_comes_when_it_is_due(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        assert "device-0-1" not in stage.fabric.attached
-        stage.control.say("cloud", "event", name="round", round=3, phase="start")
-        await asyncio.sleep(1.0)
-        assert stage.states("device-0-1")[-1] == "running"
-
-    play(act, SCENARIO + "faults:\n  - {round: 3, node: device-0-1, action: join}\n")
+@played(SCENARIO + "faults:\n  - {round: 3, node: device-0-1, action: join}\n")
+async def test_a_late_joiner_comes_when_it_is_due(stage: Stage) -> None:
+    await stage.train()
+    assert "device-0-1" not in stage.fabric.attached
+    stage.control.say("cloud", "event", name="round", round=3, phase="start")
+    await asyncio.sleep(1.0)
+    assert stage.states("device-0-1")[-1] == "running"
 
 
 @pytest.mark.parametrize(
@@ -323,17 +308,15 @@ def test_a_broken_helper_ends_the_run_with_one_error(play: Play, error: Exceptio
     play(act, SCENARIO)
 
 
-def test_a_node_that_is_killed_before_it_registers_is_restarted_at_once(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        stage.driver.early["edge-0"] = [-9]
-        await stage.train()
-        assert asyncio.get_running_loop().time() < 2 * RESTART_DELAY
-        assert stage.states("edge-0") == ["starting", "crashed", "restarting", "starting", "registered", "running"]
-        assert stage.details("edge-0", "crashed") == ["SIGKILL; its log ends with: ValueError: of no use"]
-        assert stage.details("edge-0", "restarting") == ["restart 1"]
-        assert "edge-0" in stage.fabric.attached
-
-    play(act, SCENARIO)
+@played()
+async def test_a_node_that_is_killed_before_it_registers_is_restarted_at_once(stage: Stage) -> None:
+    stage.driver.early["edge-0"] = [-9]
+    await stage.train()
+    assert asyncio.get_running_loop().time() < 2 * RESTART_DELAY
+    assert stage.states("edge-0") == ["starting", "crashed", "restarting", "starting", "registered", "running"]
+    assert stage.details("edge-0", "crashed") == ["SIGKILL; its log ends with: ValueError: of no use"]
+    assert stage.details("edge-0", "restarting") == ["restart 1"]
+    assert "edge-0" in stage.fabric.attached
 
 
 @pytest.mark.parametrize(("restart", "starts"), [("on-failure", 1 + RESTART_LIMIT), ("never", 1)])
@@ -354,90 +337,78 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
     play(act, SCENARIO + f"restart: {restart}\n")
 
 
-def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        stage.driver.silent.add("device-0-0")
-        stage.session.listen()
-        coming = asyncio.create_task(stage.session.lives.bring_up_all())
-        await asyncio.sleep(0.1)
-        for node in ("cloud", "edge-0", "device-0-1"):
-            stage.driver.dies(node, 0)
-        start = asyncio.get_running_loop().time()
-        await stage.session.stop_nodes(5.0)
-        assert asyncio.get_running_loop().time() - start < 1.0
-        coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)
-
-    play(act, SCENARIO)
+@played()
+async def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(stage: Stage) -> None:
+    stage.driver.silent.add("device-0-0")
+    stage.session.listen()
+    coming = asyncio.create_task(stage.session.lives.bring_up_all())
+    await asyncio.sleep(0.1)
+    for node in ("cloud", "edge-0", "device-0-1"):
+        stage.driver.dies(node, 0)
+    start = asyncio.get_running_loop().time()
+    await stage.session.stop_nodes(5.0)
+    assert asyncio.get_running_loop().time() - start < 1.0
+    coming.cancel()
+    await asyncio.gather(coming, return_exceptions=True)
 
 
-def test_a_node_that_joins_late_and_always_ends_early_stays_away(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        stage.driver.early["device-0-1"] = [1] * 10
-        await stage.train()
-        await asyncio.sleep(30)
-        assert stage.driver.started.count("device-0-1") == 1 + RESTART_LIMIT
-        assert stage.states("device-0-1")[-1] == "crashed"
-        assert not stage.session.ended.done()
-
-    play(act, SCENARIO + "faults:\n  - {at: 1s, node: device-0-1, action: join}\n")
+@played(SCENARIO + "faults:\n  - {at: 1s, node: device-0-1, action: join}\n")
+async def test_a_node_that_joins_late_and_always_ends_early_stays_away(stage: Stage) -> None:
+    stage.driver.early["device-0-1"] = [1] * 10
+    await stage.train()
+    await asyncio.sleep(30)
+    assert stage.driver.started.count("device-0-1") == 1 + RESTART_LIMIT
+    assert stage.states("device-0-1")[-1] == "crashed"
+    assert not stage.session.ended.done()
 
 
-def test_what_an_earlier_process_said_is_not_the_reason_of_a_later_ones_end(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.control.say("device-0-0", "failed", error="ValueError: of no use")
-        await asyncio.sleep(1)
-        stage.driver.dies("device-0-0", 1)
-        await asyncio.sleep(10)
-        stage.driver.dies("device-0-0", -11)
-        await asyncio.sleep(10)
-        assert stage.details("device-0-0", "crashed") == [
-            "exit code 1: ValueError: of no use",
-            "SIGSEGV; its log ends with: started",
-        ]
-
-    play(act, SCENARIO)
+@played()
+async def test_what_an_earlier_process_said_is_not_the_reason_of_a_later_ones_end(stage: Stage) -> None:
+    await stage.train()
+    stage.control.say("device-0-0", "failed", error="ValueError: of no use")
+    await asyncio.sleep(1)
+    stage.driver.dies("device-0-0", 1)
+    await asyncio.sleep(10)
+    stage.driver.dies("device-0-0", -11)
+    await asyncio.sleep(10)
+    assert stage.details("device-0-0", "crashed") == [
+        "exit code 1: ValueError: of no use",
+        "SIGSEGV; its log ends with: started",
+    ]
 
 
-def test_a_node_that_ends_before_it_is_attached_is_an_exit_and_no_error_of_the_links(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        def refuse(node: str) -> None:
-            if stage.driver.started.count(node) == 1 and node == "edge-0":
-                asyncio.get_running_loop().call_later(1.0, stage.driver.dies, node, -9)
-                raise HostError("`ip -batch -` failed (Error: Invalid netns value)")
+@played()
+async def test_a_node_that_ends_before_it_is_attached_is_an_exit_and_no_error_of_the_links(stage: Stage) -> None:
+    def refuse(node: str) -> None:
+        if stage.driver.started.count(node) == 1 and node == "edge-0":
+            asyncio.get_running_loop().call_later(1.0, stage.driver.dies, node, -9)
+            raise HostError("`ip -batch -` failed (Error: Invalid netns value)")
 
-        stage.fabric.refuse_node = refuse
-        await stage.train()
-        assert stage.states("edge-0")[1:3] == ["crashed", "restarting"]
-        assert stage.states("edge-0")[-1] == "running"
-
-    play(act, SCENARIO)
+    stage.fabric.refuse_node = refuse
+    await stage.train()
+    assert stage.states("edge-0")[1:3] == ["crashed", "restarting"]
+    assert stage.states("edge-0")[-1] == "running"
 
 
-def test_links_that_cannot_be_made_to_a_living_node_are_an_error(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        def refuse(node: str) -> None:
-            if node == "edge-0":
-                raise HostError("no more interfaces")
+@played()
+async def test_links_that_cannot_be_made_to_a_living_node_are_an_error(stage: Stage) -> None:
+    def refuse(node: str) -> None:
+        if node == "edge-0":
+            raise HostError("no more interfaces")
 
-        stage.fabric.refuse_node = refuse
-        stage.session.listen()
-        with pytest.raises(HostError, match="no more interfaces"):
-            await stage.session.lives.bring_up_all()
-        assert not [task for task in asyncio.all_tasks() if "bring_up" in str(task)]  # nobody is left half way
-
-    play(act, SCENARIO)
+    stage.fabric.refuse_node = refuse
+    stage.session.listen()
+    with pytest.raises(HostError, match="no more interfaces"):
+        await stage.session.lives.bring_up_all()
+    assert not [task for task in asyncio.all_tasks() if "bring_up" in str(task)]  # nobody is left half way
 
 
-def test_a_link_engine_that_breaks_ends_the_run(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        stage.session.listen()
-        stage.fabric.failed.set_exception(FabricError("the switch ended (SIGKILL): see `logs switch`"))
-        ending = await stage.session.ended
-        assert (ending.reason, ending.error) == ("failed", "the switch ended (SIGKILL): see `logs switch`")
-
-    play(act, SCENARIO)
+@played()
+async def test_a_link_engine_that_breaks_ends_the_run(stage: Stage) -> None:
+    stage.session.listen()
+    stage.fabric.failed.set_exception(FabricError("the switch ended (SIGKILL): see `logs switch`"))
+    ending = await stage.session.ended
+    assert (ending.reason, ending.error) == ("failed", "the switch ended (SIGKILL): see `logs switch`")
 
 
 def test_work_that_never_begins_is_closed(play: Play) -> None:
@@ -553,39 +524,35 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
     play(act, PROGRAMS)
 
 
-def test_a_list_that_never_ends_is_refused(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        deep: list[Any] = []
-        for _ in range(100_000):
-            deep = [deep]
-        stage.control.say("cloud", "event", name="deep", what=deep)
-        stage.control.said.put_nowait(("cloud", {"type": deep}))
-        await asyncio.sleep(1)
-        reasons = [event.data["reason"] for event in stage.events("bad_message")]
-        assert reasons == [
-            "the event 'deep' is nested more than 32 levels deep",
-            "there is no message of type list of 1",
-        ]
-        while deep:
-            deep = deep.pop()  # or its end would need as many frames of the interpreter
-
-    play(act, SCENARIO)
+@played()
+async def test_a_list_that_never_ends_is_refused(stage: Stage) -> None:
+    await stage.train()
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    stage.control.say("cloud", "event", name="deep", what=deep)
+    stage.control.said.put_nowait(("cloud", {"type": deep}))
+    await asyncio.sleep(1)
+    reasons = [event.data["reason"] for event in stage.events("bad_message")]
+    assert reasons == [
+        "the event 'deep' is nested more than 32 levels deep",
+        "there is no message of type list of 1",
+    ]
+    while deep:
+        deep = deep.pop()  # or its end would need as many frames of the interpreter
 
 
-def test_a_flood_of_odd_messages_is_counted_and_does_not_fill_the_disk(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        for _ in range(10_000):
-            stage.control.say("device-0-0", "nonsense")
-        await asyncio.sleep(1)
-        await stage.session.close()
-        counts = [event.data["count"] for event in stage.events("bad_message")]
-        # The first ten, then each time that there are twice as many, and the sum at the end.
-        assert counts == [*range(1, 11), 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10_000]
-        assert not stage.session.ended.done()
-
-    play(act, SCENARIO)
+@played()
+async def test_a_flood_of_odd_messages_is_counted_and_does_not_fill_the_disk(stage: Stage) -> None:
+    await stage.train()
+    for _ in range(10_000):
+        stage.control.say("device-0-0", "nonsense")
+    await asyncio.sleep(1)
+    await stage.session.close()
+    counts = [event.data["count"] for event in stage.events("bad_message")]
+    # The first ten, then each time that there are twice as many, and the sum at the end.
+    assert counts == [*range(1, 11), 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10_000]
+    assert not stage.session.ended.done()
 
 
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
@@ -632,78 +599,65 @@ def test_a_run_that_one_of_its_leaders_ended_early_has_not_done_all_rounds(
     play(act, EDGES)
 
 
-def test_a_leader_that_was_stopped_by_nobodys_order_has_not_ended_the_run(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.control.say("cloud", "done", reason="stopped")
-        await asyncio.sleep(0.1)
-        stage.driver.dies("cloud", 0)
-        ending = await stage.session.ended
-        assert ending.reason == "failed"
-        assert "cloud ended (exit code 0" in str(ending.error)
-
-    play(act, SCENARIO + "restart: never\n")
+@played(SCENARIO + "restart: never\n")
+async def test_a_leader_that_was_stopped_by_nobodys_order_has_not_ended_the_run(stage: Stage) -> None:
+    await stage.train()
+    stage.control.say("cloud", "done", reason="stopped")
+    await asyncio.sleep(0.1)
+    stage.driver.dies("cloud", 0)
+    ending = await stage.session.ended
+    assert ending.reason == "failed"
+    assert "cloud ended (exit code 0" in str(ending.error)
 
 
-def test_the_run_ends_when_its_last_leader_leaves(play: Play) -> None:
-    async def act(stage: Stage) -> None:
+@played(EDGES + "faults:\n  - {at: 5s, node: edge-1, action: leave}\n")
+async def test_the_run_ends_when_its_last_leader_leaves(stage: Stage) -> None:
+    await stage.train()
+    stage.control.say("edge-0", "done", reason="rounds")
+    async with asyncio.timeout(6.0):
+        assert (await stage.session.ended).reason == "rounds"
+
+
+@virtual
+async def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after_it(tmp_path: Path) -> None:
+    leave = FaultSpan(1, "leave", "edge-1", 5.0, None, None, 2, "", ("edge-1",), {})
+    stage = Stage(tmp_path, EDGES, Past(faults=(leave,)))
+    try:
         await stage.train()
         stage.control.say("edge-0", "done", reason="rounds")
-        async with asyncio.timeout(6.0):
+        async with asyncio.timeout(1.0):
             assert (await stage.session.ended).reason == "rounds"
-
-    play(act, EDGES + "faults:\n  - {at: 5s, node: edge-1, action: leave}\n")
-
-
-def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after_it(tmp_path: Path) -> None:
-    leave = FaultSpan(1, "leave", "edge-1", 5.0, None, None, 2, "", ("edge-1",), {})
-
-    async def main() -> None:
-        stage = Stage(tmp_path, EDGES, Past(faults=(leave,)))
-        try:
-            await stage.train()
-            stage.control.say("edge-0", "done", reason="rounds")
-            async with asyncio.timeout(1.0):
-                assert (await stage.session.ended).reason == "rounds"
-        finally:
-            await stage.session.close()
-            stage.record.close()
-
-    run_virtual(main())
+    finally:
+        await stage.session.close()
+        stage.record.close()
 
 
-def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.dies("device-0-0", -9)
-        await asyncio.sleep(0.1)
-        stage.control.say("device-0-0", "done", reason="rounds")
-        await asyncio.sleep(1.0)
-        assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-
-    play(act, SCENARIO)
+@played()
+async def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.dies("device-0-0", -9)
+    await asyncio.sleep(0.1)
+    stage.control.say("device-0-0", "done", reason="rounds")
+    await asyncio.sleep(1.0)
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 
 
-def test_a_last_word_may_be_heard_after_the_exit(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.dies("device-0-0", 0)
-        await asyncio.sleep(0.1)
-        stage.control.say("device-0-0", "done", reason="rounds")
-        await asyncio.sleep(5.0)
-        assert stage.states("device-0-0")[3:] == ["done"]
-
-    play(act, SCENARIO)
+@played()
+async def test_a_last_word_may_be_heard_after_the_exit(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.dies("device-0-0", 0)
+    await asyncio.sleep(0.1)
+    stage.control.say("device-0-0", "done", reason="rounds")
+    await asyncio.sleep(5.0)
+    assert stage.states("device-0-0")[3:] == ["done"]
 
 
-def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.driver.dies("device-0-0", 0)
-        await asyncio.sleep(5.0)
-        assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-
-    play(act, SCENARIO)
+@played()
+async def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.dies("device-0-0", 0)
+    await asyncio.sleep(5.0)
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 
 
 def operation(stage: Stage, **request: Any) -> Awaitable[dict[str, Any]]:
@@ -713,70 +667,64 @@ def operation(stage: Stage, **request: Any) -> Awaitable[dict[str, Any]]:
     return cast("Awaitable[dict[str, Any]]", decided["work"])
 
 
-def test_a_fault_by_hand_is_made_and_recorded_with_its_user(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
-        early = await operation(stage, op="inject", fault=crash)
-        assert early["refused"] == [
-            {"action": "crash", "target": "device-0-0", "reason": "the training has not started"},
-        ]
-        await stage.train()
-        await asyncio.sleep(3.0)
-        stage.control.say("cloud", "event", name="round", phase="start", round=2)
-        await asyncio.sleep(0.0)
-        reply = await operation(stage, op="inject", fault=crash, via="a test")
-        (made,) = reply["faults"]
-        assert (made["fault"], made["at"], made["for"]) == (1, 3.0, 5.0)
-        assert stage.states("device-0-0")[-1] == "crashed"
-        again = await operation(stage, op="inject", fault=crash)
-        assert again["refused"][0]["reason"] == "device-0-0 is not running but crashed"
-        await asyncio.sleep(6.0)
-        assert stage.states("device-0-0")[-1] == "running"
-        (event,) = stage.events("injected")
-        assert (event.data["uid"], event.data["via"]) == (os.geteuid(), "a test")
-        assert event.data["written"] == {"at": "3s", "node": "device-0-0", "action": "crash", "for": "5s"}
-        assert [each.data["text"][:38] for each in stage.events("note")] == ["faults were made manually from 3 s of "]
-        with History.open(stage.directory.path) as history:
-            (span,) = history.faults()
-            assert (span.by != "", span.nodes) == (True, ("device-0-0",))
-            assert span.start == pytest.approx(3.01)
-        stage.session.finish("rounds")
-        late = await operation(stage, op="inject", fault=crash)
-        assert late["refused"][0]["reason"] == "the run is ending"
-
-    play(act, SCENARIO)
+@played()
+async def test_a_fault_by_hand_is_made_and_recorded_with_its_user(stage: Stage) -> None:
+    crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
+    early = await operation(stage, op="inject", fault=crash)
+    assert early["refused"] == [
+        {"action": "crash", "target": "device-0-0", "reason": "the training has not started"},
+    ]
+    await stage.train()
+    await asyncio.sleep(3.0)
+    stage.control.say("cloud", "event", name="round", phase="start", round=2)
+    await asyncio.sleep(0.0)
+    reply = await operation(stage, op="inject", fault=crash, via="a test")
+    (made,) = reply["faults"]
+    assert (made["fault"], made["at"], made["for"]) == (1, 3.0, 5.0)
+    assert stage.states("device-0-0")[-1] == "crashed"
+    again = await operation(stage, op="inject", fault=crash)
+    assert again["refused"][0]["reason"] == "device-0-0 is not running but crashed"
+    await asyncio.sleep(6.0)
+    assert stage.states("device-0-0")[-1] == "running"
+    (event,) = stage.events("injected")
+    assert (event.data["uid"], event.data["via"]) == (os.geteuid(), "a test")
+    assert event.data["written"] == {"at": "3s", "node": "device-0-0", "action": "crash", "for": "5s"}
+    assert [each.data["text"][:38] for each in stage.events("note")] == ["faults were made manually from 3 s of "]
+    with History.open(stage.directory.path) as history:
+        (span,) = history.faults()
+        assert (span.by != "", span.nodes) == (True, ("device-0-0",))
+        assert span.start == pytest.approx(3.01)
+    stage.session.finish("rounds")
+    late = await operation(stage, op="inject", fault=crash)
+    assert late["refused"][0]["reason"] == "the run is ending"
 
 
-def test_what_a_driver_cannot_do_is_said(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        stage.session.lives._driver = cast(Driver, SimpleNamespace(name="plain"))
-        reply = await operation(stage, op="inject", fault={"action": "pause", "nodes": ["edge-0", "device-0-1"]})
-        assert [each["reason"] for each in reply["refused"]] == [
-            "the driver plain cannot pause edge-0",
-            "the driver plain cannot pause device-0-1",
-        ]
-        reply = await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"})
-        assert reply["refused"][0]["reason"] == "device-0-1 has joined already and is running"
-        with pytest.raises(ValueError, match="works in real time; only a simulation has a pace"):
-            operation(stage, op="pace", to="10x")
-        assert stage.events("injected") == []
-
-    play(act, SCENARIO)
+@played()
+async def test_what_a_driver_cannot_do_is_said(stage: Stage) -> None:
+    await stage.train()
+    stage.session.lives._driver = cast(Driver, SimpleNamespace(name="plain"))
+    reply = await operation(stage, op="inject", fault={"action": "pause", "nodes": ["edge-0", "device-0-1"]})
+    assert [each["reason"] for each in reply["refused"]] == [
+        "the driver plain cannot pause edge-0",
+        "the driver plain cannot pause device-0-1",
+    ]
+    reply = await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"})
+    assert reply["refused"][0]["reason"] == "device-0-1 has joined already and is running"
+    with pytest.raises(ValueError, match="works in real time; only a simulation has a pace"):
+        operation(stage, op="pace", to="10x")
+    assert stage.events("injected") == []
 
 
-def test_a_node_that_has_joined_by_hand_does_not_join_again(play: Play) -> None:
-    async def act(stage: Stage) -> None:
-        await stage.train()
-        assert "device-0-1" not in stage.driver.started
-        await asyncio.sleep(1.0)
-        assert (await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"}))["refused"] == []
-        assert stage.states("device-0-1")[-1] == "running"
-        await asyncio.sleep(10.0)
-        assert stage.driver.started.count("device-0-1") == 1
-        with History.open(stage.directory.path) as history:
-            planned, by_hand = history.faults()
-            assert (planned.skipped, planned.detail) == (5.0, "device-0-1 has joined already and is running")
-            assert by_hand.start == pytest.approx(1.0)
-
-    play(act, SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: join}\n")
+@played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: join}\n")
+async def test_a_node_that_has_joined_by_hand_does_not_join_again(stage: Stage) -> None:
+    await stage.train()
+    assert "device-0-1" not in stage.driver.started
+    await asyncio.sleep(1.0)
+    assert (await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"}))["refused"] == []
+    assert stage.states("device-0-1")[-1] == "running"
+    await asyncio.sleep(10.0)
+    assert stage.driver.started.count("device-0-1") == 1
+    with History.open(stage.directory.path) as history:
+        planned, by_hand = history.faults()
+        assert (planned.skipped, planned.detail) == (5.0, "device-0-1 has joined already and is running")
+        assert by_hand.start == pytest.approx(1.0)

@@ -1,8 +1,12 @@
-"""Traces of others as stays: when each device was there, in seconds.
+"""Convert a trace of FedScale or FLASH to a CSV file for `clients.availability`. It is printed.
+
+python -m orchestrator.verbs.scenarios.traces.convert fedscale client_behave_trace > stays.csv
+python -m orchestrator.verbs.scenarios.traces.convert flash state_traces.json > stays.csv
 
 FedScale (F. Lai et al., "FedScale: Benchmarking Model and System Performance of Federated Learning at Scale", ICML
 2022): ``client_behave_trace``, a pickled dictionary. Each client has the starts ``active`` and the ends ``inactive`` of
-its stays, which repeat after ``finish_time`` seconds.
+its stays, which repeat after ``finish_time`` seconds. A pickle can name any function to be called. So a file is refused
+before it is unpickled if it has more than plain data, and both the file and the memory for it are limited.
 
 FLASH (C. Yang et al., "Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data",
 WWW 2021): a JSON file. Each device has ``messages``, lines with a local time, a tab and a state. As in the authors'
@@ -16,16 +20,33 @@ it is one second later.
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
 import math
+import pickle
+import pickletools
+import resource
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestrator.layout import print_error
 from orchestrator.population.table import HEADER
-from orchestrator.population.unpickling import plain_data
+
+LARGEST_FILE = 1 << 30  # bytes
+MEMORY = 1 << 28  # bytes that a conversion may take, and
+MEMORY_PER_BYTE = 64  # for each byte of the file: a stay of 8 bytes or more becomes four numbers and a tuple
+
+PLAIN = """PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT
+STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 EMPTY_LIST LIST APPEND APPENDS
+EMPTY_DICT DICT SETITEM SETITEMS PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET"""
+OPCODES = frozenset(PLAIN.split())  # those of pickletools; no tuples: to hash deeply nested ones ends the interpreter
 
 STAMP = "%Y-%m-%d %H:%M:%S"
 STATES = {
@@ -68,16 +89,41 @@ class Devices:
         self.devices.append(Device(name, joined, period))
 
 
+def plain_data(pickled: bytes) -> Any:
+    """The value of a pickle of lists, dictionaries, strings and numbers. ValueError for any other."""
+    try:
+        other = next((opcode.name for opcode, *_ in pickletools.genops(pickled) if opcode.name not in OPCODES), None)
+        value = None if other else PlainUnpickler(io.BytesIO(pickled), encoding="latin-1").load()
+    except MemoryError:
+        raise
+    except Exception as error:  # as the documentation of pickle says: not only UnpicklingError
+        raise ValueError(f"is damaged, or no pickle ({type(error).__name__}: {error})") from None
+    if other:
+        raise ValueError(f"has {other}: only lists, dictionaries, strings and numbers are read")
+    return value
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Finds no class and no function: a second guard, in case pickle and pickletools read a file differently."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError("only plain data is read")
+
+
 def from_fedscale(pickled: bytes) -> Devices:
     """FedScale's trace. ValueError if the data has another form; nothing in it is run."""
     traces = plain_data(pickled)
     if not isinstance(traces, dict):
         raise ValueError(f"holds a {type(traces).__name__}, not a dictionary of clients")
-    found = Devices()
+    if None in traces:
+        raise ValueError("has a client without a name")
+    found, left = Devices(), len(pickled)
     for client, trace in traces.items():
         starts, ends, period = (_of(trace, client, key) for key in ("active", "inactive", "finish_time"))
         if not (isinstance(starts, list) and isinstance(ends, list) and len(starts) == len(ends)):
             raise ValueError(f"client {client}: active and inactive are not lists of one length")
+        if (left := left - len(starts)) < 0:  # a list can be in a pickle once and in its value any number of times
+            raise ValueError("has more stays than bytes")
         limit = _seconds(period, client)
         if not limit:
             raise ValueError(f"client {client}: finish_time is 0")
@@ -225,3 +271,51 @@ def _joined(stays: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
         else:
             joined.append((begin, end))
     return joined
+
+
+@contextmanager
+def limited_memory(most: int) -> Iterator[None]:
+    """Give the process no more than ``most`` further bytes. ValueError if the body needs more."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + most, limits[1]))
+    try:
+        yield
+    except MemoryError:
+        raise ValueError(f"needs more than {most >> 20:,} MiB of memory") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def convert(kind: str, path: Path) -> tuple[str, list[str]]:
+    """A file as CSV, and the notes on it. OSError or ValueError if it cannot be read."""
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
+    if not path.is_file():
+        raise ValueError("is not a regular file")
+    with limited_memory(MEMORY + MEMORY_PER_BYTE * size):
+        if kind == "fedscale":
+            found, origin = from_fedscale(path.read_bytes()), "FedScale"
+        else:
+            found, origin = from_flash(path.read_text("utf-8-sig")), "FLASH"
+        return to_csv(found, f"from {path.name} of {origin}"), found.notes
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["fedscale", "flash"])
+    parser.add_argument("file", type=Path)
+    options = parser.parse_args(words)
+    try:
+        text, notes = convert(options.kind, options.file)
+    except (OSError, ValueError) as error:
+        print_error(f"{options.file}: {error}")
+        return 2
+    print(text, end="")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

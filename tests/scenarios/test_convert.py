@@ -1,17 +1,32 @@
-"""FedScale's and FLASH's traces, in the forms that their programs read."""
+"""The script scenarios/traces/convert.py reads traces of FedScale and FLASH as their programs do, and no others."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from orchestrator.population.availability import FromTrace
-from orchestrator.population.importing import Device, Devices, from_fedscale, from_flash, to_csv
 from orchestrator.population.table import AvailabilityTable
+from scenarios.traces.convert import (
+    Device,
+    Devices,
+    PlainUnpickler,
+    from_fedscale,
+    from_flash,
+    main,
+    plain_data,
+    to_csv,
+)
 
 CLIENT: dict[str, Any] = {
     "duration": 211625,
@@ -79,6 +94,8 @@ def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
         ({1: CLIENT | {"finish_time": 0}}, "client 1: finish_time is 0"),
         ({1: CLIENT | {"finish_time": -1}}, "client 1: -1 is no time in seconds"),
         ({1: CLIENT | {"active": [1, 2, float("nan")]}}, "client 1: nan is no time in seconds"),
+        ({None: CLIENT}, "has a client without a name"),
+        ({(1, 2): CLIENT}, "has TUPLE2: only lists, dictionaries, strings and numbers are read"),
     ],
 )
 def test_other_pickles_are_refused(value: Any, message: str) -> None:
@@ -190,3 +207,98 @@ def test_names_that_cannot_be_written_are_refused(name: str, message: str) -> No
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         to_csv(found)
     assert str(caught.value) == message
+
+
+def test_a_trace_is_printed_as_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "client_behave_trace"
+    trace.write_bytes(pickle.dumps({7: {"active": [0], "inactive": [60], "finish_time": 100}}))
+    assert main(["fedscale", str(trace)]) == 0
+    assert capsys.readouterr().out == "# from client_behave_trace of FedScale\ndevice,from,until,period\n7,0,61,100\n"
+
+
+def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "x"
+    assert main(["flash", str(trace)]) == 2
+    trace.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    assert main(["fedscale", str(trace)]) == 2
+    missing, hostile = capsys.readouterr().err.splitlines()
+    assert "No such file" in missing
+    assert hostile == f"error: {trace}: has GLOBAL: only lists, dictionaries, strings and numbers are read"
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        assert main(["fedscale", str(path)]) == 2
+        assert capsys.readouterr().err == f"error: {path}: is not a regular file\n"
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_objects_and_calls_are_refused(protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plain_data(pickle.dumps(CLIENT, protocol)) == CLIENT
+    for value in (Harmful(), [1, {"a": Harmful()}], np.float64(1), os.system):
+        harmful = pickle.dumps(value, protocol)
+        with pytest.raises(ValueError, match=r"has .*GLOBAL: only lists"):
+            plain_data(harmful)
+        with pytest.raises(pickle.UnpicklingError, match="only plain data"):
+            PlainUnpickler(io.BytesIO(harmful)).load()
+    assert not (tmp_path / "harmed").exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"hello",
+        b"(cos\nsystem\nS'touch harmed'\no.",  # OBJ
+        b"(S'touch harmed'\nios\nsystem\n.",  # INST
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x01x\x85R.",  # STACK_GLOBAL
+        b"N)R.",  # a call of None
+        b"}N}b.",  # a state for None
+        b"}(K\x01u.",  # a key without a value
+        b"}(]K\x01u.",  # a list as a key
+        b"h\x05.",  # from a memory that holds nothing
+        b"X" + struct.pack("<I", 2**32 - 1) + b"x.",  # a text of 4 GiB that is not there
+        b"I" + b"9" * 10_000 + b"\n.",
+        pickle.dumps(CLIENT)[:-1],
+        b"P1\n.",  # PERSID
+        b"\x82\x01.",  # EXT1
+    ],
+)
+def test_hostile_pickles_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        from_fedscale(data)
+
+
+DEEP = 1_000_000
+LONG = CLIENT | {"active": list(range(0, 200_000, 9)), "inactive": list(range(5, 200_005, 9))}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"]r\xff\xff\xff\xff.", "needs more than 256 MiB of memory"),  # an index that makes a table of 64 GiB
+        (b"}" + b"(K\x01" * 300_000 + b"K\x02u.", "is damaged"),
+        (pickle.dumps(dict.fromkeys(range(1000), LONG)), "has more stays than bytes"),  # one client, a thousand times
+        (b"}(" + b"K\x01" + DEEP * b"\x85" + b"K\x01u.", "has TUPLE1"),  # a key whose hash overflows the stack
+        (b"}(" + b"(K\x01" + DEEP * b"\x91(" + b"K\x01u.", "has FROZENSET"),
+        (b"}(K\x01" + DEEP * b"]" + (DEEP - 1) * b"a" + b"u.", "client 1 has no active"),  # lists are not hashed
+    ],
+)
+def test_memory_and_stack_stay_bounded(data: bytes, error: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(data)
+    program = (
+        "import sys; from pathlib import Path; from scenarios.traces.convert import main\n"
+        "main(sys.argv[1:]); print(Path('/proc/self/status').read_text())"
+    )
+    command = [sys.executable, "-c", program, "fedscale", str(tmp_path / "x")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr.startswith(f"error: {tmp_path / 'x'}: {error}")
+    peak = next(int(line.split()[1]) for line in ended.stdout.splitlines() if line.startswith("VmHWM"))  # KiB
+    assert peak < 400 << 10

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from node.assignment import PluginSource
-from orchestrator.drivers.swarm.settings import MARK
+from orchestrator.drivers.swarm.agents.settings import MARK
 from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.remote import carry_out

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from node.errors import CheckpointError
 from node.runtime import checkpoint
-from orchestrator.agent.files import files_below, piece_of
+from orchestrator.agent.files import Files
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
 from orchestrator.results.record.writer import Record
@@ -123,10 +123,10 @@ def feed_returned(place: Path, given: Sequence[tuple[str, str]]) -> None:
     for name, kind in given:
         with contextlib.suppress(OSError):
             spoil(place.parent, place / name, kind)
-    for name in {*files_below(place), *(name for name, _ in given)}:
+    for name in {*Files().files(place), *(name for name, _ in given)}:
         refused(DriverError, functools.partial(_fetch, place, name))
 
 
 def _fetch(place: Path, name: str) -> None:
-    if SECRET.encode() in piece_of(place, name, 0):
+    if SECRET.encode() in Files().get(place, name, 0):
         raise BrokenError("a file from elsewhere was read")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.swarm.settings import MARK
+from orchestrator.drivers.swarm.agents.settings import MARK
 from orchestrator.host.process.python import ROOT
 from orchestrator.run.launch import prepared_plan
 from orchestrator.run.options import Origin

@@ -255,7 +255,7 @@ def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
 
 def _print_schedules(console: Console, plan: Plan) -> None:
     """Print how links change over time, in words."""
-    found = courses(plan.links)
+    found = courses(plan.links, plan.media)
     if not found:
         return
     _title(console, "Links over time, from the start of training")

@@ -15,6 +15,7 @@ CELL = (
 )
 MAST = "shared: {mast: {rate: 1gbit, members: [device-0-0]}, cell: {rate: 20mbit, members: [device-0-*]}}\n"
 UPLINK = "shared: {uplink: {rate: 100mbit, members: ['edge-* <-> cloud']}}\n"
+STEPS = "shared: {cell-0: {rate: 20mbit, members: [device-*], schedule: "
 FILES = {"late.csv": "t_s,rate_mbit\n0,10\n5,130\n", "slow.csv": "t_s,latency_ms\n0,10\n"}
 
 
@@ -26,6 +27,22 @@ def bad(text: str) -> list[str]:
 
 
 CASES = [
+    (
+        STEPS + "{steps: [{at: 1s, loss: 5%}]}}}",
+        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    ),
+    (
+        STEPS + "{steps: [{at: 1s, rate: null}]}}}",
+        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    ),
+    (
+        STEPS + "{steps: [{at: 1s, rate: 1kbit}]}}}",
+        "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: give a longer one",
+    ),
+    (
+        STEPS + "{handover: [{at: 1s, interruption: 1s}]}}}",
+        "shared.cell-0.schedule.handover: is for links: give a medium steps, ramps or a csv with t and rate",
+    ),
     (
         "shared: {cell-0: {}}",
         "shared.cell-0: a medium needs a rate: write rate, or up and down, or the profile of a named medium",
@@ -74,7 +91,7 @@ CASES = [
     (
         "shared: {cell-0: {rate: 20mbit, member: [device-*]}}",
         "shared.cell-0.member: unknown key; did you mean 'members'? (allowed here: profile, rate, up, down, "
-        "duplex, share, buffer, rates, members)",
+        "duplex, share, buffer, rates, schedule, members)",
     ),
     (
         "shared: {cell-0: {rate: 20mbit, members: device-*}}",

@@ -22,10 +22,12 @@ from orchestrator.verbs.runs import Run
 from tests.test_readme import ROOT
 
 PUBLIC = [
+    "CrossTraffic",
     "Event",
     "Fault",
     "Handle",
     "Link",
+    "Medium",
     "Run",
     "Scenario",
     "SweepRuns",

@@ -25,7 +25,7 @@ from orchestrator.drivers.sim.cross_traffic import Occupation
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow
 
-FIFO_EXPONENT = 0.6
+FIFO_EXPONENT = 0.85
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
 
@@ -228,8 +228,8 @@ class SharedMedia:
         """The profile of a link that gets ``rate`` bit/s of a channel."""
         if profile.rate is not None and profile.rate <= rate:
             return profile
-        buffer = round(self._channels[channel].profile.buffer_bytes)
-        return replace(profile, rate=max(1.0, rate), buffer=None, buffer_bytes=buffer)
+        buffer = self._channels[channel].profile.buffer  # full of the link's packets in proportion to its rate
+        return replace(profile, rate=max(1.0, rate), buffer=buffer, buffer_bytes=None)
 
     def note(self, flow: SharedFlow) -> None:
         """Note that a link starts or stops sending."""

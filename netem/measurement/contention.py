@@ -163,7 +163,8 @@ def judge_contention(
 ) -> list[Judgement]:
     """Verdicts on the sum of what the senders got, and unless the rule (``share``) is ``fifo`` on what each got.
     ``pinged``: bit/s that an idle member took from them."""
-    asked, rates = sum(plan.rates.values()), {name: each.forward.rate for name, each in found.items()}
+    asked = sum(plan.rates.values())
+    rates = {name: each.forward.loaded or each.forward.rate for name, each in found.items()}
     got = {name: rate for name, rate in rates.items() if rate is not None}
     unsure = plan.corrupt
     for name, saturation in plan.saturations.items():

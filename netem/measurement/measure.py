@@ -93,6 +93,7 @@ class OneWay:
     duplicated, reordered   arrivals, see netem.measurement.tally.train_counts
     delay               median one-way delay of the train's datagrams in seconds
     rate                bit/s on the link while saturated
+    loaded              bit/s of the datagrams that arrived while others were still being sent
     queue_delay         seconds, delay of the slowest datagram of the saturation minus that of the fastest
     bytes, first, last  of the datagrams of the saturation: what arrived, and when the first and the last one did
     """
@@ -105,6 +106,7 @@ class OneWay:
     delay: float | None = None
     rate: float | None = None
     queue_delay: float | None = None
+    loaded: float | None = None
     bytes: int = 0
     first: float | None = None
     last: float | None = None

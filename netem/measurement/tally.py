@@ -74,11 +74,14 @@ class Flood:
         self._delays.append(arrived - sent)
 
     def result(self) -> dict[str, float | None]:
-        """rate (bit/s), and queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes
-        of frames, and when it began and ended (first, last)."""
+        """rate (bit/s), and loaded: the same until the last datagram was sent, without what came from queues later;
+        queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes of frames, and when it
+        began and ended (first, last)."""
         rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
         delay = max(self._delays) - min(self._delays) if self._delays else None
         arrived: dict[str, float | None] = {"bytes": len(self._times) * (self.size + UDP_HEADERS)}
         if self._times:
-            arrived |= {"first": min(self._times), "last": max(self._times)}
+            sent = max(at - took for at, took in zip(self._times, self._delays, strict=True))
+            loaded = arrival_rate([at for at in self._times if at <= sent], (self.size + UDP_HEADERS) * 8)
+            arrived |= {"loaded": loaded, "first": min(self._times), "last": max(self._times)}
         return {"rate": rate, "queue_delay": delay, **arrived}

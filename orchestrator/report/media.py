@@ -1,14 +1,17 @@
-"""Shared media in the report: what their channels carried, and how busy they were."""
+"""Shared media in the report and on the live page: what their channels carried, and how busy they were."""
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
 
 from orchestrator import text
 from orchestrator.report.figures import cycled
 from orchestrator.report.marks import Figure, axis, figure, line
+from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
-from orchestrator.results.media import channel_counters, profiles, readings, utilisation
+from orchestrator.results.media import channel_counters, profiles, readings, sampled, utilisation
+from orchestrator.results.story import Story
 
 MEMBERS = 6  # in a row of the table: those with the most bytes
 
@@ -17,7 +20,7 @@ def media_rows(history: History) -> list[dict[str, str]]:
     """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
     counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
     training = max(history.training_ended - (history.training_began or 0.0), 1e-9)
-    read, rows = readings(history), []
+    steps, read, rows = _steps(history), readings(history), []
     for name, channel in profiles(history).items():
         members, of = counted.get(name, []), read.get(name, [])
         carried = sum(row.bytes for row in members)
@@ -28,7 +31,7 @@ def media_rows(history: History) -> list[dict[str, str]]:
                 "rate": text.rate(channel.rate),
                 "carried": text.size(carried),
                 "mean": text.percent(sum(row.seconds for row in members) / training),
-                "most": text.percent(max((value for _, value in utilisation(history, of)), default=0.0)),
+                "most": text.percent(max((value for _, value in steps.get(name, ())), default=0.0)),
                 "queue": text.duration(max((8 * each.queued_bytes for each in of), default=0) / channel.rate),
                 "dropped": text.number(sum(row.overflowed for row in members)),
                 "shares": text.some(
@@ -41,10 +44,28 @@ def media_rows(history: History) -> list[dict[str, str]]:
 
 def media_figure(history: History) -> Figure:
     """The utilisation of each channel over the training; without marks if no channel carried anything."""
-    began, read = history.training_began or 0.0, readings(history)
-    marks = []
-    for (name, of), colour in zip(read.items(), cycled(len(read)), strict=True):
-        times, values = zip(*utilisation(history, of), strict=True)
+    return _figure(history, _steps(history))
+
+
+def media_so_far(story: Story) -> Figure | None:
+    """The same of a running run; None if it has no shared media."""
+    if not story.plan.get("media"):
+        return None
+    occupied, began = story.usage.occupied, story.training_began or 0.0
+    times = sorted({*chain(*story.usage.delivered.values(), *occupied.values())})
+    return _figure(story, {name: list(utilisation(of, times, began)) for name, of in occupied.items()})
+
+
+def _steps(history: History) -> dict[str, list[tuple[float, float]]]:
+    times, began = sampled(history), history.training_began or 0.0
+    occupied = {name: {each.t: each.occupied for each in of} for name, of in readings(history).items()}
+    return {name: list(utilisation(of, times, began)) for name, of in occupied.items()}
+
+
+def _figure(history: Facts, steps: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    began, marks = history.training_began or 0.0, []
+    for (name, of), colour in zip(steps.items(), cycled(len(steps)), strict=True):
+        times, values = zip(*of, strict=True)
         marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
     x, y = axis("seconds of training", zero=True), axis("utilisation", format="percent", range=(0.0, 1.05))
     return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

@@ -385,6 +385,7 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
     """The links that faults cut and that delivered packets while they were cut. When a run is ``continued``, its links
     are made anew."""
     windows: list[tuple[str, str, float, float]] = []
+    moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
     for span in spans:
         if span.action not in ("disconnect", "partition") or span.start is None:
@@ -392,6 +393,8 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
         end = span.end if span.end is not None else history.seconds
         parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))
         for source, target in span.planned.get("links") or ():
+            if "medium" in span.planned and (source, target) in moved:
+                continue  # it may have crossed another medium
             windows += [(source, target, start + SETTLING, stop - SETTLING) for start, stop in parts]
             cut += [(f"{source} → {target}", span)] * len(parts)
     packets: dict[tuple[str, int], tuple[int, str]] = {}

@@ -15,11 +15,13 @@ def fault_spans(
     by_hand: Iterable[Event],
     phases: Iterable[tuple[float, int, str, str, str, int | None, str]],
     nodes: Iterable[str],
+    media: Iterable[Mapping[str, Any]] = (),
 ) -> list[FaultSpan]:
     """The course of every fault: the planned ones in the plan's order, then those by hand.
 
     ``planned``: the faults of plan.json. ``by_hand``: the events `INJECTED`. ``phases``: the rows of the table
-    fault, in the order of recording; the first of each phase counts. ``nodes``: in the plan's order.
+    fault, in the order of recording; the first of each phase counts. ``nodes``: in the plan's order. ``media``: of
+    plan.json.
     """
     told: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for t, fault, action, target, phase, round, detail in phases:
@@ -31,24 +33,33 @@ def fault_spans(
             known[event.data["fault"]] = event.data["planned"]
             by[event.data["fault"]] = str(event.data["user"])
     order = {name: place for place, name in enumerate(nodes)}
+    members = {name: each["members"] for each in media for name in (each["name"], *each["channels"])}
     return [
-        _span(id, known.get(id, {}), told.get(id, {}), order, by.get(id, ""))
+        _span(id, known.get(id, {}), told.get(id, {}), order, members, by.get(id, ""))
         for id in [*known, *(id for id in told if id not in known)]
     ]
 
 
 def _span(
-    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
+    id: int,
+    planned: dict[str, Any],
+    phases: Mapping[str, tuple[Any, ...]],
+    order: Mapping[str, int],
+    members: Mapping[str, Iterable[str]],
+    by: str,
 ) -> FaultSpan:
-    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the manual fault."""
+    """The course of one fault. ``order``: the place of each node in the plan. ``members``: of each medium and channel,
+    nodes and links. ``by``: who made the manual fault."""
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
-    node = planned.get("node")
+    node, medium = planned.get("node"), planned.get("medium")
     touched = {node} if node else {name for link in planned.get("links") or () for name in link}
+    if medium:
+        touched = {member.partition(" <-> ")[0] for member in members.get(medium, ())}
     return FaultSpan(
         id=id,
         action=str(planned.get("action") or first[1]),
-        target=first[2] or node or " | ".join(text.some(side) for side in planned.get("between") or ()),
+        target=first[2] or node or medium or " | ".join(text.some(side) for side in planned.get("between") or ()),
         start=start[0] if start else None,
         end=end[0] if end else None,
         skipped=skipped[0] if skipped else None,

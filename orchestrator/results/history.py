@@ -177,7 +177,7 @@ class History(Facts):
     @property
     def seconds(self) -> float:
         """The duration of the run; the duration so far, if it has not ended."""
-        counts = (counted.growth if self.schema >= GROWTH else counted.view for counted in COUNTED)
+        counts = (counted.growth if self._schema >= GROWTH else counted.view for counted in COUNTED)
         tables = ("event", "metric", "state", "fault", "probe", *counts, "resources", "outcome")
         latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
         return float(self.rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
@@ -215,7 +215,7 @@ class History(Facts):
 
     def probes(self) -> list[ProbeResult]:
         columns = ", ".join(ProbeResult._fields[:-1])
-        kind = "COALESCE(kind, 'emulated')" if self.schema >= KINDS else "'emulated'"
+        kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
         return [ProbeResult(*row) for row in self.rows(f"SELECT {columns}, {kind} FROM probe")]
 
     def resources(self, node: str | None = None) -> list[Resources]:
@@ -224,7 +224,7 @@ class History(Facts):
 
     def sensors(self) -> list[SensorReading]:
         """What hosts told about themselves, in the order of recording. Records of version 2 have none."""
-        if self.schema < SENSORS:
+        if self._schema < SENSORS:
             return []
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
@@ -235,7 +235,8 @@ class History(Facts):
         changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
         if self._faults is None or self._faults[0] != changes:
             planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)
-            self._faults = changes, fault_spans(planned, by_hand, self.rows("SELECT * FROM fault"), self.nodes)
+            phases, media = self.rows("SELECT * FROM fault"), self.plan.get("media", ())
+            self._faults = changes, fault_spans(planned, by_hand, phases, self.nodes, media)
         return list(self._faults[1])
 
     def rounds(self) -> list[Round]:
@@ -285,8 +286,7 @@ class History(Facts):
             raise unreadable(self.directory / DATABASE, error) from error
 
     @property
-    def schema(self) -> int:
-        """The version of the schema of the record."""
+    def _schema(self) -> int:
         return version(self._connection)
 
     def stream(self, query: str) -> Iterator[tuple[Any, ...]]:

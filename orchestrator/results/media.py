@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
 from orchestrator.results.history import History
-from orchestrator.results.schema import CHANNEL_COUNTS, MEDIA
+from orchestrator.results.schema import CHANNEL_COUNTS
 
 
 class ChannelCounters(NamedTuple):
@@ -43,9 +43,7 @@ def profiles(history: History) -> dict[str, ChannelProfile]:
 
 
 def channel_counters(history: History) -> list[ChannelCounters]:
-    """Totals of each member of each channel, those with the most bytes first; none in records of before version 6."""
-    if history.schema < MEDIA:
-        return []
+    """Totals of each member of each channel, those with the most bytes first."""
     sums = ", ".join(f"SUM({count})" for count in CHANNEL_COUNTS)
     order = "GROUP BY channel, member ORDER BY channel, SUM(bytes) DESC, member"
     return [ChannelCounters(*row) for row in history.rows(f"SELECT channel, member, {sums} FROM channel {order}")]
@@ -53,8 +51,6 @@ def channel_counters(history: History) -> list[ChannelCounters]:
 
 def readings(history: History) -> dict[str, list[Reading]]:
     """The readings of each planned channel."""
-    if history.schema < MEDIA:
-        return {}
     known = profiles(history)
     found: defaultdict[str, dict[float, Reading]] = defaultdict(dict)
     for t, channel, member, size, seconds, queued in history.rows(
@@ -67,18 +63,23 @@ def readings(history: History) -> dict[str, list[Reading]]:
     return {name: list(of.values()) for name, of in found.items()}
 
 
-def utilisation(history: History, of: Sequence[Reading]) -> Iterator[tuple[float, float]]:
-    """The fraction of its time for which a channel was occupied, as steps: each value begins at its time."""
-    sampled = [t for (t,) in history.rows("SELECT t FROM link_growth UNION SELECT t FROM channel ORDER BY t")]
-    last = history.training_began or 0.0
-    for each in of:
-        place = bisect_left(sampled, each.t) - 1
-        since = max(last, sampled[place]) if place >= 0 else last
+def sampled(history: History) -> list[float]:
+    """The times of all readings of links and channels, in order."""
+    return [t for (t,) in history.rows("SELECT t FROM link_growth UNION SELECT t FROM channel ORDER BY t")]
+
+
+def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: float) -> Iterator[tuple[float, float]]:
+    """The fraction of its time for which a channel was occupied, as steps: each value begins at its time. ``occupied``:
+    the seconds by the time of the reading. ``times``: see `sampled`."""
+    last = began
+    for t, seconds in occupied.items():
+        place = bisect_left(times, t) - 1
+        since = max(last, times[place]) if place >= 0 else last
         if since > last:
             yield last, 0.0  # nothing was carried in the samples between
-        if each.t > since:
-            yield since, min(1.0, each.occupied / (each.t - since))
-        last = each.t
+        if t > since:
+            yield since, min(1.0, seconds / (t - since))
+        last = t
     yield last, 0.0
 
 

@@ -53,7 +53,7 @@ class ProbeResult(NamedTuple):
     """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high].
 
     ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured". Of a shared medium
-    ``link_class`` is `SHARED`, ``source`` the channel and ``target`` the link with which it was measured, if it was one.
+    ``link_class`` is `SHARED`, ``source`` the channel, ``target`` the link that it was measured with, if any.
     """
 
     t: float

@@ -166,7 +166,10 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def read_as_growth(connection: sqlite3.Connection) -> None:
-    """Let a connection that reads a record of an older version find the tables of growth, as temporary views."""
+    """Let a connection that reads a record of an older version find the tables of growth, as temporary views, and an
+    empty table channel."""
+    if version(connection) < MEDIA:
+        connection.execute(f"CREATE TEMP TABLE channel ({', '.join(TABLES['channel'])})")
     if (schema := version(connection)) < GROWTH:
         for counted in COUNTED:
             for table, selection in _from_totals(counted, schema):

@@ -201,7 +201,7 @@ class Story(Facts):
         seen = len(self._phases) + len(self._events[INJECTED]) + 1
         if self._spans[0] != seen:
             planned, by_hand = self.plan.get("faults", ()), self.events(INJECTED)
-            self._spans = seen, fault_spans(planned, by_hand, self._phases, self.nodes)
+            self._spans = seen, fault_spans(planned, by_hand, self._phases, self.nodes, self.plan.get("media", ()))
         return self._spans[1]
 
     def rounds(self) -> list[Round]:
@@ -364,6 +364,9 @@ class Story(Facts):
     def _add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
         self.usage.add_resources(t, node, cpu_seconds, rss)
 
+    def _add_channel(self, t: float, channel: str, member: str, packets: int, size: int, seconds: float) -> None:
+        self.usage.add_channel(t, channel, seconds)
+
     def _pass_time(self, t: float) -> None:
         pass  # only the row's time counts
 
@@ -374,6 +377,7 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "event": (("t", "node", "name", "round", "edge_round", "data"), Story._add_event),
     "metric": (("t", "node", "round", "scope", "name", "value"), Story._add_metric),
     "resources": (("t", "node", "cpu_seconds", "rss"), Story._add_resources),
+    "channel": (("t", "channel", "member", "packets", "bytes", "seconds"), Story._add_channel),
     "probe": (("t",), Story._pass_time),
     "outcome": (("t",), Story._pass_time),
 }
@@ -381,7 +385,8 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
     """A fault of plan.json, without its time."""
-    return f"{fault['action']} {fault.get('node') or ' | '.join(text.some(side) for side in fault['between'] or ())}"
+    sides = " | ".join(text.some(side) for side in fault["between"] or ())
+    return f"{fault['action']} {fault.get('node') or fault.get('medium') or sides}"
 
 
 def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

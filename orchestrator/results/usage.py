@@ -53,6 +53,7 @@ class Usage:
         self.dropped: defaultdict[Ends, Flow] = defaultdict(Flow)  # packets lost, overflowed or cut
         self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
         self.delivered: defaultdict[str, dict[float, int]] = defaultdict(dict)  # bytes by link class, at each reading
+        self.occupied: defaultdict[str, dict[float, float]] = defaultdict(dict)  # seconds by channel, at each reading
         self._totals: defaultdict[str, int] = defaultdict(int)  # bytes by link class
         self._things: dict[str, dict[int, tuple[Any, ...]]] = {each.each: {} for each in COUNTED}  # by id
         self._read = {each.growth: 0 for each in COUNTED}
@@ -93,6 +94,10 @@ class Usage:
         """Take a row of the table resources."""
         self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
+
+    def add_channel(self, t: float, channel: str, seconds: float) -> None:
+        """Take a row of the table channel."""
+        self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
 
     def _take_links(self, history: History, after: int, until: int) -> None:
         for row in growth.of_links(history, after, until):

@@ -38,7 +38,8 @@ from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
 TIMEOUT = 60.0  # s for one channel
-STARTING = 0.3, 1.5  # s until all senders are ready; and the time that their responders took, so many times
+STARTING = 0.3  # s until all senders are ready; and the time that their responders took, so many times:
+PATIENCE = 1.5, 4.0  # the second one if a figure is unknown, because a sender was late
 
 
 class ProbedChannel(NamedTuple):
@@ -92,13 +93,17 @@ async def measure(
     reason why there are none."""
     try:
         async with asyncio.timeout(TIMEOUT):
-            return await _measure(probed, plan, handles, prober)
+            for patience in PATIENCE:
+                told = await _measure(probed, plan, handles, prober, patience)
+                if all(figure.verdict != "unknown" for _, figure in told):
+                    break
+            return told
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {TIMEOUT:.0f} s"
 
 
 async def _measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober, patience: float
 ) -> list[tuple[str, Figure]]:
     channels, back = channels_of(plan), {(link.target, link.source): link for link in plan.links}
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
@@ -121,7 +126,7 @@ async def _measure(
             return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
 
         quiet = await asyncio.gather(*map(probe, watched, pinging))
-        start = time.time() + STARTING[0] + STARTING[1] * took
+        start = time.time() + STARTING + patience * took
         sent = [
             sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
             for member, link in probed.loading.items()

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator import text
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, thinned
+from orchestrator.report.media import media_so_far
 from orchestrator.results.record import INJECTED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.story import Story
@@ -74,6 +75,7 @@ FIGURES: dict[str, Callable[[Story], Figure | None]] = {
     "accuracy-rounds": lambda story: figures.curves(story, "accuracy", against="rounds"),
     "loss-rounds": lambda story: figures.curves(story, "loss", against="rounds"),
     "bytes": figures.bytes_over_time,
+    "media": media_so_far,
     "coordinators": figures.rounds_over_time,
     "processor": _processor,
     "memory": _memory,

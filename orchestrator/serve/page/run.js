@@ -165,7 +165,7 @@ function checked(story) {
 
 function carried(story, run) {
   const {plan} = story, kinds = el("div");
-  const figures = new Map(["bytes", "coordinators", "processor", "memory"].map((id) => [id, plot(id, () => story.figures[id] ?? null)]));
+  const figures = new Map(["bytes", "media", "coordinators", "processor", "memory"].map((id) => [id, plot(id, () => story.figures[id] ?? null)]));
   const save = () => saveCsv(`links-${run.replace("/", "-")}`, [["source", "target", "class", "state", "bytes/s", "bytes", "packets lost or dropped"], ...plan.links.map((link, place) => [link.source, link.target, link.class, ...story.flowOf(place)])]);
   function again() {
     for (const id of story.changed) figures.get(id)?.again();

@@ -60,8 +60,22 @@ def test_flood_tells_rate_and_queueing_delay() -> None:
     flood = Flood()
     for number in range(50):  # sent every 0.5 ms, arriving every 1 ms: each waits 0.5 ms longer than the one before
         flood.add(number * 0.0005, 0.02 + number * 0.001, 958)
-    assert flood.result() == {"rate": pytest.approx(8e6), "queue_delay": pytest.approx(49 * 0.0005)}
+    assert flood.result() == {
+        **{"rate": pytest.approx(8e6), "queue_delay": pytest.approx(49 * 0.0005)},
+        **{"bytes": 50_000, "first": pytest.approx(0.02), "last": pytest.approx(0.069)},
+        "loaded": pytest.approx(8e6),
+    }
+
+
+def test_a_flood_tells_the_rate_while_it_was_sent() -> None:
+    flood = Flood()
+    for number in range(100):  # sent within 0.1 s; afterwards the queue leaves twice as fast
+        flood.add(number * 0.001, number * 0.002 if number < 50 else 0.1 + (number - 50) * 0.001, 958)
+    found = flood.result()
+    assert found["loaded"] == pytest.approx(4e6)
+    assert found["rate"] is not None
+    assert found["rate"] > 4.5e6
 
 
 def test_an_empty_flood_tells_nothing() -> None:
-    assert Flood().result() == {"rate": None, "queue_delay": None}
+    assert Flood().result() == {"rate": None, "queue_delay": None, "bytes": 0}

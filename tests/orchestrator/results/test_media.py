@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 
 from netem.media.profile import ChannelProfile
-from orchestrator.report.media import media_figure, media_rows
+from orchestrator.report.media import media_figure, media_rows, media_so_far
 from orchestrator.results import media
 from orchestrator.results.checks import rates_held
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
+from orchestrator.results.story import Story
 
 RATE = 8e6
+
+
+def medium(name: str, profile: ChannelProfile) -> dict[str, Any]:
+    return {"name": name, "channels": {name: profile.to_mapping()}, "members": ["fast", "slow"]}
+
+
 PLAN: dict[str, Any] = {
     "name": "cells",
     "driver": "namespaces",
@@ -25,8 +32,8 @@ PLAN: dict[str, Any] = {
     "links": [],
     "faults": [],
     "media": [
-        {"name": "cell", "channels": {"cell": ChannelProfile(RATE, "airtime", 0.2, {"slow": RATE / 4}).to_mapping()}},
-        {"name": "idle", "channels": {"idle": ChannelProfile(1e6).to_mapping()}},
+        medium("cell", ChannelProfile(RATE, "airtime", 0.2, {"slow": RATE / 4})),
+        medium("idle", ChannelProfile(1e6)),
     ],
 }
 
@@ -67,7 +74,12 @@ def test_counters_and_utilisation(tmp_path: Path) -> None:
             (12.0, 0.5, 0.5),
             (20.0, 0.5, 0.5),
         ]
-        assert list(media.utilisation(history, of)) == [(10.0, 1.0), (11.0, 0.5), (12.0, 0.0625), (20.0, 0.0)]
+        occupied, times = {each.t: each.occupied for each in of}, [*media.sampled(history), 19.0]
+        steps = [(10.0, 1.0), (11.0, 0.5), (12.0, 0.0625), (20.0, 0.0)]
+        assert list(media.utilisation(occupied, times[:3], 10.0)) == steps
+        steps[2:3] = [(12.0, 0.0), (19.0, 0.5)]  # the counters were read at 19 s, and nothing had been carried
+        assert list(media.utilisation(occupied, sorted(times), 10.0)) == steps
+        assert media_so_far(Story.of(history)) == media_figure(history)
 
 
 def test_rows_and_figure_of_the_report(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from contextlib import ExitStack, contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
-from netem.media.profile import ChannelProfile, CrossTraffic, Rule
+from netem.media.profile import RULES, ChannelProfile, CrossTraffic, Rule
 from netem.media.sharing import shares
 from tests.netem.traffic import PAYLOAD_SHARE, connection, round_trips
+from tests.netem.traffic import uploads as together
 from tests.netem.wiring import Lab
 
-RULES: tuple[Rule, ...] = ("fifo", "fair", "airtime", "frames")
 UPLOAD = 3_000_000
 SECONDS = 10.0
 
@@ -55,34 +55,6 @@ def route(lab: Lab, node: str, *channels: str, rtt: float = 0.01) -> None:
     crossings = [[channel, node] for channel in channels]
     lab.ask("link", source=node, target="a", profile=profile, seed=ord(node), crossings=crossings)
     lab.ask("link", source="a", target=node, profile=profile, seed=ord(node) + 100)
-
-
-def upload(lab: Lab, nodes: Sequence[str], size: int) -> list[float]:
-    """All nodes begin to send so many bytes each; the seconds until each one's last byte has arrived, in order."""
-    ends = [connection(lab, node, "a") for node in nodes]
-    began, took = time.monotonic(), []
-
-    def send(near: Any) -> None:
-        near.settimeout(60.0)
-        near.sendall(bytes(size))
-        near.shutdown(1)
-
-    def receive(far: Any) -> None:
-        far.settimeout(60.0)
-        while far.recv(1 << 20):
-            pass
-        took.append(time.monotonic() - began)
-
-    threads = [threading.Thread(target=send, args=(near,)) for near, _ in ends]
-    threads += [threading.Thread(target=receive, args=(far,)) for _, far in ends]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for near, distant in ends:
-        near.close()
-        distant.close()
-    return sorted(took)
 
 
 class Streams:
@@ -165,7 +137,7 @@ def uploads(lab: Lab) -> list[Row]:
         share(lab, "cell", 20e6, rule)
         for node in lab.names[1:]:
             route(lab, node, "cell")
-        took = upload(lab, lab.names[1:], UPLOAD)
+        took = together(lab, lab.names[1:], UPLOAD)
         rows.append(Row(f"ten uploads of 3 MB over 20 Mbit/s, {rule}: the last", "s", ideal, took[-1], 0.02))
         rows.append(Row(f"the first of them, {rule}", "s", ideal, took[0], None))
     return rows

@@ -1,4 +1,4 @@
-"""The only module that decides a packet's fate on a link: whether it arrives, and when.
+"""A packet's fate on a link: whether it arrives, and when. On shared media `netem.media.channel` has a part in it.
 
 An Impairment is one direction of one link. `offer` takes each frame and returns its deliveries. It keeps no packets,
 only their sizes and times, does no I/O and never waits. Therefore the same seed gives the same fates. A frame passes
@@ -16,6 +16,9 @@ jitter can only delay frames. Frames closer together than the jitter wait for th
 of a dense stream is above the latency and its spread is below the jitter. A frame drawn by `reorder` leaves this order:
 it is delivered right after step 4, ahead of all frames in step 5. netem's reorder likewise sends a packet immediately
 (tc-netem(8), reorder), but there the packet also skips the rate; here the rate always holds.
+
+**Shared media.** A link that crosses their channels has two Impairments in series, see `netem.userspace.link`: one for
+steps 1 to 4, in front of the channels, and one for step 5 behind them.
 
 **Changes** (`Impairment.change`) have the effect of a change of the medium on a real link. Frames in step 5 are in
 flight and keep their times. Frames in step 4 are not yet sent: they leave at the new rate, including the rest of the

@@ -21,9 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
+
+from netem import units
+from netem.errors import ProfileError
 
 Rule = Literal["fifo", "fair", "airtime", "frames"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 TrafficKind = Literal["constant", "poisson", "on-off", "trace"]
 
 CROSS_TRAFFIC = "cross traffic"
@@ -45,12 +49,22 @@ class ChannelProfile:
     share   the rule by which members share the rate
     buffer  seconds of the rate that the queues hold together; the packet that is being sent occupies the buffer too
     rates   bit/s of single members; only with ``airtime`` and ``frames``
+
+    Raises ProfileError for another rule, a rate below 1 bit/s or a negative buffer.
     """
 
     rate: float
     share: Rule = "fair"
     buffer: float = 0.1
     rates: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.share not in RULES:
+            raise ProfileError(f"share: {units.shown(self.share)} is not one of {', '.join(RULES)}")
+        if not all(1 <= rate < math.inf for rate in (self.rate, *self.rates.values())):
+            raise ProfileError("rate: must be at least 1bit")
+        if not 0 <= self.buffer < math.inf:
+            raise ProfileError("buffer: must be 0 or more seconds")
 
     @property
     def buffer_bytes(self) -> float:

@@ -159,11 +159,13 @@ class Flow:
             self._carry(message, now)
         return message.arrival
 
-    def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
+    def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile, *, resume: bool = False) -> list[float]:
         """Change the link's profiles; returns the new arrival times of the messages in flight, in order.
 
         Packets that have left the queue keep their times, see "Changes" in `netem.impair`; the rest takes the new link.
-        The packet being sent keeps the share of it that has been sent.
+        The packet being sent keeps the share of it that has been sent. ``resume``: packets that have been released
+        stay in their round and in step with the acknowledgements, so that a change to the same profile changes
+        nothing; otherwise they begin a new round.
         """
         self._forget(now)
         sent = [each.sent(now) for each in self._rounds]
@@ -174,8 +176,10 @@ class Flow:
             self._profile, self._silent_until = forward, now + forward.silence
         begun = share * self._path.pace
         self._sender.free = max(now, self._silent_until) - begun
+        if resume and changed:
+            self._sender.next = max(self._sender.next, now)  # the queue is not empty: acknowledgements keep coming
         for message in changed:
-            self._carry(message, now - begun)
+            self._carry(message, now - begun, resumed=resume and message is changed[0])
             begun = 0.0
         return [message.arrival for message in self._messages]
 
@@ -252,14 +256,18 @@ class Flow:
         again[0].rest = undone.rest - count + len(lost)
         return again
 
-    def _carry(self, message: _Message, now: float) -> None:
-        """Send the rest of a message, round by round, and set its arrival time."""
+    def _carry(self, message: _Message, now: float, resumed: bool = False) -> None:
+        """Send the rest of a message, round by round, and set its arrival time. ``resumed``: the first round has been
+        opened already."""
         sender, path, rounds = self._sender, self._path, self._rounds
         pace, number, rest = path.pace, message.number, message.rest
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
             sender.idle(now, pace, self._beats)
         while sender.backoff <= GIVE_UP:
-            start, room = sender.open(now, path)
+            if resumed and sender.used < sender.limit:
+                start, room = max(now, sender.start), sender.limit - sender.used
+            else:
+                start, room = sender.open(now, path)
             begin = start if start > sender.free else sender.free
             count = room if room < rest else rest
             queued = begin - max(start, self._silent_until)  # s
@@ -274,6 +282,7 @@ class Flow:
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
             sender.count(count, lost, dropped, path)
+            resumed = False
             if rest == 0:
                 sender.offered_bytes -= message.missing
                 message.arrival = sender.arrived

@@ -165,6 +165,10 @@ def fault_options(command: F) -> F:
     """Add the keys of a fault that are not its action, time and nodes."""
     for key in reversed(("profile", *KEYS)):
         command = click.option(f"--{key}", metavar="VALUE", help=f"degrade: the {key} of the links.")(command)
+    command = click.option("--to", metavar="MEDIUM", help="handover: the shared medium that nodes move to.")(command)
+    sides = click.Choice(("up", "down"))
+    command = click.option("--direction", type=sides, help="Of a medium: only one direction.")(command)
+    command = click.option("--medium", metavar="MEDIUM", help="disconnect, degrade: a shared medium.")(command)
     command = click.option("--factor", metavar="NUMBER", help="slow: how many times longer steps take.")(command)
     command = click.option("--fraction", metavar="SHARE", help="Of devices or edges: which share of them.")(command)
     command = click.option("--count", metavar="NUMBER", help="Of devices or edges: how many of them.")(command)

@@ -65,6 +65,8 @@ def inject_fault(
     inject partition edge-0 cloud --for 10s  commas join the nodes of a side: edge-0,edge-1 cloud
     inject degrade edge-0 cloud --loss 5%    the links of one node, or those between two; --profile lte
     inject slow device-0-1 --factor 4
+    inject degrade --medium cell-0 --rate 2mbit    also disconnect; --direction up
+    inject handover device-0-1 --to cell-1
     """
     from orchestrator.verbs.live.inject import chosen, command, fault_of, in_words
 

@@ -117,29 +117,30 @@ async def a_node_may_end_and_come_back(stage: Stage) -> None:
     assert stage.shown(*FIRST)[1]
 
 
-async def share(stage: Stage) -> SharesMedia:
-    """Let the two devices' links to the cloud share a cell; there is another one."""
+async def share(stage: Stage) -> None:
+    """Shape the links of the plan; the devices' links to the cloud share a cell, and there is another one."""
     if stage.crosses is None:
         pytest.skip("this engine shares no media")
     assert isinstance(stage.fabric, SharesMedia)
     await stage.fabric.share({CELL: ChannelProfile(20e6), OTHER_CELL: ChannelProfile(10e6, "fifo", 0.2)})
     await stage.fabric.shape(
-        [replace(link, crossings=(Crossing(CELL, link.source),)) for link in stage.plan.links if link.target == "cloud"]
+        [
+            replace(link, crossings=(Crossing(CELL, link.source),) if link.target == "cloud" else ())
+            for link in stage.plan.links
+        ]
     )
-    return stage.fabric
 
 
 async def channels_change_in_place(stage: Stage) -> None:
-    fabric = await share(stage)
-    await fabric.share({CELL: ChannelProfile(5e6)})
+    assert isinstance(stage.fabric, SharesMedia)
     assert stage.crosses is not None
+    await stage.fabric.share({CELL: ChannelProfile(5e6)})
     for source, target in (FIRST, SECOND):
         assert stage.crosses(source, target) == (Crossing(CELL, source),)
         assert stage.shown(source, target) == (0.01, False)
 
 
 async def a_link_may_be_handed_over(stage: Stage) -> None:
-    await share(stage)
     assert stage.crosses is not None
     other = (Crossing(OTHER_CELL, FIRST[0]),)
     await stage.fabric.cut(*FIRST)
@@ -154,9 +155,9 @@ async def a_link_may_be_handed_over(stage: Stage) -> None:
 
 
 async def cross_traffic_may_be_replaced_and_ended(stage: Stage) -> None:
-    fabric = await share(stage)
+    assert isinstance(stage.fabric, SharesMedia)
     for traffic in (CrossTraffic("constant", 5e6), CrossTraffic("on-off", 5e6, 0.1, 0.2), None, None):
-        await fabric.occupy(CELL, traffic, 7)
+        await stage.fabric.occupy(CELL, traffic, 7)
         before = [row for row in (await stage.fabric.counters()).channels if row["channel"] == CELL]
         after = [row for row in (await stage.fabric.counters()).channels if row["channel"] == CELL]
         for row, later in zip(before, after, strict=True):
@@ -178,8 +179,12 @@ CASES: list[Case] = [
     a_refused_change_changes_nothing,
     counters_never_fall,
     a_node_may_end_and_come_back,
+    closing_twice_is_closing_once,
+]
+
+OF_MEDIA: list[Case] = [
     channels_change_in_place,
     a_link_may_be_handed_over,
     cross_traffic_may_be_replaced_and_ended,
-    closing_twice_is_closing_once,
 ]
+"""Cases for engines that share media, after `share`."""

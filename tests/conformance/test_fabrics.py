@@ -27,7 +27,7 @@ from orchestrator.host.process.child import JsonChild
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
-from tests.conformance.fabrics import CASES, SCENARIO, SECOND, Case, Stage
+from tests.conformance.fabrics import CASES, OF_MEDIA, SCENARIO, SECOND, Case, Stage, share
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 
 Open = Callable[[Plan, Path], Awaitable[Stage]]
@@ -105,9 +105,15 @@ async def userspace(plan: Plan, folder: Path) -> Stage:
 
     def shown(*ends: str) -> tuple[float, bool]:
         link = child.switch.links[ends[0], ends[1]]
-        return link.impairment.profile.latency, link.cut
+        return link.profile.latency, link.cut
 
-    return Stage(fabric, plan, shown, lambda refuses: setattr(child, "refuses", refuses))
+    return Stage(
+        fabric,
+        plan,
+        shown,
+        lambda refuses: setattr(child, "refuses", refuses),
+        crosses=lambda *ends: child.switch.links[ends[0], ends[1]].crossings,
+    )
 
 
 async def virtual(plan: Plan, folder: Path) -> Stage:
@@ -157,12 +163,12 @@ async def swarm(plan: Plan, folder: Path) -> Stage:
     return Stage(fabric, plan, shown, second.refuse)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*CASES, *OF_MEDIA], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("open_stage", [fake, kernel, userspace, virtual, swarm], ids=lambda each: each.__name__)
 async def test_fabric(open_stage: Open, case: Case, tmp_path: Path) -> None:
     plan = make_plan(parse(SCENARIO, "two.yaml"), None)
     stage = await open_stage(plan, tmp_path)
-    await stage.fabric.shape(plan.links)
+    await (share(stage) if case in OF_MEDIA else stage.fabric.shape(plan.links))
     for number, node in enumerate(plan.nodes):
         await stage.fabric.attach(node, Handle(4711 + number, "a"))
     await case(stage)

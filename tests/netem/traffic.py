@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 
 from netem.userspace.frame import internet_checksum
 from tests.netem.wiring import Wiring
@@ -145,6 +146,34 @@ def flows(lab: Wiring, source: str, target: str, number: int, seconds: float) ->
         near.close()
         far.close()
     return sum(arrived) * 8 / seconds
+
+
+def uploads(lab: Wiring, sources: Sequence[str], size: int, target: str = "a") -> list[float]:
+    """Seconds until the last of `size` bytes has arrived, for each source, in ascending order; all begin together."""
+    ends = [connection(lab, source, target) for source in sources]
+    began, took = time.monotonic(), []
+
+    def feed(near: socket.socket) -> None:
+        near.settimeout(60.0)
+        near.sendall(bytes(size))
+        near.shutdown(socket.SHUT_WR)
+
+    def sink(far: socket.socket) -> None:
+        far.settimeout(60.0)
+        while far.recv(1 << 20):
+            pass
+        took.append(time.monotonic() - began)
+
+    threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
+    threads += [threading.Thread(target=sink, args=(far,)) for _, far in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for near, far in ends:
+        near.close()
+        far.close()
+    return sorted(took)
 
 
 def transfer(lab: Wiring, source: str, target: str, data: bytes) -> bytes:

@@ -25,8 +25,16 @@ from orchestrator.drivers.sim.cross_traffic import Occupation
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow
 
-FIFO_EXPONENT = 0.0
-"""In a channel with the rule ``fifo``, the weight of a link is its round trip to the power of minus this."""
+FIFO_EXPONENT = 0.6
+"""In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
+this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
+
+STANDING = 0.75
+"""The fraction of the buffer that TCP keeps full on average in a saturated channel with the rule ``fifo``."""
+
+FULL = 0.999
+
+SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
 
 LEAST = 0.01
 """The fraction of a channel with the rule ``fifo`` that cross traffic leaves in any case."""
@@ -48,6 +56,7 @@ class SharedFlow:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
         self.sending, self.plan = False, 0
         self.narrowest: str | None = None  # the channel in which packets wait
+        self.behind = 0.0  # s that the link's packets wait behind those of others
         self.before = Counters()  # what has been added to the channels' counters
         self._media, self._moved = media, moved
         self._shaped = media.alone(forward, crossings), backward  # what the flow has, without silence
@@ -98,10 +107,12 @@ class SharedFlow:
             forward = self._media.alone(self.forward, self.crossings)
         else:
             forward = self._media.shaped(self.forward, rate, channel)
+        if self.behind:
+            forward = replace(forward, latency=forward.latency + self.behind)
         if (forward, self.backward) != self._shaped:
             self._shaped = forward, self.backward
             silent = replace(forward, silence=max(0.0, self._silent_until - now))
-            self._moved(self.flow.reshape(now, silent, self.backward))
+            self._moved(self.flow.reshape(now, silent, self.backward, resume=True))
             self._look(now)
 
     def _look(self, now: float) -> None:
@@ -137,6 +148,7 @@ class _Channel:
         self.counts: defaultdict[str, _Count] = defaultdict(_Count)
         self.traffic: Occupation | None = None
         self.traffic_most = profile.rate  # bit/s that cross traffic can have
+        self.full_since = math.inf
         self._touch = touch
 
     def arrive(self) -> None:
@@ -160,6 +172,14 @@ class _Channel:
         if self.traffic is None or self.profile.share != "fifo":
             return 1.0
         return max(LEAST, 1 - self.traffic.rate / self.profile.rate)
+
+    def queue(self, now: float) -> float:
+        """The seconds that a packet of another link would wait."""
+        if self.profile.share != "fifo":
+            return 0.0
+        if self.traffic is not None and self.traffic.rate >= self.profile.rate:
+            return self.profile.buffer
+        return STANDING * max(0.0, min(self.profile.buffer, now - self.full_since))
 
 
 class SharedMedia:
@@ -213,6 +233,9 @@ class SharedMedia:
 
     def note(self, flow: SharedFlow) -> None:
         """Note that a link starts or stops sending."""
+        now = self.arrivals.loop.time()
+        if flow.sending:
+            flow.behind = sum(self._channels[crossing.channel].queue(now) for crossing in flow.crossings)
         for crossing in flow.crossings:
             sending = self._channels[crossing.channel].sending
             if flow.sending:
@@ -282,6 +305,7 @@ class SharedMedia:
                 used[name] += rates[each] * use.seconds / channels[name].free()
         for name, channel in channels.items():
             self._expect(channel, rates.get(name))
+            channel.full_since = min(now, channel.full_since) if used[name] > FULL else math.inf
         for flow in sending:
             if flow.crossings:
                 fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
@@ -314,7 +338,7 @@ class SharedMedia:
         for crossing in flow.crossings:
             profile = self._channels[crossing.channel].profile
             if profile.share == "fifo":
-                weight = (flow.forward.latency + flow.backward.latency + profile.buffer) ** -FIFO_EXPONENT
+                weight = max(flow.forward.latency + flow.backward.latency, SHORTEST) ** -FIFO_EXPONENT
             else:
                 weight = 1 / links[crossing]
             uses[crossing.channel] = use_of(profile, crossing.member, weight)

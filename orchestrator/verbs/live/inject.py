@@ -23,7 +23,8 @@ def fault_of(action: str, targets: Sequence[str], options: Mapping[str, str | No
     ``options`` are its other keys with their values as YAML; those that are None were not given.
     """
     given = {key: read_value(value) for key, value in options.items() if value is not None}
-    return {"action": action, **_target(action, targets), **given}
+    whom = {} if "medium" in given and not targets else _target(action, targets)
+    return {"action": action, **whom, **given}
 
 
 def _target(action: str, targets: Sequence[str]) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from netem.media.channel import Channel
 from netem.media.cross_traffic import arrivals
-from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, CrossTraffic, Rule
+from netem.media.profile import CROSS_TRAFFIC, RULES, ChannelProfile, CrossTraffic, Rule
 from netem.media.sharing import shares
 from netem.profile import FULL_FRAME
 
-RULES: tuple[Rule, ...] = ("fifo", "fair", "airtime", "frames")
 BY_SHARE = RULES[1:]
 RATE = 8e6  # 1 byte takes 1 µs
 SLOWER = {"b": 2e6, "c": 5e6}

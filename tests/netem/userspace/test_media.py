@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from random import Random
+from statistics import median
 from typing import Any
 
 import pytest
@@ -10,8 +14,11 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace import flight
 from netem.userspace.link import segments_together
 from netem.userspace.switch import Switch
+from tests.netem.measured import settled, wait_until
 from tests.netem.ports import Held
+from tests.netem.traffic import PAYLOAD_SHARE, round_trips, transfer, uploads
 from tests.netem.userspace.test_switch import IMPAIRMENTS
+from tests.netem.wiring import Lab
 
 FRAME_TIME = 8 * FULL_FRAME / 10e6  # of a full frame in a channel of 10 Mbit/s
 CELL = {"rate": 10e6, "share": "fair", "buffer": 0.1, "rates": {}}
@@ -63,8 +70,8 @@ class Network:
 
 
 def adds_up(link: dict[str, Any]) -> bool:
-    came: int = link["offered"] + link["duplicated"]
-    return came == link["delivered"] + link["lost"] + link["overflowed"] + link["cut_dropped"]
+    gone = ("delivered", "lost", "overflowed", "cut_dropped")
+    return bool(link["offered"] + link["duplicated"] == sum(link[name] for name in gone))
 
 
 def test_a_packet_waits_for_its_own_rate_then_for_each_channel_then_propagates() -> None:
@@ -235,6 +242,65 @@ def test_wrong_requests_are_answered() -> None:
         ({"op": "channel", "name": 7, "profile": CELL}, "name must be a text"),
     ):
         assert said in network.switch.handle(request)["error"]
+
+
+@pytest.mark.netns
+class TestRealPackets:
+    """Nodes b and c send to a."""
+
+    @pytest.fixture
+    def cells(self, lab: Lab) -> Iterator[Lab]:
+        for name in ("cell-0", "cell-1"):
+            lab.ask("channel", name=name, profile=CELL)
+        yield lab
+        lab.ask("occupy", name="cell-0", traffic=None)
+        for source in "bc":
+            lab.ask("link", source=source, target="a", crossings=[])
+
+    def route(self, lab: Lab, source: str, *channels: str) -> None:
+        crossings = [[channel, source] for channel in channels]
+        lab.ask("link", source=source, target="a", profile={"latency": "5ms"}, seed=1, crossings=crossings)
+        lab.ask("link", source="a", target=source, profile={"latency": "5ms"}, seed=2)
+
+    @pytest.mark.parametrize("share", ["fifo", "fair", "airtime", "frames"])
+    def test_uploads_together_end_when_the_rate_says_so(self, cells: Lab, share: str) -> None:
+        cells.ask("channel", name="cell-0", profile=CELL | {"share": share})
+        for source in "bc":
+            self.route(cells, source, "cell-0")
+        seconds = 2 * 500_000 * 8 / PAYLOAD_SHARE / 10e6
+        settled(lambda: max(uploads(cells, "bc", 500_000)), 0.98 * seconds, 1.06 * seconds)
+
+    def test_a_cell_does_not_feel_another_that_is_full(self, cells: Lab) -> None:
+        self.route(cells, "b", "cell-0")
+        self.route(cells, "c", "cell-1")
+
+        def round_trip() -> float:
+            upload = threading.Thread(target=uploads, args=(cells, "b", 600_000))
+            upload.start()
+            times = round_trips(cells, "c", "a", 60)
+            upload.join()
+            return median(times)
+
+        settled(round_trip, 0.010, 0.0112)
+
+    def test_data_cross_channels_and_a_handover_unharmed(self, cells: Lab) -> None:
+        self.route(cells, "b", "cell-0", "cell-1")
+        before = cells.counters("b", "a")
+        data, received = Random(1).randbytes(1_000_000), []
+        sending = threading.Thread(target=lambda: received.append(transfer(cells, "b", "a", data)))
+        sending.start()
+        wait_until(lambda: cells.counters("b", "a")["delivered"] - before["delivered"] > 100)
+        cells.ask("link", source="b", target="a", crossings=[["cell-1", "b"]])
+        sending.join()
+        assert received == [data]
+        wait_until(lambda: adds_up(cells.counters("b", "a")))
+        assert cells.counters("b", "a")["lost"] == 0
+
+    def test_cross_traffic_leaves_the_rest(self, cells: Lab) -> None:
+        self.route(cells, "b", "cell-0")
+        cells.ask("occupy", name="cell-0", traffic=traffic(5e6), seed=1)
+        seconds = 500_000 * 8 / PAYLOAD_SHARE / 5e6
+        settled(lambda: uploads(cells, "b", 500_000)[-1], 0.97 * seconds, 1.06 * seconds)
 
 
 def segments_together_at(rate: float) -> int | None:

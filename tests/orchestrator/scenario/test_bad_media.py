@@ -216,8 +216,8 @@ CASES = [
         "cross_traffic.0.direction: ap-0 is half duplex, so that both directions are one channel: leave it out",
     ),
     (
-        UPLINK
-        + "cross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}, {on: uplink, direction: up, kind: poisson, rate: 1mbit, at: 9s}]",
+        UPLINK + "cross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}, "
+        "{on: uplink, direction: up, kind: poisson, rate: 1mbit, at: 9s}]",
         "cross_traffic.1: overlaps entry 0 on uplink up, which has one at a time: give them other times",
     ),
     (

@@ -55,3 +55,41 @@ model: {{name: cnn, features: 16}}
         assert late == []
         assert history.seconds > 20  # rounds are long enough to tell
     assert {check["name"]: check["verdict"] for check in run.summary["checks"]}["participation"] == "pass"
+
+
+OTHERS = "cross_traffic: [{on: cell, kind: poisson, rate: 20kbit}]"
+
+
+@pytest.mark.parametrize(
+    ("medium", "others"),
+    [
+        ("share: fair", ""),
+        ("share: fair, duplex: half", OTHERS),
+        ("share: fifo", OTHERS),
+        ("share: airtime, rates: {device-2: 10kbit}", OTHERS),
+        ("share: frames, rates: {device-2: 10kbit}", ""),
+    ],
+)
+def test_no_member_of_a_slow_medium_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium: str, others: str
+) -> None:
+    """All members send at the same time, and none has more than its share."""
+    monkeypatch.setattr("orchestrator.planning.learning.deadlines.ALLOWANCE", 0.0)
+    run = simulate(
+        tmp_path,
+        f"""
+algorithm: {{name: fedavg, rounds: 2}}
+data: {{dataset: digits, samples_per_client: 40, evaluate_samples: 100}}
+model: {{name: mlp, hidden: 8}}
+topology: {{devices: 3}}
+links: {{device-cloud: {{latency: 10ms}}}}
+shared: {{cell: {{rate: 40kbit, members: [device-*], {medium}}}}}
+{others}
+""",
+        "--workers",
+        "1",
+    )
+    assert run.summary.get("error", "") is None, run.errors
+    with run.history() as history:
+        assert [str(event) for event in history.events("unanswered", "late", "round_abandoned", "lost")] == []
+        assert history.seconds > 5

@@ -29,6 +29,8 @@ def test_the_actions_are_those_of_a_scenario() -> None:
         ("degrade", "edge-0 cloud", {"loss": "5%"}, {"between": ["edge-0", "cloud"], "loss": "5%"}),
         ("degrade", "edge-0", {"profile": "lte", "rate": "null"}, {"node": "edge-0", "profile": "lte", "rate": None}),
         ("slow", "edge-0", {"factor": "1.5"}, {"node": "edge-0", "factor": 1.5}),
+        ("degrade", "", {"medium": "cell-0", "rate": "2mbit"}, {"medium": "cell-0", "rate": "2mbit"}),
+        ("handover", "device-0-1", {"to": "cell-1"}, {"node": "device-0-1", "to": "cell-1"}),
     ],
 )
 def test_a_fault_as_a_scenario_writes_it(

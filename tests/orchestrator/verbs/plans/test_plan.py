@@ -115,6 +115,34 @@ def test_links_alike_are_one_row() -> None:
     ]
 
 
+MEDIA = """
+algorithm: {name: hierfavg, rounds: 2}
+topology: {edges: 2, devices_per_edge: 2}
+shared:
+  ap-0: {rate: 54mbit, duplex: half, share: frames, members: [device-0-*], rates: {device-0-1: 6mbit}}
+  ap-1: {rate: 54mbit, duplex: half}
+  backhaul: {up: 20mbit, down: 100mbit, members: ["edge-* <-> cloud"], buffer: 64kb}
+cross_traffic:
+  - {on: backhaul, direction: up, kind: on-off, rate: 3mbit, on_for: 2s, off_for: 5s, at: 10s, for: 60s}
+faults:
+  - {at: 5s, node: device-0-1, action: handover, to: ap-1}
+  - {at: 6s, medium: backhaul, action: degrade, rate: 4mbit}
+"""
+
+
+def test_media_are_shown_with_the_links_that_cross_them() -> None:
+    text = [" ".join(line.split()) for line in printed(plan(MEDIA), width=120)]
+    assert "device-edge device -> edge 2 emulated 100us, 1gbit ap-0" in text
+    assert "edge-cloud edge -> cloud 2 emulated 100us, 1gbit backhaul up" in text
+    assert "ap-0 frames 54mbit, half duplex 100 ms 2: device-0-0, device-0-1 (device-0-1 6mbit)" in text
+    assert "ap-1 fair 54mbit, half duplex 100 ms none at first" in text
+    assert "backhaul fair up 20mbit, down 100mbit 25.6 ms, 5.12 ms 2: edge-0 <-> cloud, edge-1 <-> cloud" in text
+    assert "backhaul up from 10s until 70s on-off, 3mbit for 2s and none for 5s, on average" in text
+    assert "1 at 5s handover device-0-1 the run ends to ap-1" in text
+    assert "2 at 6s degrade backhaul the run ends rate 4mbit" in text
+    assert not any(line.startswith("Kernel engine") for line in text)
+
+
 def test_faults_of_one_moment_are_one_row() -> None:
     made = plan(DOZEN)
     text = [" ".join(line.split()) for line in printed(made)]

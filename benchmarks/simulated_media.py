@@ -1,0 +1,95 @@
+"""Transfers over shared media under the driver `sim`, without roles or training, for comparisons with other engines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
+from netem.profile import LinkProfile
+from node.assignment import Timeouts
+from node.messaging.delivery.pair import InFlight
+from node.messaging.wire import Message
+from node.runtime.clock import VirtualLoop
+from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+from orchestrator.planning.plan import LinkPlan
+
+SINK = "sink"
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A member's transfer of ``size`` bytes through ``channels``. It starts at ``at`` seconds. ``latency`` is one way;
+    the acknowledgements come back over a link without channels."""
+
+    member: str
+    size: int
+    channels: tuple[str, ...]
+    latency: float = 0.005
+    at: float = 0.0
+    rate: float | None = None
+
+
+def seconds(channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending]) -> list[float]:
+    """The seconds of each transfer, with the processing of its message."""
+    arrived = _run(_Simulation(channels, sendings, None), None)
+    return [arrived[each.member] - each.at for each in sendings]
+
+
+def rates(
+    channels: Mapping[str, ChannelProfile],
+    sendings: Sequence[Sending],
+    since: float,
+    until: float,
+    traffic: CrossTraffic | None = None,
+) -> list[float]:
+    """The bit/s of each member, with headers, between two times. ``traffic``: on the first channel."""
+    carried = _run(_Simulation(channels, sendings, traffic), (since, until))
+    return [8 * carried[each.member] / (until - since) for each in sendings]
+
+
+class _Simulation:
+    def __init__(
+        self, channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], traffic: CrossTraffic | None
+    ) -> None:
+        self.channels, self.sendings, self.traffic = channels, sendings, traffic
+        self.arrived: dict[str, float] = {}
+
+    def arrive(self, source: str, in_flight: InFlight) -> None:
+        """Be the endpoint of all links."""
+        self.arrived[source] = asyncio.get_running_loop().time()
+
+    async def run(self, between: tuple[float, float] | None) -> dict[str, float]:
+        fabric, loop = ModelFabric(Timeouts()), asyncio.get_running_loop()
+        began = loop.time()
+        await fabric.share(self.channels)
+        if self.traffic is not None:
+            await fabric.occupy(next(iter(self.channels)), self.traffic, 1)
+        fabric.network.endpoints[SINK] = self  # type: ignore[assignment]
+        for seed, each in enumerate(self.sendings):
+            profile = LinkProfile(latency=each.latency, rate=each.rate)
+            crossings = tuple(Crossing(channel, each.member) for channel in each.channels)
+            there = LinkPlan(each.member, SINK, "", profile, 2 * seed, crossings=crossings)
+            back = LinkPlan(SINK, each.member, "", LinkProfile(latency=each.latency), 2 * seed + 1)
+            await fabric.shape([there, back])
+            message = InFlight(Message("model", each.member), each.size)
+            loop.call_at(began + each.at, fabric.network.line(each.member, SINK).send, message)
+        if between is not None:
+            before, after = [await self._carried(fabric, began + at) for at in between]
+            return {member: size - before.get(member, 0.0) for member, size in after.items()}
+        while len(self.arrived) < len(self.sendings):
+            await asyncio.sleep(1.0)
+        return {member: at - began for member, at in self.arrived.items()}
+
+    async def _carried(self, fabric: ModelFabric, at: float) -> dict[str, float]:
+        await asyncio.sleep(at - asyncio.get_running_loop().time())
+        return {str(row["member"]): float(row["bytes"]) for row in (await fabric.counters()).channels}
+
+
+def _run(simulation: _Simulation, between: tuple[float, float] | None) -> dict[str, float]:
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(simulation.run(between))
+    finally:
+        loop.close()

@@ -1,0 +1,41 @@
+"""Settings of channels and of cross traffic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from netem.errors import ProfileError
+from netem.media.profile import ChannelProfile, CrossTraffic
+
+TRACE = CrossTraffic("trace", rows=((0.0, 1e6), (10.0, 3e6)))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"rate": 0.0}, "rate"),
+        ({"rate": float("nan")}, "rate"),
+        ({"rate": 1e6, "share": "lifo"}, "'lifo' is not one of fifo, fair, airtime, frames"),
+        ({"rate": 1e6, "buffer": -1.0}, "buffer"),
+        ({"rate": 1e6, "share": "frames", "rates": {"a": 0.0}}, "rate"),
+    ],
+)
+def test_impossible_channels(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        ChannelProfile(**values)
+
+
+@pytest.mark.parametrize(
+    "settings", [ChannelProfile(54e6, "frames", 0.2, {"a": 6e6}), TRACE, CrossTraffic("on-off", 1e6, 0.5, 2.0)]
+)
+def test_plain_data_and_back(settings: Any) -> None:
+    assert type(settings).from_mapping(json.loads(json.dumps(settings.to_mapping()))) == settings
+
+
+def test_mean_rates() -> None:
+    assert CrossTraffic("poisson", 5e6).mean_rate() == 5e6
+    assert CrossTraffic("on-off", 5e6, on=1.0, off=4.0).mean_rate() == 1e6
+    assert (TRACE.mean_rate(5.0), TRACE.mean_rate(20.0), TRACE.mean_rate()) == (1e6, 2e6, 3e6)

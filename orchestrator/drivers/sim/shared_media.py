@@ -33,7 +33,7 @@ HEADROOM = 1.5
 like `FIFO_EXPONENT`."""
 
 STANDING = 0.75
-"""The fraction of the buffer that TCP keeps full on average, as measured, if a channel with the rule ``fifo`` is full."""
+"""The fraction of the buffer that TCP fills on average in a full channel with the rule ``fifo``, as measured."""
 
 FULL = 0.999  # of a channel's time
 

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import select
 import signal
 import sys
 import time
@@ -54,7 +53,8 @@ from netem.userspace.flight import Flight
 from netem.userspace.frame import HEADER_SIZE, NO_GSO, is_super_packet, is_to_a_group, link_size, split
 from netem.userspace.lateness import Lateness
 from netem.userspace.link import Link, segments_together
-from netem.userspace.port import LARGEST_PACKET, Port, Timer, parse_mac
+from netem.userspace.loop import Loop
+from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
 from netem.userspace.trunk import Trunk
 
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
@@ -320,67 +320,6 @@ class Switch:
             self.unrouted += 1
             if is_to_a_group(packet):
                 self.to_groups[port.name] += 1
-
-
-class Loop:
-    """Event loop: waits for packets, requests and due times, and calls the switch."""
-
-    def __init__(self, switch: Switch, console: Console) -> None:
-        self.switch = switch
-        self.console = console
-        self.timer = Timer()
-        self.epoll = select.epoll()
-        self._held: dict[int, Port] = {}
-        self.epoll.register(console.reading, select.EPOLLIN)
-        self.epoll.register(console.writing, 0)  # epoll always reports EPOLLERR, which comes when the reader has closed
-        # Edge-triggered: each arming gives a new edge, so the expirations need not be read.
-        self.epoll.register(self.timer.fd, select.EPOLLIN | select.EPOLLET)
-
-    def run(self) -> None:
-        armed = None
-        due = None
-        while self.console.open:
-            if due is None or due > time.monotonic():
-                if due is not None and due != armed:
-                    self.timer.arm(due)
-                    armed = due
-                ready = self.epoll.poll()
-            else:
-                ready = self.epoll.poll(0)
-            for descriptor, mask in ready:
-                port = self._held.get(descriptor)
-                if port is not None:
-                    self._forward(port)
-                elif descriptor == self.console.reading:
-                    self._serve()
-                elif descriptor == self.console.writing:
-                    self._flush(mask)
-            due = self.switch.flight.deliver()
-
-    def _forward(self, port: Port) -> None:
-        try:
-            self.switch.forward(port)
-        except OSError as error:
-            if error.errno != errno.ENETDOWN:
-                raise
-            self.console.write({"event": "port_down", "port": port.name})
-
-    def _serve(self) -> None:
-        for request in self.console.requests():
-            self.console.write(self.switch.handle(request))
-        self._flush(0)
-        held = {port.fd: port for port in self.switch.ports.values()}
-        for descriptor, port in held.items():
-            # A closed port's descriptor may be in use again; closing has removed it from the epoll set.
-            if self._held.get(descriptor) is not port:
-                self.epoll.register(descriptor, select.EPOLLIN)
-        self._held = held
-
-    def _flush(self, mask: int) -> None:
-        if mask & (select.EPOLLERR | select.EPOLLHUP):
-            self.console.open = False
-        else:
-            self.epoll.modify(self.console.writing, 0 if self.console.flush() else select.EPOLLOUT)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import itertools
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netem.media.cross_traffic import arrivals, offered, peak
@@ -28,6 +28,7 @@ def until(traffic: CrossTraffic, end: float, seed: int = 1, since: float = 0.0) 
 
 
 @kinds
+@settings(deadline=None)
 @given(since=st.floats(0, 5), seed=st.integers(0, 3))
 def test_any_time_can_be_reached(traffic: CrossTraffic, since: float, seed: int) -> None:
     assert until(traffic, 6.0, seed, since) == [at for at in until(traffic, 6.0, seed) if at >= since]

@@ -31,7 +31,7 @@ class Media:
         self._lock = asyncio.Lock()
         self._powers = fabric if isinstance(fabric, SharesMedia) else None
         if self._profiles and self._powers is None:
-            raise EngineError(f"the {fabric.engine} links cannot share a medium: run all nodes on one host")
+            raise EngineError("the hosts of a swarm cannot share media yet: use the driver namespaces, docker or sim")
 
     def of(self, channel: str) -> ChannelProfile:
         """A channel with the values of all overlays."""

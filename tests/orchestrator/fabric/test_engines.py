@@ -35,5 +35,5 @@ def test_a_fabric_that_cannot_share_media_is_refused() -> None:
         engine = "userspace"
 
     Media((), cast(Fabric, OfHosts()))
-    with pytest.raises(EngineError, match="run all nodes on one host"):
+    with pytest.raises(EngineError, match="a swarm cannot share media yet: use the driver"):
         Media(plan(CELL, CELL).media, cast(Fabric, OfHosts()))

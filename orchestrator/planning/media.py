@@ -14,7 +14,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, NodePlan, Plan
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.media import channel_like, link_like
+from orchestrator.scenario.sections.media import slowest
 from orchestrator.scenario.sections.routes import SharedMedia
 from orchestrator.scenario.sections.topology import Ends
 
@@ -63,7 +63,11 @@ def at_worst(
     A node that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a
     trace with its mean. It has no more than its share as a member, except with ``fifo``.
     """
-    channels = {name: _slowest(name, profile, medium) for medium in media for name, profile in medium.channels.items()}
+    channels = {
+        name: slowest(profile, medium.schedules.get(name))
+        for medium in media
+        for name, profile in medium.channels.items()
+    }
     ways = defaultdict(list)
     members: defaultdict[str, set[str]] = defaultdict(set)
     links = list(links)
@@ -106,14 +110,6 @@ def refuse_channels_across_hosts(links: Iterable[LinkPlan], nodes: Iterable[Node
                 apart = f"{other} on {hosts[other]} and {link.source} on {hosts[link.source]}"
                 why = f"{apart} both send into {channel}, and a channel is on one host"
                 raise PlanError(("shared", channel.split(" ")[0]), f"{why}: place them together with `hosts`")
-
-
-def _slowest(name: str, channel: ChannelProfile, medium: MediumPlan) -> ChannelProfile:
-    """A channel with the lowest rate of its schedule."""
-    if name not in medium.schedules:
-        return channel
-    found = [channel_like(channel, each) for each in medium.schedules[name].extremes(link_like(channel))]
-    return min(found, key=lambda each: each.rate)
 
 
 def _rate(traffic: CrossTraffic) -> float:

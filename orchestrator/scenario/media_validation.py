@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.links import Mistake
-from orchestrator.scenario.sections.media import CrossTrafficSpec
+from orchestrator.scenario.sections.media import CrossTrafficSpec, slowest
 from orchestrator.scenario.sections.routes import unknown_medium
 
 
@@ -53,7 +53,8 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
     if not channels:
         yield "direction", f"{spec.on} is half duplex, so that both directions are one channel: leave it out"
         return
-    least = min(media.channels[spec.on][channel].rate for channel in channels)
+    schedules = scenario.shared[spec.on].schedules(spec.on)
+    least = min(slowest(media.channels[spec.on][name], schedules.get(name)).rate for name in channels)
     traffic = spec.traffic()
     if spec.kind != "trace" and traffic.rate >= least:
         yield (
@@ -62,7 +63,7 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
         )
     elif spec.kind == "trace":
         most = max(rate for _, rate in traffic.rows)
-        if most > least or traffic.mean_rate(traffic.rows[-1][0] or 1.0) >= least:
-            yield "csv", f"{format_rate(most)} is more than {spec.on} has, {format_rate(least)}: lower it"
+        if most > least or max(traffic.mean_rate(traffic.rows[-1][0] or 1.0), traffic.rows[-1][1]) >= least:
+            yield "csv", f"{format_rate(most)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
     if after is not None and spec.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"

@@ -81,6 +81,12 @@ def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
     return replace(channel, rate=link.rate, buffer=8 * link.buffer_limit / link.rate, rates=rates)
 
 
+def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
+    """A channel with the lowest rate of its schedule."""
+    found = [] if schedule is None else schedule.extremes(link_like(channel))
+    return min([channel, *(channel_like(channel, each) for each in found)], key=lambda each: each.rate)
+
+
 class MediumSpec(Strict):
     """A medium that several links share: a rate for both directions or one for each, a sharing rule and a buffer."""
 

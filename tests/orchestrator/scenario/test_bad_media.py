@@ -28,6 +28,10 @@ def bad(text: str) -> list[str]:
 
 CASES = [
     (
+        STEPS + "{steps: [{at: 1s, rate: 5mbit}]}}}\ncross_traffic: [{on: cell-0, kind: poisson, rate: 6mbit}]",
+        "cross_traffic.0.rate: 6mbit leaves nothing of cell-0, which has 5mbit: lower it",
+    ),
+    (
         STEPS + "{steps: [{at: 1s, loss: 5%}]}}}",
         "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
     ),
@@ -226,7 +230,7 @@ CASES = [
     ),
     (
         UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: late.csv}]",
-        "cross_traffic.0.csv: 130mbit is more than uplink has, 100mbit: lower it",
+        "cross_traffic.0.csv: 130mbit leaves nothing of uplink, which has 100mbit: lower it",
     ),
     (
         CELL + "cross_traffic: [{on: ap-0, direction: up, kind: poisson, rate: 5mbit}]",

@@ -10,9 +10,8 @@ from netem.media.profile import ChannelProfile, CrossTraffic
 from netem.media.sharing import shares
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
-from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, NodePlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.media import slowest
 from orchestrator.scenario.sections.routes import SharedMedia
@@ -96,20 +95,6 @@ def at_worst(
         ]
         for link in links
     }
-
-
-def refuse_channels_across_hosts(links: Iterable[LinkPlan], nodes: Iterable[NodePlan]) -> None:
-    """Raise PlanError if links that cross one channel start on several hosts: each host shapes the links that start on
-    it."""
-    hosts = {node.name: node.host for node in nodes}
-    first: dict[str, str] = {}
-    for link in links:
-        for channel in dict.fromkeys(each.channel for each in link.crossings):
-            other = first.setdefault(channel, link.source)
-            if hosts[other] != hosts[link.source]:
-                apart = f"{other} on {hosts[other]} and {link.source} on {hosts[link.source]}"
-                why = f"{apart} both send into {channel}, and a channel is on one host"
-                raise PlanError(("shared", channel.split(" ")[0]), f"{why}: place them together with `hosts`")
 
 
 def _rate(traffic: CrossTraffic) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.links import Mistake
 from orchestrator.scenario.sections.media import CrossTrafficSpec, slowest
 from orchestrator.scenario.sections.routes import unknown_medium
@@ -33,15 +34,13 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
-    """Refuse media where the engine, the driver or the links do not have them."""
+    """Refuse media where the engine, the driver or a population does not have them."""
     if scenario.engine == "kernel":
         yield ("engine",), "kernel shapes each link alone and has no shared media: take userspace or auto"
+    if DRIVERS[scenario.driver].several_hosts:
+        yield ("driver",), f"the hosts of a {scenario.driver} cannot share media yet: use namespaces, docker or sim"
     if scenario.population is not None:
         yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
-        return
-    real = scenario.resolved_links.real
-    if crossing := next((ends for ends in scenario.resolved_media.crossings if ends in real), None):
-        yield real[crossing], f"{crossing[0]} -> {crossing[1]} is real and cannot cross a shared medium: leave one out"
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:

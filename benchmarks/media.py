@@ -1,9 +1,10 @@
 """Shared media in the userspace engine: configured and measured shares, with real packets.
 
-    python -m benchmarks.media [uploads] [round-trips] [rates] [isolation] [buffer] [cross-traffic] [handover]
+    python -m benchmarks.media [uploads] [round-trips] [short] [rates] [isolation] [buffer] [cross-traffic] [handover]
 
-Prints a table; all parts take some two minutes. Rates include the headers of packets. Node a receives; the others send
-to it through channels, and its acknowledgements come back over private links.
+Prints a table; all parts take some four minutes. Rates include the headers of packets. Node a receives; the others send
+to it through channels, and its acknowledgements come back over private links. The last two columns compare the
+simulation (`--driver sim`) with the engine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
+from benchmarks.simulated_media import Sending, seconds
+from benchmarks.simulated_media import rates as modelled
 from netem.media.profile import RULES, ChannelProfile, CrossTraffic, Rule
 from netem.media.sharing import shares
 from tests.netem.traffic import PAYLOAD_SHARE, connection, round_trips
@@ -23,11 +26,16 @@ from tests.netem.traffic import uploads as together
 from tests.netem.wiring import Lab
 
 UPLOAD = 3_000_000
+ENDLESS = 1_000_000_000
 SECONDS = 10.0
+ROUND_TRIPS = (0.01, 0.05, 0.1)
+TURNS = 4
+CELL = ("cell",)
 
 
 class Row(NamedTuple):
-    """A line of the table; ``tolerance`` is a part of ``expected``, or a difference; None: nothing is promised."""
+    """A line of the table; ``tolerance`` is a part of ``expected``, or a difference; None: nothing is promised.
+    ``simulated``: the same under the driver `sim`."""
 
     run: str
     unit: str
@@ -35,6 +43,7 @@ class Row(NamedTuple):
     found: float
     tolerance: float | None
     absolute: bool = False
+    simulated: float | None = None
 
     def cells(self) -> list[str]:
         difference = self.found - self.expected
@@ -42,7 +51,13 @@ class Row(NamedTuple):
             difference /= self.expected
         text = f"{difference:+.3f}" if self.absolute else f"{difference:+.1%}"
         within = "" if self.tolerance is None else "yes" if abs(difference) <= self.tolerance else "no"
-        return [self.run, self.unit, f"{self.expected:.4g}", f"{self.found:.4g}", text, within]
+        return [self.run, self.unit, f"{self.expected:.4g}", f"{self.found:.4g}", text, within, *self._simulated()]
+
+    def _simulated(self) -> list[str]:
+        """What the simulation says, and how that differs from what was found."""
+        if self.simulated is None:
+            return ["", ""]
+        return [f"{self.simulated:.4g}", f"{self.simulated / self.found - 1:+.1%}"]
 
 
 def share(lab: Lab, channel: str, rate: float, rule: Rule = "fair", buffer: float = 0.1, **rates: float) -> None:
@@ -138,8 +153,11 @@ def uploads(lab: Lab) -> list[Row]:
         for node in lab.names[1:]:
             route(lab, node, "cell")
         took = together(lab, lab.names[1:], UPLOAD)
-        rows.append(Row(f"ten uploads of 3 MB over 20 Mbit/s, {rule}: the last", "s", ideal, took[-1], 0.02))
-        rows.append(Row(f"the first of them, {rule}", "s", ideal, took[0], None))
+        model = sorted(seconds({"cell": ChannelProfile(20e6, rule)}, [Sending(n, UPLOAD, CELL) for n in lab.names[1:]]))
+        run = f"ten uploads of 3 MB over 20 Mbit/s, {rule}: the last"
+        rows.append(Row(run, "s", ideal, took[-1], 0.02, simulated=model[-1]))
+        for name, place in (("median", len(took) // 2), ("first", 0)):
+            rows.append(Row(f"the {name} of them, {rule}", "s", ideal, took[place], None, simulated=model[place]))
     return rows
 
 
@@ -147,15 +165,39 @@ def different_round_trips(lab: Lab) -> list[Row]:
     rows = []
     for rule in ("fair", "fifo"):
         share(lab, "cell", 20e6, rule)
-        for node, rtt in zip("bcd", (0.01, 0.05, 0.1), strict=True):
+        for node, rtt in zip("bcd", ROUND_TRIPS, strict=True):
             route(lab, node, "cell", rtt=rtt)
         with Streams(lab, "bcd") as streams:
             time.sleep(2)
             rates = list(streams.rates(SECONDS).values())
-        jain = sum(rates) ** 2 / (3 * sum(rate**2 for rate in rates))
+        sendings = [Sending(node, ENDLESS, CELL, rtt / 2) for node, rtt in zip("bcd", ROUND_TRIPS, strict=True)]
+        model = modelled({"cell": ChannelProfile(20e6, rule)}, sendings, 2.0, 2.0 + SECONDS)
         shown = ", ".join(f"{rate / 1e6:.2f}" for rate in rates)
         run = f"round trips of 10, 50, 100 ms, {rule}: Jain's index ({shown} Mbit/s)"
-        rows.append(Row(run, "", 1.0, jain, 0.02 if rule == "fair" else None))
+        rows.append(Row(run, "", 1.0, jain(rates), 0.02 if rule == "fair" else None, simulated=jain(model)))
+    return rows
+
+
+def jain(rates: Sequence[float]) -> float:
+    """Jain's index of fairness, 1 if all are equal."""
+    return sum(rates) ** 2 / (len(rates) * sum(rate**2 for rate in rates))
+
+
+def short_transfers(lab: Lab) -> list[Row]:
+    """Three uploads at once with different round trips over one fifo channel."""
+    rows = []
+    channel = ChannelProfile(20e6, "fifo")
+    share(lab, "cell", channel.rate, channel.share)
+    for node, rtt in zip("bcd", ROUND_TRIPS, strict=True):
+        route(lab, node, "cell", rtt=rtt)
+    for size in (1_000_000, 3_000_000, 10_000_000):
+        turns = [together(lab, "bcd", size) for _ in range(TURNS)]
+        sendings = [Sending(node, size, CELL, rtt / 2) for node, rtt in zip("bcd", ROUND_TRIPS, strict=True)]
+        model, ideal = sorted(seconds({"cell": channel}, sendings)), 3 * size / PAYLOAD_SHARE * 8 / channel.rate
+        for place, name in enumerate(("first", "second", "last")):
+            run = f"uploads of {size // 1_000_000} MB with round trips of 10, 50, 100 ms, fifo: the {name}"
+            found = median(turn[place] for turn in turns)
+            rows.append(Row(run, "s", ideal, found, None, simulated=model[place]))
     return rows
 
 
@@ -168,11 +210,12 @@ def different_rates(lab: Lab) -> list[Row]:
         with Streams(lab, "bcd") as streams:
             time.sleep(3)
             found = streams.rates(SECONDS)
-        wanted = shares(ChannelProfile(54e6, rule, 0.1, {"d": 6e6}), "bcd")
-        rows += [
-            Row(f"54, 54, 6 Mbit/s, {rule}: {node}", "Mbit/s", wanted[node] / 1e6, found[node] / 1e6, 0.05)
-            for node in "bcd"
-        ]
+        channel = ChannelProfile(54e6, rule, 0.1, {"d": 6e6})
+        wanted = shares(channel, "bcd")
+        model = modelled({"cell": channel}, [Sending(node, ENDLESS, CELL) for node in "bcd"], 3.0, 3.0 + SECONDS)
+        for node, rate in zip("bcd", model, strict=True):
+            run, mbit = f"54, 54, 6 Mbit/s, {rule}: {node}", (wanted[node] / 1e6, found[node] / 1e6)
+            rows.append(Row(run, "Mbit/s", *mbit, 0.05, simulated=rate / 1e6))
     return rows
 
 
@@ -200,16 +243,19 @@ def full_buffer(lab: Lab) -> list[Row]:
 
 
 def cross_traffic(lab: Lab) -> list[Row]:
-    rows = []
+    rows, traffic = [], CrossTraffic("poisson", rate=30e6)
     for rule in ("fair", "fifo"):
         share(lab, "backhaul", 100e6, rule)
         route(lab, "b", "backhaul")
-        lab.ask("occupy", name="backhaul", traffic=CrossTraffic("poisson", rate=30e6).to_mapping(), seed=1)
+        lab.ask("occupy", name="backhaul", traffic=traffic.to_mapping(), seed=1)
         with Streams(lab, "b") as streams:
             time.sleep(3)
             (found,) = streams.rates(SECONDS).values()
         lab.ask("occupy", name="backhaul", traffic=None)
-        rows.append(Row(f"30 Mbit/s Poisson on 100, {rule}: an upload", "Mbit/s", 70, found / 1e6, 0.03))
+        channels = {"backhaul": ChannelProfile(100e6, rule)}
+        (model,) = modelled(channels, [Sending("b", ENDLESS, ("backhaul",))], 3.0, 3.0 + SECONDS, traffic)
+        run = f"30 Mbit/s Poisson on 100, {rule}: an upload"
+        rows.append(Row(run, "Mbit/s", 70, found / 1e6, 0.03, simulated=model / 1e6))
     return rows
 
 
@@ -237,6 +283,7 @@ def handover(lab: Lab) -> list[Row]:
 PARTS: dict[str, Callable[[Lab], list[Row]]] = {
     "uploads": uploads,
     "round-trips": different_round_trips,
+    "short": short_transfers,
     "rates": different_rates,
     "isolation": isolation,
     "buffer": full_buffer,
@@ -246,7 +293,8 @@ PARTS: dict[str, Callable[[Lab], list[Row]]] = {
 
 
 def main() -> None:
-    print("| run | unit | expected | found | difference | within |\n|---|---|---|---|---|---|")
+    print("| run | unit | expected | found | difference | within | simulation | simulation and found |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in sys.argv[1:] or PARTS:
         with ExitStack() as stack:
             lab = stack.enter_context(Lab(11 if name == "uploads" else 4))

@@ -55,10 +55,13 @@ class _Simulation:
     ) -> None:
         self.channels, self.sendings, self.traffic = channels, sendings, traffic
         self.arrived: dict[str, float] = {}
+        self._done = asyncio.Event()
 
     def arrive(self, source: str, in_flight: InFlight) -> None:
         """Be the endpoint of all links."""
         self.arrived[source] = asyncio.get_running_loop().time()
+        if len(self.arrived) == len(self.sendings):
+            self._done.set()
 
     async def run(self, between: tuple[float, float] | None) -> dict[str, float]:
         fabric, loop = ModelFabric(Timeouts()), asyncio.get_running_loop()
@@ -78,8 +81,7 @@ class _Simulation:
         if between is not None:
             before, after = [await self._carried(fabric, began + at) for at in between]
             return {member: size - before.get(member, 0.0) for member, size in after.items()}
-        while len(self.arrived) < len(self.sendings):
-            await asyncio.sleep(1.0)
+        await self._done.wait()
         return {member: at - began for member, at in self.arrived.items()}
 
     async def _carried(self, fabric: ModelFabric, at: float) -> dict[str, float]:

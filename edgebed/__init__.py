@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from edgebed import plugin
     from edgebed.plugin import *  # noqa: F403
     from orchestrator.results.record.rows import Event
-    from orchestrator.scenario.typed import Fault, Link, Scenario
+    from orchestrator.scenario.typed import CrossTraffic, Fault, Link, Medium, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.handle import Handle, start
     from orchestrator.verbs.runs import Run, compare, load, runs, up
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CrossTraffic",
     "Event",
     "Fault",
     "Handle",
     "Link",
+    "Medium",
     "Run",
     "Scenario",
     "SweepRuns",
@@ -41,10 +43,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CrossTraffic": "orchestrator.scenario.typed",
     "Event": "orchestrator.results.record.rows",
     "Fault": "orchestrator.scenario.typed",
     "Handle": "orchestrator.verbs.handle",
     "Link": "orchestrator.scenario.typed",
+    "Medium": "orchestrator.scenario.typed",
     "Run": "orchestrator.verbs.runs",
     "Scenario": "orchestrator.scenario.typed",
     "SweepRuns": "orchestrator.sweep.python",

@@ -11,6 +11,7 @@ least 0.98 (Jain, Chiu and Hawe, DEC-TR-301, 1984). Queue of an idle member: wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -21,6 +22,7 @@ from netem.measurement.measure import (
     LONGEST,
     MOST_DATAGRAMS,
     PROBE_PAYLOAD,
+    PROBE_SHARE,
     RTT_SAMPLES,
     USUAL_SPACING,
     Measurement,
@@ -35,7 +37,7 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 MOST_SENDERS = 4
-SECONDS, LONGEST_LOAD = 1.0, 5.0  # s
+SECONDS, LONGEST_LOAD = 1.0, 8.0  # s
 PINGING, FEWEST_PINGS = 0.5, 10  # s of datagrams of an idle member, while the channel is full
 PING = 8 * (PROBE_PAYLOAD + UDP_HEADERS)  # bits
 ENOUGH = 100  # datagrams of the slowest member
@@ -63,6 +65,7 @@ class Contention:
     full     whether that fills the channel; else each gets what its own link or another channel allows
     filled   seconds after the start when the buffer is full
     spacing  seconds between the datagrams of an idle member, which are few enough not to be a load of their own
+    frame    bytes of a packet of a sender
     corrupt  the highest fraction of packets that cross the channel and do not arrive
     """
 
@@ -71,6 +74,7 @@ class Contention:
     full: bool
     filled: float
     spacing: float
+    frame: int
     corrupt: float
     saturations: Mapping[str, Saturation]
 
@@ -109,7 +113,7 @@ def expected(ways: Mapping[str, Way], channels: Channels) -> dict[str, float]:
     transfers = {
         name: Transfer(
             {crossing.channel: use_of(channels[crossing.channel], crossing.member) for crossing in way.crossings},
-            float("inf") if way.profile.rate is None else way.profile.rate,
+            math.inf if way.profile.rate is None else way.profile.rate,
         )
         for name, way in ways.items()
     }
@@ -119,31 +123,33 @@ def expected(ways: Mapping[str, Way], channels: Channels) -> dict[str, float]:
 def plan_contention(channel: str, ways: Mapping[str, Way], channels: Channels, *, mtu: int) -> Contention:
     """Plan what these members send. ``mtu``: the largest packet of the nodes in bytes."""
     shared, rates = channels[channel], expected(ways, channels)
-    tcp = sum(rates.values()) > MOST_DATAGRAMS
-    overload = OVERLOADS[tcp or OVERLOADS[0] * sum(rates.values()) > MOST_DATAGRAMS]
-    filled = shared.buffer / (overload - 1)
-    jitter = max(way.profile.jitter for way in ways.values())
-    slowest = min(rates.values())
-    spacing = max(USUAL_SPACING, 100 * PING / shared.rate, 4 * 8 * FULL_FRAME / slowest)
+    together, slowest = sum(rates.values()), min(rates.values())
+    tcp = together > MOST_DATAGRAMS
+    overload = OVERLOADS[tcp or OVERLOADS[0] * together > MOST_DATAGRAMS]
+    filled = 8 * shared.buffer_bytes / together / (overload - 1)
+    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, slowest * SECONDS / 8 / ENOUGH - UDP_HEADERS)))
+    spacing = max(USUAL_SPACING, 20 * PING / shared.rate, 4 * 8 * (size + UDP_HEADERS) / slowest)
     pinging = max(PINGING, FEWEST_PINGS * spacing)
+    jitter = max(way.profile.jitter for way in ways.values())
     seconds = min(max(SECONDS, filled + pinging, JITTERS * jitter), LONGEST if jitter else LONGEST_LOAD)
-    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, slowest * seconds / 8 / ENOUGH - UDP_HEADERS)))
+    full = _load(channel, rates, channels) >= FULL
     saturations: dict[str, Saturation] = {}
     transport: Literal["udp", "tcp"] = "tcp" if tcp else "udp"
     for name, way in ways.items():
         lost = min(way.profile.mean_loss, 0.5)
-        offer = min(overload * rates[name], 1.1 * (way.profile.rate or float("inf"))) / (1 - lost)
+        offer = min(overload * rates[name], 1.1 * (way.profile.rate or math.inf)) / (1 - lost)
         window = int(rates[name] * way.profile.latency / 4 + 0.7 * shared.buffer_bytes / len(ways))
         saturations[name] = Saturation(
             *(transport, offer, seconds),
             size=0 if tcp else size,
             window=window,
-            drain=shared.buffer,
-            queue=0.0,
+            drain=8 * shared.buffer_bytes / min(map(shared.rate_of, ways)),
+            queue=min(shared.buffer, (overload - 1) * seconds) if full and not tcp else 0.0,
             fills=True,
         )
     corrupt = max(way.profile.corrupt for way in ways.values())
-    return Contention(channel, rates, _load(channel, rates, channels) >= FULL, filled, spacing, corrupt, saturations)
+    frame = FULL_FRAME if tcp else size + UDP_HEADERS
+    return Contention(channel, rates, full, filled, spacing, frame, corrupt, saturations)
 
 
 def sending(way: Way, back: LinkProfile, saturation: Saturation | None, start: float) -> ProbePlan:
@@ -152,10 +158,11 @@ def sending(way: Way, back: LinkProfile, saturation: Saturation | None, start: f
     return ProbePlan(count=1, spacing=0.01, size=PROBE_PAYLOAD, wait=wait, forward=saturation, back=None, start=start)
 
 
-def pings(plan: Contention, way: Way, back: LinkProfile) -> ProbePlan:
-    """Single datagrams of an idle member, or of a link that crosses another medium."""
-    count = max(FEWEST_PINGS, round(PINGING / plan.spacing))
-    return replace(sending(way, back, None, 0.0), count=count, spacing=plan.spacing)
+def pings(plan: Contention, way: Way, back: LinkProfile, rate: float = math.inf) -> ProbePlan:
+    """Single datagrams of an idle member, or of a link that crosses another medium; at most a tenth of its ``rate``."""
+    spacing = max(plan.spacing, PING / (PROBE_SHARE * rate))
+    count = max(FEWEST_PINGS, round(PINGING / spacing))
+    return replace(sending(way, back, None, 0.0), count=count, spacing=spacing)
 
 
 def judge_contention(
@@ -174,17 +181,22 @@ def judge_contention(
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
         why = f"a sender began {late:.2g} s late" if late > LATE else "too little arrived"
         return [Judgement("rate", asked, None, 0.0, asked, "unknown", why)]
-    listed = ", ".join(f"{name} {rate / 1e6:.3g} of {plan.rates[name] / 1e6:.3g}" for name, rate in sorted(got.items()))
+    of = {name: "" if share == "fifo" else f" of {rate / 1e6:.3g}" for name, rate in plan.rates.items()}
+    listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))
     detail = f"{len(got)} members together, in Mbit/s: {listed}"
     together = (_together([each.forward for each in found.values()]) if share == "fifo" else None) or sum(got.values())
-    figures = [_judged("rate", asked, together, SUM_RELATIVE + unsure / len(got) + pinged / asked, detail)]
+    figures = [_judged("rate", asked, together, SUM_RELATIVE + unsure / len(got), detail, pinged)]
+    if together < figures[0].low and not _filled(plan, found):
+        return [replace(figures[0], verdict="unknown", detail=f"{detail}; they did not fill the channel")]
     if share != "fifo":
         parts = {name: rate / plan.rates[name] for name, rate in got.items()}
         index = jain(parts.values())
         worst = max(parts, key=lambda name: abs(parts[name] - 1))
         fair = _within(LEAST_FAIRNESS, index, 1.0)
         figures.append(Judgement("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, fair, "Jain's index of the shares"))
-        figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, f"{worst}: the worst"))
+        less = pinged / len(got)
+        told = f"{worst}: the worst"
+        figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, told, less))
     return figures
 
 
@@ -192,7 +204,7 @@ def judge_queue_of_idle(
     plan: Contention, profile: ChannelProfile, passes: int, quiet: Measurement, loaded: Measurement
 ) -> Judgement:
     """By how much the round trip of an idle member grows, which crosses the channel ``passes`` times."""
-    frames = sum(8 * FULL_FRAME / profile.rate_of(name) for name in plan.rates)
+    frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
     fifo = profile.share == "fifo"
     asked = passes * (profile.buffer if fifo else frames)
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) if fifo else RTT_ABSOLUTE + frames / len(plan.rates)
@@ -205,6 +217,12 @@ def judge_isolation(jitter: float, quiet: Measurement, loaded: Measurement) -> J
     """By how much the round trip of a link of another medium changes. ``jitter``: of both directions (s)."""
     most = ISOLATION + SCATTER * 1.25 * jitter * (2 / max(1, min(quiet.rtt_samples, loaded.rtt_samples))) ** 0.5
     return _growth("isolation", 0.0, -most, most, quiet, loaded)
+
+
+def _filled(plan: Contention, found: Mapping[str, Measurement]) -> bool:
+    """Whether the senders certainly filled the channel: some of their datagrams waited for half of the buffer."""
+    waited = max(each.forward.queue_delay or 0.0 for each in found.values())
+    return waited > 0 and waited >= max(each.queue for each in plan.saturations.values()) / 2
 
 
 def _together(ways: Sequence[OneWay]) -> float | None:
@@ -226,12 +244,14 @@ def _growth(quantity: str, asked: float, low: float, high: float, quiet: Measure
     if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
         return Judgement(quantity, asked, None, low, high, "unknown", f"{samples} echoes, {loaded.late:.2g} s late")
     grown = loaded.rtt_median - quiet.rtt_median
+    if grown < low and quantity == "queue":
+        return Judgement(quantity, asked, grown, low, high, "unknown", "the senders did not fill the buffer")
     detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"
     return Judgement(quantity, asked, grown, low, high, _within(low, grown, high), detail)
 
 
-def _judged(quantity: str, asked: float, measured: float, tolerance: float, detail: str) -> Judgement:
-    low, high = asked * (1 - tolerance), asked * (1 + tolerance)
+def _judged(quantity: str, asked: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
+    low, high = asked * (1 - tolerance) - less, asked * (1 + tolerance)
     return Judgement(quantity, asked, measured, low, high, _within(low, measured, high), detail)
 
 

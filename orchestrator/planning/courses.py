@@ -1,18 +1,23 @@
-"""Courses: groups of links that follow one schedule together, and the changes that the schedule makes to them."""
+"""Courses: groups of links that follow one schedule together, and the changes that the schedule makes to them.
+
+A channel of a shared medium that follows a schedule is a course of its own, as a link with its rate and its buffer.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
-from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.plan import LinkPlan, MediumPlan
+from orchestrator.scenario.sections.media import link_like
 from orchestrator.scenario.sections.topology import Ends
 
+SHARED = "shared"  # takes the place of the class of a link
 LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for
 
 
@@ -28,6 +33,7 @@ class Course:
     pairs: tuple[Ends, ...]
     schedule: Schedule
     link: LinkPlan  # the first link of the course
+    channel: str | None = None  # the channel that follows the schedule; then ``link`` only has its rate and buffer
     changes: int = 0
     overtaken: int = 0
     failures: int = 0
@@ -54,18 +60,23 @@ class Course:
         }
 
 
-def courses(links: Sequence[LinkPlan]) -> list[Course]:
-    """Group the links that have a schedule by class, schedule and initial profile."""
+def courses(links: Sequence[LinkPlan], media: Iterable[MediumPlan] = ()) -> list[Course]:
+    """Group the links that have a schedule by class, schedule and initial profile. Channels that have one follow."""
     groups: dict[tuple[Any, ...], list[LinkPlan]] = {}
     for link in links:
         if link.schedule is not None:
             written = json.dumps(link.schedule.to_mapping())
             groups.setdefault((link.link_class, written, link.profile), []).append(link)
-    return [
+    found = [
         Course(_name(group), tuple((link.source, link.target) for link in group), group[0].schedule, group[0])
         for group in groups.values()
         if group[0].schedule is not None
     ]
+    for medium in media:
+        for name, schedule in medium.schedules.items():
+            link = LinkPlan(medium.name, name, SHARED, link_like(medium.channels[name]), 0, schedule)
+            found.append(Course(name, ((medium.name, name),), schedule, link, name))
+    return found
 
 
 def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]:

@@ -28,7 +28,7 @@ from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlin
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
-from orchestrator.planning.media import at_worst, plan_cross_traffic, plan_media, refuse_channels_across_hosts
+from orchestrator.planning.media import at_worst, plan_cross_traffic, plan_media
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
@@ -85,7 +85,6 @@ def make_plan(
     hosts, placement = tuple[HostFacts, ...](), None
     if inventory is not None and kind.several_hosts:
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
-        refuse_channels_across_hosts(links, nodes)
     if not kind.simulated:
         refuse_stretched_accelerators(nodes)
     system = _System(nodes, at_worst(links, media, cross_traffic, faults), population)

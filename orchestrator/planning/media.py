@@ -10,10 +10,10 @@ from netem.media.profile import ChannelProfile, CrossTraffic
 from netem.media.sharing import shares
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
-from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, NodePlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.media import slowest
 from orchestrator.scenario.sections.routes import SharedMedia
 from orchestrator.scenario.sections.topology import Ends
 
@@ -23,7 +23,10 @@ _OTHERS = "\0"  # stands for cross traffic among the members of a channel
 def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
     """The media of a plan."""
     media = scenario.resolved_media
-    return tuple(MediumPlan(name, media.channels[name], media.members[name]) for name in scenario.shared)
+    return tuple(
+        MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name))
+        for name, spec in scenario.shared.items()
+    )
 
 
 def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
@@ -59,7 +62,11 @@ def at_worst(
     A node that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a
     trace with its mean. It has no more than its share as a member, except with ``fifo``.
     """
-    channels = {name: profile for medium in media for name, profile in medium.channels.items()}
+    channels = {
+        name: slowest(profile, medium.schedules.get(name))
+        for medium in media
+        for name, profile in medium.channels.items()
+    }
     ways = defaultdict(list)
     members: defaultdict[str, set[str]] = defaultdict(set)
     links = list(links)
@@ -88,20 +95,6 @@ def at_worst(
         ]
         for link in links
     }
-
-
-def refuse_channels_across_hosts(links: Iterable[LinkPlan], nodes: Iterable[NodePlan]) -> None:
-    """Raise PlanError if links that cross one channel start on several hosts: each host shapes the links that start on
-    it."""
-    hosts = {node.name: node.host for node in nodes}
-    first: dict[str, str] = {}
-    for link in links:
-        for channel in dict.fromkeys(each.channel for each in link.crossings):
-            other = first.setdefault(channel, link.source)
-            if hosts[other] != hosts[link.source]:
-                apart = f"{other} on {hosts[other]} and {link.source} on {hosts[link.source]}"
-                why = f"{apart} both send into {channel}, and a channel is on one host"
-                raise PlanError(("shared", channel.split(" ")[0]), f"{why}: place them together with `hosts`")
 
 
 def _rate(traffic: CrossTraffic) -> float:

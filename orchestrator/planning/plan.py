@@ -103,11 +103,20 @@ class LinkPlan:
 @dataclass(frozen=True)
 class MediumPlan:
     """A shared medium: its channels by name. One that is half duplex has the channel ``NAME``, any other the channels
-    ``NAME up`` and ``NAME down``. ``members``: as the scenario names them, nodes or links, without patterns."""
+    ``NAME up`` and ``NAME down``. ``members``: as the scenario names them, nodes or links, without patterns.
+    ``schedules``: how channels change during training, as a link with their rate and buffer would."""
 
     name: str
     channels: Mapping[str, ChannelProfile]
     members: tuple[str, ...]
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, schedules as they were written."""
+        channels = {name: profile.to_mapping() for name, profile in self.channels.items()}
+        schedules = {name: schedule.to_mapping() for name, schedule in self.schedules.items()}
+        data = {"name": self.name, "channels": channels, "members": self.members}
+        return data | ({"schedules": schedules} if schedules else {})
 
 
 @dataclass(frozen=True)
@@ -273,7 +282,7 @@ class Plan:
             "programs": [asdict(each) for each in self.programs],
             "hosts": [host.to_json() for host in self.hosts],
             "population": None if self.population is None else self.population.to_json(),
-            "media": [asdict(each) for each in self.media],
+            "media": [each.to_json() for each in self.media],
             "cross_traffic": [each.to_json() for each in self.cross_traffic],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from netem.errors import NetemError
+from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Change, Schedule, Steps
 from netem.schedules.traces import Table, Trace
@@ -15,7 +16,7 @@ from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.planning.copies.trace_files import find_file
 from orchestrator.planning.courses import Course, courses
-from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
 from orchestrator.results.record.history import History
@@ -37,7 +38,7 @@ def course_figures(history: History) -> dict[str, Figure]:
     if history.training_began is None:
         return {}
     seconds = history.training_ended - history.training_began
-    drawn = (course_figure(history, course, seconds) for course in courses(_links(history)))
+    drawn = (course_figure(history, course, seconds) for course in courses(_links(history), _media(history)))
     return {f"course-{number}": figure for number, figure in enumerate(islice(filter(None, drawn), MOST))}
 
 
@@ -92,6 +93,18 @@ def _links(history: History) -> list[LinkPlan]:
             plan = LinkPlan(link["source"], link["target"], link["link_class"], profile, link["seed"], schedule)
             links.append(plan)
     return links
+
+
+def _media(history: History) -> Iterator[MediumPlan]:
+    """The media of a plan.json with the schedules of their channels."""
+    for medium in history.plan.get("media", []):
+        try:
+            read = {name: read_schedule(each, history.directory) for name, each in medium.get("schedules", {}).items()}
+        except NetemError:
+            continue  # written by another version
+        channels = {name: ChannelProfile.from_mapping(each) for name, each in medium["channels"].items()}
+        found = {name: schedule for name, schedule in read.items() if schedule is not None}
+        yield MediumPlan(medium["name"], channels, tuple(medium["members"]), found)
 
 
 def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.links import Mistake
-from orchestrator.scenario.sections.media import CrossTrafficSpec
+from orchestrator.scenario.sections.media import CrossTrafficSpec, slowest
 from orchestrator.scenario.sections.routes import unknown_medium
 
 
@@ -33,15 +34,13 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
-    """Refuse media where the engine, the driver or the links do not have them."""
+    """Refuse media where the engine, the driver or a population does not have them."""
     if scenario.engine == "kernel":
         yield ("engine",), "kernel shapes each link alone and has no shared media: take userspace or auto"
+    if DRIVERS[scenario.driver].several_hosts:
+        yield ("driver",), f"the hosts of a {scenario.driver} cannot share media yet: use namespaces, docker or sim"
     if scenario.population is not None:
         yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
-        return
-    real = scenario.resolved_links.real
-    if crossing := next((ends for ends in scenario.resolved_media.crossings if ends in real), None):
-        yield real[crossing], f"{crossing[0]} -> {crossing[1]} is real and cannot cross a shared medium: leave one out"
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:
@@ -53,7 +52,8 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
     if not channels:
         yield "direction", f"{spec.on} is half duplex, so that both directions are one channel: leave it out"
         return
-    least = min(media.channels[spec.on][channel].rate for channel in channels)
+    schedules = scenario.shared[spec.on].schedules(spec.on)
+    least = min(slowest(media.channels[spec.on][name], schedules.get(name)).rate for name in channels)
     traffic = spec.traffic()
     if spec.kind != "trace" and traffic.rate >= least:
         yield (
@@ -62,7 +62,7 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
         )
     elif spec.kind == "trace":
         most = max(rate for _, rate in traffic.rows)
-        if most > least or traffic.mean_rate(traffic.rows[-1][0] or 1.0) >= least:
-            yield "csv", f"{format_rate(most)} is more than {spec.on} has, {format_rate(least)}: lower it"
+        if most > least or max(traffic.mean_rate(traffic.rows[-1][0] or 1.0), traffic.rows[-1][1]) >= least:
+            yield "csv", f"{format_rate(most)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
     if after is not None and spec.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"

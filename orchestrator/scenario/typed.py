@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
 
+from netem.media.profile import Rule, TrafficKind
 from orchestrator.scenario.sections.drivers import DriverName
 from orchestrator.scenario.sections.engines import EngineName
 from orchestrator.scenario.sections.faults import Action, TierGroup
@@ -45,6 +46,34 @@ class Link(Direction, total=False):
 
 
 _For = TypedDict("_For", {"for": str}, total=False)
+
+
+class Medium(TypedDict, total=False):
+    """A medium that links share: ``Medium(rate="54mbit", duplex="half", members=["device-0-*"])``."""
+
+    profile: str
+    rate: str
+    up: str
+    down: str
+    duplex: Literal["half", "full"]
+    share: Rule
+    buffer: str
+    rates: Mapping[str, str]
+    schedule: Section | None
+    members: Sequence[str]
+
+
+class CrossTraffic(_For, total=False):
+    """Traffic of others on a medium: ``CrossTraffic(on="backhaul", kind="poisson", rate="30mbit")``."""
+
+    on: Required[str]
+    kind: Required[TrafficKind]
+    direction: Literal["up", "down"]
+    rate: str
+    on_for: str
+    off_for: str
+    csv: str
+    at: str
 
 
 class Fault(Profile, _For, total=False):
@@ -88,9 +117,9 @@ class Scenario(TypedDict, total=False):
     hosts: Mapping[str, str]
     compute: Section
     links: Mapping[str, str | Link]
-    shared: Mapping[str, str | Section]
+    shared: Mapping[str, str | Medium]
     routes: Mapping[str, Sequence[str]]
-    cross_traffic: Sequence[Section]
+    cross_traffic: Sequence[CrossTraffic]
     faults: Sequence[Fault]
     gathering: Section
     timeouts: Section

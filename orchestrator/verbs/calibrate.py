@@ -16,6 +16,9 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.layout import write, write_entries, write_table
 from orchestrator.results.checks.verdicts import STYLES, Verdict
 from orchestrator.results.record.history import History
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import link_in_words
+from orchestrator.results.checks.verdicts import STYLES, Verdict
 
 
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:
@@ -27,11 +30,11 @@ def measured(directory: RunDirectory) -> list[dict[str, Any]]:
 def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
     """Print a table for each direction of a link, then the overall verdict."""
     headings = ("quantity", "asked", "measured", "accepted", "", "how")
-    for (link_class, source, target), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
+    for (link_class, *ends), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
         rows_of = list(group)
         cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in rows_of]
         kinds = " and ".join(dict.fromkeys(row["kind"] for row in rows_of))
-        write_table(console, headings, cells, title=f"{link_class}: {source} → {target} ({kinds})")
+        write_table(console, headings, cells, title=f"{link_class}: {link_in_words(link_class, *ends)} ({kinds})")
         write(console, "")
     write_entries(console, [("verdict", _mark(verdict)), ("report", str(report))])
 

@@ -22,10 +22,12 @@ from orchestrator.verbs.runs import Run
 from tests.test_readme import ROOT
 
 PUBLIC = [
+    "CrossTraffic",
     "Event",
     "Fault",
     "Handle",
     "Link",
+    "Medium",
     "Run",
     "Scenario",
     "SweepRuns",
@@ -91,7 +93,7 @@ def loaded(names: list[str]) -> list[list[str]]:
 def test_the_names() -> None:
     assert edgebed.__all__ == dir(edgebed) == PUBLIC
     assert edgebed.up is runs.up
-    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has Event, "):
+    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has CrossTraffic, "):
         edgebed.Cloud  # noqa: B018
     with pytest.raises(AttributeError, match=r"'edgebed.plugin' has no attribute 'Cloud'; it has Algorithm, "):
         plugin.Cloud  # noqa: B018

@@ -22,17 +22,20 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from node.messaging.delivery.arrivals import Arrivals
 from orchestrator.drivers.sim.cross_traffic import Occupation
-from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow
 
-FIFO_EXPONENT = 0.6
+FIFO_EXPONENT = 0.9
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
 
-STANDING = 0.75
-"""The fraction of the buffer that TCP keeps full on average in a saturated channel with the rule ``fifo``."""
+HEADROOM = 1.5
+"""Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
+like `FIFO_EXPONENT`."""
 
-FULL = 0.999
+STANDING = 0.75
+"""The fraction of the buffer that TCP fills on average in a full channel with the rule ``fifo``, as measured."""
+
+FULL = 0.999  # of a channel's time
 
 SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
 
@@ -111,8 +114,9 @@ class SharedFlow:
             forward = replace(forward, latency=forward.latency + self.behind)
         if (forward, self.backward) != self._shaped:
             self._shaped = forward, self.backward
-            silent = replace(forward, silence=max(0.0, self._silent_until - now))
-            self._moved(self.flow.reshape(now, silent, self.backward, resume=True))
+            if self.is_silent(now):
+                forward = replace(forward, silence=self._silent_until - now)
+            self._moved(self.flow.reshape(now, forward, self.backward, resume=True))
             self._look(now)
 
     def _look(self, now: float) -> None:
@@ -210,11 +214,8 @@ class SharedMedia:
         state.count(CROSS_TRAFFIC, 0, 0)
         self._touch(channel)
 
-    def check(self, link: str, crossings: Sequence[Crossing]) -> None:
-        """FabricError if there is no such channel."""
-        for crossing in crossings:
-            if crossing.channel not in self._channels:
-                raise FabricError(f"link {link}: there is no channel {crossing.channel!r}; share it first")
+    def has(self, channel: str) -> bool:
+        return channel in self._channels
 
     def alone(self, profile: LinkProfile, crossings: Sequence[Crossing]) -> LinkProfile:
         """The profile of a link that has its channels for itself."""
@@ -228,8 +229,10 @@ class SharedMedia:
         """The profile of a link that gets ``rate`` bit/s of a channel."""
         if profile.rate is not None and profile.rate <= rate:
             return profile
-        buffer = round(self._channels[channel].profile.buffer_bytes)
-        return replace(profile, rate=max(1.0, rate), buffer=None, buffer_bytes=buffer)
+        shared = self._channels[channel].profile
+        rate = max(1.0, rate)
+        part = min(shared.buffer, HEADROOM * shared.buffer * rate / shared.rate)  # s at the channel's rate
+        return replace(profile, rate=rate, buffer=part * shared.rate / rate, buffer_bytes=None)
 
     def note(self, flow: SharedFlow) -> None:
         """Note that a link starts or stops sending."""

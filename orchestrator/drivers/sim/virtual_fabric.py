@@ -13,6 +13,7 @@ from netem.tcp.flow import Flow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.drivers.sim.shared_media import SharedFlow, SharedMedia
+from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.scenario.sections.topology import POPULATION, Ends
@@ -72,6 +73,7 @@ class ModelFabric:
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
             ends = link.source, link.target
+            self._check(ends, link.crossings)
             self._seeds[ends], self._crossings[ends] = link.seed, link.crossings
             if ends in self._flows:
                 await self.change(*ends, link.profile)
@@ -79,14 +81,20 @@ class ModelFabric:
                 self._profiles[ends] = link.profile
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        errors: list[Exception | None] = []
         for change in changes:
-            if change.crossings is not None:
-                await self.reroute(change.source, change.target, change.crossings)
-            elif change.profile is not None:
-                await self.change(change.source, change.target, change.profile)
-            else:
-                await (self.cut if change.cut else self.restore)(change.source, change.target)
-        return [None] * len(changes)
+            ends = change.source, change.target
+            try:
+                if change.crossings is not None:
+                    await self.reroute(*ends, change.crossings)
+                elif change.profile is not None:
+                    await self.change(*ends, change.profile)
+                else:
+                    await (self.cut if change.cut else self.restore)(*ends)
+                errors.append(None)
+            except FabricError as error:
+                errors.append(error)
+        return errors
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         self._profiles[source, target] = profile
@@ -99,6 +107,7 @@ class ModelFabric:
                 line.reschedule(flow.reshape(now, *self._both_ways(ends)))
 
     async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+        self._check((source, target), crossings)
         self._crossings[source, target] = crossings
         await self.change(source, target, self._profiles[source, target])
 
@@ -160,6 +169,13 @@ class ModelFabric:
                 lambda arrivals: self.network.line(*ends).reschedule(arrivals),
             )
         return self._flows[ends]
+
+    def _check(self, ends: Ends, crossings: Sequence[Crossing]) -> None:
+        for crossing in crossings:
+            if self._media is None or not self._media.has(crossing.channel):
+                raise FabricError(
+                    f"link {ends[0]} -> {ends[1]}: there is no channel {crossing.channel!r}; share it first"
+                )
 
     def _both_ways(self, ends: Ends) -> tuple[LinkProfile, LinkProfile]:
         """A link's own profile, and the one that acknowledgements meet."""

@@ -55,6 +55,7 @@ def _named(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (population := plan.get("population")) is not None:
         given.append(population["availability"])
     given += plan.get("clients", {}).values()
+    given += [each for medium in plan.get("media", ()) for each in medium.get("schedules", {}).values()]
     given += [each["traffic"] for each in plan.get("cross_traffic", ())]
     if (data := plan.get("data", {})).get("partition") == PARTITION:
         params = data["partition_params"]

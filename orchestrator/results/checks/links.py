@@ -50,16 +50,19 @@ def links_as_configured(history: Facts) -> Assessment:
 
 def links_followed(history: History) -> Assessment:
     """Check that links with a schedule changed on time."""
-    scheduled = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
-    if not scheduled:
+    links = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
+    channels = sum(len(medium.get("schedules", ())) for medium in history.plan.get("media", []))
+    if not links + channels:
         return "pass", "no links were planned to change over time"
     courses = [event.data for event in history.events("schedule ended")]
     if not courses:
         return missing(history, "the run ended before this was recorded")
     changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
     latest = max(courses, key=lambda course: course["late_p99"])
+    counted = ((links, "link direction"), (channels, "shared channel"))
+    of = " and ".join(text.count(number, what) for number, what in counted if number)
     summary = (
-        f"{text.count(changes, 'change')} of {text.count(scheduled, 'link direction')}, 99% of them at most "
+        f"{text.count(changes, 'change')} of {of}, 99% of them at most "
         f"{text.duration(latest['late_p99'])} late, the latest {text.duration(max(c['late_max'] for c in courses))}"
     )
     if failures := sum(course["failures"] for course in courses):

@@ -72,9 +72,14 @@ class ProbeResult(NamedTuple):
     @property
     def link(self) -> str:
         """What was measured, in words."""
-        if self.link_class == SHARED:
-            return f"{self.source}: {self.target}" if self.target else self.source
-        return f"{self.source} → {self.target}"
+        return link_in_words(self.link_class, self.source, self.target)
+
+
+def link_in_words(link_class: str, source: str, target: str) -> str:
+    """What a probe measured."""
+    if link_class == SHARED:
+        return f"{source}: {target}" if target else source
+    return f"{source} → {target}"
 
 
 class FaultSpan(NamedTuple):

@@ -7,6 +7,7 @@ plans and judges; the figures go where those of the links go, with the channel a
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -80,9 +81,10 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
             chosen = senders(name, {member: _way(link) for member, link in members.items()}, channels)
             idle = next((link for member, link in members.items() if member not in chosen), None)
             own = medium.channels.keys()
-            apart = (x for x in links if x.crossings and not any(each.channel in own for each in x.crossings))
+            apart = [x for x in links if x.crossings and not any(each.channel in own for each in x.crossings)]
+            widest = max(apart, key=lambda link: _rate(link, channels), default=None)
             loading = {member: members[member] for member in chosen}
-            found[kind] = ProbedChannel(name, loading, idle, next(apart, None))
+            found[kind] = ProbedChannel(name, loading, idle, widest)
     return list(found.values())
 
 
@@ -109,7 +111,7 @@ async def _measure(
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
     load = plan_contention(probed.name, ways, channels, mtu=prober.mtu)
     watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
-    pinging = [pings(load, _way(link), back[_ends(link)].profile) for link in watched]
+    pinging = [pings(load, _way(link), back[_ends(link)].profile, _rate(link, channels)) for link in watched]
     links, began = [*probed.loading.values(), *watched], time.monotonic()
     async with AsyncExitStack() as stack:
         ready: dict[Ends, Mapping[str, Any]] = {}
@@ -157,6 +159,10 @@ def _of_round_trips(
         passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
         return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
     return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+
+
+def _rate(link: LinkPlan, channels: Channels) -> float:
+    return measured_alone(link, channels).profile.rate or math.inf
 
 
 def _ends(link: LinkPlan) -> Ends:

@@ -8,10 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from netem.media.profile import ChannelProfile
+from netem.profile import LinkProfile
 from orchestrator.errors import EngineError
 from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan
 from orchestrator.run.links.states import Cause
+from orchestrator.run.links.states import Cause
+from orchestrator.scenario.sections.media import channel_like
 
 TRAFFIC = "cross traffic"  # the event of its start and end: {channel, phase, kind, rate (the mean, bit/s)}
 
@@ -23,12 +26,13 @@ class Media:
     """
 
     def __init__(self, media: Iterable[MediumPlan], fabric: Fabric) -> None:
-        self._profiles = {name: profile for medium in media for name, profile in medium.channels.items()}
+        self._planned = {name: profile for medium in media for name, profile in medium.channels.items()}
+        self._profiles = dict(self._planned)  # by schedules
         self._overlays: dict[Cause, Mapping[str, Mapping[str, Any]]] = {}
         self._lock = asyncio.Lock()
         self._powers = fabric if isinstance(fabric, SharesMedia) else None
         if self._profiles and self._powers is None:
-            raise EngineError(f"the {fabric.engine} links cannot share a medium: run all nodes on one host")
+            raise EngineError("the hosts of a swarm cannot share media yet: use the driver namespaces, docker or sim")
 
     def of(self, channel: str) -> ChannelProfile:
         """A channel with the values of all overlays."""
@@ -45,6 +49,11 @@ class Media:
         """Give channels other values until ``cause`` is lifted."""
         self._overlays[cause] = values
         await self._share(values)
+
+    async def follow(self, channel: str, link: LinkProfile) -> None:
+        """Give a channel the rate and the buffer of its schedule."""
+        self._profiles[channel] = channel_like(self._planned[channel], link)
+        await self._share([channel])
 
     async def lift(self, cause: Cause) -> None:
         """Remove the values of a cause."""

@@ -1,4 +1,4 @@
-"""Make links follow their schedules while the run trains.
+"""Make links, and channels of shared media, follow their schedules while the run trains.
 
 One coroutine changes all links that have the same schedule over the same profile. The link engine makes every change
 in place, and the lateness of the change is measured at each link. If the engine or this host does not keep up, changes
@@ -16,6 +16,8 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import Plan
 from orchestrator.run.links.states import Links
+from orchestrator.run.links.states import Links
+from orchestrator.run.links.media import Media
 from orchestrator.scenario.sections.topology import Ends
 
 TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
@@ -35,11 +37,12 @@ class Schedules:
         self,
         plan: Plan,
         links: Links,
+        media: Media,
         note: Callable[[str, dict[str, Any]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self.courses = courses(plan.links)
-        self._links = links
+        self.courses = courses(plan.links, plan.media)
+        self._links, self._media = links, media
         self._note = note
         self._spawn = spawn
         self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
@@ -102,7 +105,11 @@ class Schedules:
     async def _make_one(self, course: Course, pair: Ends, change: Change, cause: str, began: float) -> float:
         """Change one link and return how late the change was, in seconds."""
         try:
-            await self._links.follow(pair, change.profile, cause, cut=change.cut)
+            if course.channel is None:
+                await self._links.follow(pair, change.profile, cause, cut=change.cut)
+            else:
+                await self._media.follow(course.channel, change.profile)
+                await (self._links.close([course.channel], cause) if change.cut else self._links.lift(cause))
         except OrchestratorError as error:
             course.failures += 1
             if course.failures <= TOLD_EACH:

@@ -55,7 +55,7 @@ class Session:
         links = Links(plan.links, environment.fabric)
         self.media = Media(plan.media, environment.fabric)
         self.faults = FaultInjector(plan, self.lives, links, self.media, self._note_fault, self.spawn)
-        self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
+        self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
         self._began: float | None = None  # when training began, on the run's clock

@@ -5,6 +5,7 @@
       ap-0:     {rate: 54mbit, duplex: half, share: frames, members: [device-1-*], rates: {device-1-3: 6mbit}}
       backhaul: {rate: 100mbit, members: ["edge-* <-> cloud"]}                    each direction has the rate
       cell-1:   {profile: lte-cell, buffer: 200ms, members: [device-2-*]}         a named medium, changed
+      cell-2:   {rate: 9mbit, members: [edge-2], schedule: {csv: drive.csv}}      its rate changes over time
     routes:
       device-1-* <-> edge-1: [ap-0, backhaul]                                     in order, from the lower end
     cross_traffic:
@@ -20,6 +21,7 @@ channel ``NAME up``, others ``NAME down``; a half-duplex medium has one channel,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -29,11 +31,13 @@ from netem.errors import ProfileError, UnitError
 from netem.media.library import MEDIA
 from netem.media.profile import ChannelProfile, CrossTraffic, Rule, TrafficKind
 from netem.profile import FULL_FRAME, LONGEST, LinkProfile
+from netem.schedules.schedule import Schedule
 from netem.schedules.traces import Table
 from netem.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.quantities import DURATION_SCHEMA, SIZE_SCHEMA, Duration, Rate
 from orchestrator.scenario.language.strict import Strict, unknown
+from orchestrator.scenario.sections.schedules import ScheduleSpec
 
 Direction = Literal["up", "down"]
 BUFFER = 0.1  # s, the default
@@ -62,6 +66,25 @@ def buffer_of(written: Any, rate: float) -> float:
     if seconds > LONGEST:
         raise ValueError(f"buffer: must be at most {format_duration(LONGEST)}, not {written}")
     return seconds
+
+
+def link_like(channel: ChannelProfile) -> LinkProfile:
+    """A link with the rate and the buffer of a channel, for schedules."""
+    return LinkProfile(rate=channel.rate, buffer=channel.buffer)
+
+
+def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
+    """A channel with the rate and the buffer of a link. No member keeps a rate above that of the channel."""
+    assert link.rate is not None
+    assert link.buffer_limit is not None
+    rates = {member: min(rate, link.rate) for member, rate in channel.rates.items()}
+    return replace(channel, rate=link.rate, buffer=8 * link.buffer_limit / link.rate, rates=rates)
+
+
+def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
+    """A channel with the lowest rate of its schedule."""
+    found = [] if schedule is None else schedule.extremes(link_like(channel))
+    return min([channel, *(channel_like(channel, each) for each in found)], key=lambda each: each.rate)
 
 
 class MediumSpec(Strict):
@@ -96,6 +119,9 @@ class MediumSpec(Strict):
     rates: dict[str, Rate] = Field(
         default={},
         description="with airtime and frames: the rates of single members, by name or pattern; default: the medium's",
+    )
+    schedule: ScheduleSpec | None = Field(
+        default=None, description="how its rate and buffer change during the run: steps, ramps or a csv with t and rate"
     )
     members: list[str] = Field(
         default=[],
@@ -140,7 +166,32 @@ class MediumSpec(Strict):
             if rate > most:
                 why = f"{format_rate(rate)} is more than the medium has, {format_rate(most)}"
                 raise ValueError(f"rates: {member}: {why}: give the medium the rate of its fastest member")
+        if self.schedule is not None:
+            self._check_schedule(self.schedule)
         return self
+
+    def _check_schedule(self, schedule: ScheduleSpec) -> None:
+        if schedule.trace is not None or schedule.handover:
+            kind = "trace" if schedule.trace is not None else "handover"
+            raise ValueError(f"schedule: {kind}: is for links: give a medium steps, ramps or a csv with t and rate")
+        if self.half and schedule.has_sides:
+            raise ValueError("schedule: up and down have no meaning for a half-duplex medium; name one file")
+        for name, profile in self.channels("medium", {}).items():
+            base, made = link_like(profile), schedule.made(upward=name.endswith("up"))
+            for each in [] if made is None else made.extremes(base):
+                if replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=None) != base or each.rate is None:
+                    raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
+                if (each.buffer_limit or 0) < FULL_FRAME:
+                    rate = format_rate(each.rate)
+                    raise ValueError(f"schedule: at {rate} the buffer is less than one full packet: give a longer one")
+
+    def schedules(self, name: str) -> dict[str, Schedule]:
+        """The schedules of the channels that have one."""
+        if self.schedule is None:
+            return {}
+        sides = zip(channel_names(name, half=self.half), (True, False), strict=True)
+        found = {channel: self.schedule.made(upward=upward) for channel, upward in sides}
+        return {channel: made for channel, made in found.items() if made is not None}
 
     def _settled(self, key: str) -> Any:
         """The value of a key, given or of the named medium."""

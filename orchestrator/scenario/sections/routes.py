@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from netem.media.profile import ChannelProfile, Crossing
@@ -44,6 +45,22 @@ class SharedMedia:
     crossings: dict[Ends, tuple[Crossing, ...]] = field(default_factory=dict)
     mistakes: list[tuple[KeyPath, str]] = field(default_factory=list)
 
+    @cached_property
+    def _media_by_member(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for medium, members in self.members.items():
+            for member in members:
+                found[member].append(medium)
+        return found
+
+    @cached_property
+    def _ends_by_member(self) -> dict[str, list[Ends]]:
+        found: defaultdict[str, list[Ends]] = defaultdict(list)
+        for ends, way in self.crossings.items():
+            for member in {each.member for each in way}:
+                found[member].append(ends)
+        return found
+
     def on(self, medium: str, direction: str | None) -> list[str]:
         """The channels of a medium; ``direction``: only the one up or down."""
         return [name for name in self.channels[medium] if direction is None or name == f"{medium} {direction}"]
@@ -54,7 +71,7 @@ class SharedMedia:
 
     def medium_of(self, node: str) -> str | None:
         """The medium that a node is in; None if there is none, or several."""
-        found = [medium for medium, members in self.members.items() if node in members]
+        found = self._media_by_member.get(node, [])
         return found[0] if len(found) == 1 else None
 
     def handed_over(self, node: str, to: str) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
@@ -63,8 +80,8 @@ class SharedMedia:
         assert own is not None, "validation has checked it"
         up, down = channel_names(to, half=len(self.channels[to]) == 1)
         found = []
-        for (source, target), way in self.crossings.items():
-            channel = up if source == node else down
+        for source, target in self._ends_by_member[node]:
+            channel, way = up if source == node else down, self.crossings[source, target]
             new = [
                 Crossing(channel, node) if each.member == node and each.channel in self.channels[own] else each
                 for each in way

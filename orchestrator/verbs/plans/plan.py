@@ -255,7 +255,7 @@ def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
 
 def _print_schedules(console: Console, plan: Plan) -> None:
     """Print how links change over time, in words."""
-    found = courses(plan.links)
+    found = courses(plan.links, plan.media)
     if not found:
         return
     _title(console, "Links over time, from the start of training")
@@ -292,7 +292,10 @@ def _kernel_lines(plan: Plan) -> Iterator[str]:
 
 def _switch_lines(plan: Plan) -> Iterator[str]:
     tiers = {node.name: node.tier for node in plan.nodes}
-    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+    for medium in plan.media:
+        for name, profile in medium.channels.items():
+            yield f"  {json.dumps({'op': 'channel', 'name': name, 'profile': profile.to_mapping()})}"
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
         yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
 
 

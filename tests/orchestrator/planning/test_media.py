@@ -10,6 +10,7 @@ import pytest
 
 from netem.media.profile import Crossing
 from orchestrator.planning.copies.trace_files import keep_files, kept_files
+from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.making import make_plan
@@ -105,6 +106,15 @@ faults: [{at: 5s, node: device-0, action: handover, to: far}]
     assert worst(text)[0] == pytest.approx(1e6)
     assert worst(text, "device-1")[0] == pytest.approx(4.5e6)
     assert worst(text, "device-2")[0] == pytest.approx(1e6)
+
+
+def test_a_schedule_counts_with_its_lowest_rate() -> None:
+    text = "shared: {cell: {rate: 8mbit, members: [device-*], schedule: {csv: drive.csv}}}"
+    made = plan(text, files={"drive.csv": "t_s,rate_mbit\n0,8\n5,2\n9,0\n10,9\n"})
+    found = at_worst(made.links, made.media, made.cross_traffic, made.faults)["device-0", "cloud"]
+    assert found[0].rate == pytest.approx(0.5e6)
+    assert made.recorded["media"][0]["schedules"]["cell up"]["csv"] == "drive.csv"
+    assert [each.name for each in courses(made.links, made.media)] == ["cell up", "cell down"]
 
 
 def test_deadlines_and_silence_count_the_share() -> None:

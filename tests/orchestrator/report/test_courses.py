@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule, Step, Steps
 from netem.schedules.traces import Table, Trace
 from orchestrator.planning.copies.trace_files import keep_files
-from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report import render
 from orchestrator.report.courses import MOST, course_figures, read_schedule
 from orchestrator.results.record.history import History
@@ -34,10 +36,13 @@ def link(schedule: Schedule, profile: LinkProfile = BASE, source: str = "edge-0"
     return LinkPlan(source, "cloud", "edge-cloud", profile, 1, schedule)
 
 
-def recorded(directory: Path, *links: LinkPlan, made: list[dict[str, Any]] | None = None) -> History:
+def recorded(
+    directory: Path, *links: LinkPlan, made: list[dict[str, Any]] | None = None, media: Sequence[MediumPlan] = ()
+) -> History:
     """A training from 5 s to 15 s."""
     plan = {"name": "moving", "nodes": [{"name": "cloud", "tier": "cloud", "leads": True}], "faults": []}
-    record = Record.create(directory, json.dumps(plan | {"links": [each.to_json() for each in links]}), {})
+    plan |= {"links": [each.to_json() for each in links], "media": [each.to_json() for each in media]}
+    record = Record.create(directory, json.dumps(plan), {})
     record.event(5.0, None, "training", None, {})
     for each in made or []:
         record.event(5.0 + each["at"], None, "schedule", None, each)
@@ -64,6 +69,14 @@ def test_what_changes_is_drawn(tmp_path: Path) -> None:
     (figure,) = course_figures(recorded(tmp_path, link(lossy))).values()
     assert figure["y"]["title"] == "loss, %"
     assert figure["marks"][0]["y"] == [0, pytest.approx(5), pytest.approx(5)]
+
+
+def test_a_channel_of_a_shared_medium_is_drawn(tmp_path: Path) -> None:
+    schedule = Steps((Step(at=2.0, settings={"rate": "5mbit"}),))
+    cell = MediumPlan("cell", {"cell": ChannelProfile(20e6)}, (), {"cell": schedule})
+    (figure,) = course_figures(recorded(tmp_path, media=[cell])).values()
+    asked = figure["marks"][0]
+    assert (asked["name"], asked["x"], asked["y"]) == ("configured for cell", [0.0, 2.0, 10.0], [20, 5, 5])
 
 
 def test_a_schedule_that_comes_after_the_end(tmp_path: Path) -> None:

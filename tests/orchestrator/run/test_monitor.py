@@ -8,11 +8,16 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
 from orchestrator.results.checks.verdicts import Verdict
+from orchestrator.results.traffic import volumes
+from orchestrator.results.traffic import media
+from orchestrator.results.record.history import History
 from orchestrator.results.presence import notes
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import COUNTERS
@@ -57,6 +62,30 @@ async def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) ->
         assert volumes.bytes_by_class(history) == {"edge-cloud": 2_460_000}
         assert volumes.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
     await stage.session.close()
+
+
+def test_channels_are_recorded_without_what_probes_sent(tmp_path: Path) -> None:
+    def channels(packets: int, queued: int = 0) -> Counted:
+        counts = {"packets": packets, "bytes": 1000 * packets, "seconds": 0.001 * packets, "overflowed": 0}
+        return Counted(links=[], channels=[{"channel": "cell", "member": "edge-0", **counts, "queued_bytes": queued}])
+
+    async def main() -> None:
+        stage, fabric = Stage(tmp_path, SCENARIO), ReadableFabric()
+        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
+        monitor = Monitor(run, stage.session, cast(Fabric, fabric), None)
+        fabric.now = channels(500)
+        await monitor.begin()
+        for fabric.now in (channels(500), channels(510, 2000), channels(530)):
+            await monitor.sample()
+        stage.record.close()
+        with History.open(stage.directory.path) as history:
+            (found,) = media.channel_counters(history)
+            assert found[:4] == ("cell", "edge-0", 30, 30_000)
+            assert found.seconds == pytest.approx(0.03)
+            assert history.rows("SELECT queued_bytes FROM channel") == [(2000,), (0,)]
+        await stage.session.close()
+
+    run_virtual(main())
 
 
 def test_counts_since_an_earlier_reading() -> None:

@@ -15,6 +15,7 @@ CELL = (
 )
 MAST = "shared: {mast: {rate: 1gbit, members: [device-0-0]}, cell: {rate: 20mbit, members: [device-0-*]}}\n"
 UPLINK = "shared: {uplink: {rate: 100mbit, members: ['edge-* <-> cloud']}}\n"
+STEPS = "shared: {cell-0: {rate: 20mbit, members: [device-*], schedule: "
 FILES = {"late.csv": "t_s,rate_mbit\n0,10\n5,130\n", "slow.csv": "t_s,latency_ms\n0,10\n"}
 
 
@@ -26,6 +27,26 @@ def bad(text: str) -> list[str]:
 
 
 CASES = [
+    (
+        STEPS + "{steps: [{at: 1s, rate: 5mbit}]}}}\ncross_traffic: [{on: cell-0, kind: poisson, rate: 6mbit}]",
+        "cross_traffic.0.rate: 6mbit leaves nothing of cell-0, which has 5mbit: lower it",
+    ),
+    (
+        STEPS + "{steps: [{at: 1s, loss: 5%}]}}}",
+        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    ),
+    (
+        STEPS + "{steps: [{at: 1s, rate: null}]}}}",
+        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    ),
+    (
+        STEPS + "{steps: [{at: 1s, rate: 1kbit}]}}}",
+        "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: give a longer one",
+    ),
+    (
+        STEPS + "{handover: [{at: 1s, interruption: 1s}]}}}",
+        "shared.cell-0.schedule.handover: is for links: give a medium steps, ramps or a csv with t and rate",
+    ),
     (
         "shared: {cell-0: {}}",
         "shared.cell-0: a medium needs a rate: write rate, or up and down, or the profile of a named medium",
@@ -74,7 +95,7 @@ CASES = [
     (
         "shared: {cell-0: {rate: 20mbit, member: [device-*]}}",
         "shared.cell-0.member: unknown key; did you mean 'members'? (allowed here: profile, rate, up, down, "
-        "duplex, share, buffer, rates, members)",
+        "duplex, share, buffer, rates, schedule, members)",
     ),
     (
         "shared: {cell-0: {rate: 20mbit, members: device-*}}",
@@ -209,7 +230,7 @@ CASES = [
     ),
     (
         UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: late.csv}]",
-        "cross_traffic.0.csv: 130mbit is more than uplink has, 100mbit: lower it",
+        "cross_traffic.0.csv: 130mbit leaves nothing of uplink, which has 100mbit: lower it",
     ),
     (
         CELL + "cross_traffic: [{on: ap-0, direction: up, kind: poisson, rate: 5mbit}]",
@@ -226,8 +247,8 @@ CASES = [
     ),
     (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take userspace or auto"),
     (
-        CELL + "driver: swarm\nlinks: {device-edge: real}",
-        "links.device-edge: device-0-0 -> edge-0 is real and cannot cross a shared medium: leave one out",
+        CELL + "driver: swarm",
+        "driver: the hosts of a swarm cannot share media yet: use namespaces, docker or sim",
     ),
     (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",

@@ -67,7 +67,7 @@ links:
   edge-0 <-> edge-1: {rate: null, schedule: null}
 shared:
   cell-0: {up: 20mbit, down: 100mbit, duplex: full, share: airtime, buffer: 200ms, members: [device-0-*],
-           rates: {device-0-2: 5mbit}}
+           rates: {device-0-2: 5mbit}, schedule: null}
   cell-1: {profile: lte-cell, rate: 54mbit}
   backhaul: {rate: 100mbit, members: ["edge-* <-> cloud", "edge-0 <-> device-0-*"]}
 routes:

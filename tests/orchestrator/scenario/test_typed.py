@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from orchestrator.scenario import schema, typed
 from orchestrator.scenario.language.strict import Strict
-from orchestrator.scenario.sections import faults, links
+from orchestrator.scenario.sections import faults, links, media
 
 
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [(typed.Scenario, schema.Scenario), (typed.Link, links.LinkSpec), (typed.Fault, faults.FaultSpec)],
+    [
+        (typed.Scenario, schema.Scenario),
+        (typed.Link, links.LinkSpec),
+        (typed.Fault, faults.FaultSpec),
+        (typed.Medium, media.MediumSpec),
+        (typed.CrossTraffic, media.CrossTrafficSpec),
+    ],
 )
-def test_the_keys(kind: type[typed.Scenario | typed.Link | typed.Fault], model: type[Strict]) -> None:
+def test_the_keys(kind: Any, model: type[Strict]) -> None:
     assert kind.__annotations__.keys() == model.key_types().keys()
     assert kind.__doc__

@@ -182,15 +182,3 @@ def test_nodes_that_train_on_an_accelerator_live_where_the_label_is() -> None:
         make_plan(parse(TEXT, "f.yaml", asked), prepared(), inventory=INVENTORY)
     with pytest.raises(PlanError, match=r"no host of hosts.edge: pc-2 has the label"):
         make_plan(parse(TEXT, "f.yaml", asked[:1]), prepared(), inventory=Inventory(labelled))
-
-
-def test_a_channel_of_a_shared_medium_is_on_one_host() -> None:
-    cell = 'shared={cell: {rate: 9mbit, members: ["device-0-*"]}}'
-    with pytest.raises(PlanError) as caught:
-        plan(cell)
-    assert caught.value.path == ("shared", "cell")
-    assert caught.value.message == (
-        "device-0-0 on pi-1 and device-0-1 on pc-2 both send into cell up, and a channel is on one host: place them "
-        "together with `hosts`"
-    )
-    assert plan(cell, "hosts.device=pc-2").media

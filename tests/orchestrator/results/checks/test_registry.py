@@ -624,6 +624,15 @@ def test_changes_that_could_not_be_made(tmp_path: Path) -> None:
     )
 
 
+def test_channels_over_time(tmp_path: Path) -> None:
+    run = scheduled(tmp_path, {})
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    media = [{"name": "cell", "channels": {}, "members": [], "schedules": {"cell up": {}, "cell down": {}}}]
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "media": media}))
+    verdict, detail = run.verdict("links over time")
+    assert (verdict, detail.partition(",")[0]) == ("pass", "99 changes of 1 link direction and 2 shared channels")
+
+
 def test_links_that_were_not_to_change(tmp_path: Path) -> None:
     assert Run(tmp_path).ended().verdict("links over time")[0] == "pass"
 

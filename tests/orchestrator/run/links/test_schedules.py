@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 from netem.library import PROFILES
+from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule, Step, Steps
 from netem.schedules.traces import Trace
 from node.runtime.clock import run_virtual
+from orchestrator.fabric.base import Fabric
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.record.history import History
 from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
 from orchestrator.run.links.states import Links
+from tests.orchestrator.run.links.test_states import Engine
+from tests.orchestrator.run.nodes.test_session import Play, Stage, play
+from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
+from orchestrator.results.checks.registry import checks
+from orchestrator.results.record.history import History
+from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
+from orchestrator.run.links.states import Links
+from orchestrator.run.links.media import Media
 from tests.orchestrator.run.links.test_states import Engine
 from tests.orchestrator.run.nodes.test_session import Play, Stage, play
 
@@ -34,7 +44,13 @@ def link(source: str, target: str, schedule: Schedule | None, profile: LinkProfi
 
 
 def follow(
-    links: Sequence[LinkPlan], until: float, engine: Engine, *, quiet: bool = False, elapsed: float = 0.0
+    links: Sequence[LinkPlan],
+    until: float,
+    engine: Engine,
+    *,
+    quiet: bool = False,
+    elapsed: float = 0.0,
+    media: Sequence[MediumPlan] = (),
 ) -> tuple[list[Course], list[tuple[str, dict[str, Any]]]]:
     """Let the schedules run; a node says something every ten seconds, unless ``quiet``."""
     notes: list[tuple[str, dict[str, Any]]] = []
@@ -45,8 +61,14 @@ def follow(
         def spawn(work: Awaitable[None]) -> None:
             tasks.append(asyncio.ensure_future(cast(Any, work)))
 
-        plan = cast(Plan, SimpleNamespace(links=links))
-        schedules = Schedules(plan, Links(links, engine), lambda *note: notes.append(note), spawn)
+        plan = cast(Plan, SimpleNamespace(links=links, media=media))
+        schedules = Schedules(
+            plan,
+            Links(links, engine),
+            Media(media, cast(Fabric, engine)),
+            lambda *note: notes.append(note),
+            spawn,
+        )
         schedules.begin(elapsed)
         loop = asyncio.get_running_loop()
         while loop.time() < until:
@@ -60,6 +82,36 @@ def follow(
         return found
 
     return run_virtual(main()), notes
+
+
+class Channels(Engine):
+    """An engine with channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.channels: dict[str, ChannelProfile] = {}
+
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        self.channels |= channels
+
+    async def occupy(self, channel: str, traffic: object, seed: int = 0) -> None:
+        raise NotImplementedError
+
+    async def reroute(self, source: str, target: str, crossings: object) -> None:
+        raise NotImplementedError
+
+
+def test_a_channel_follows_its_schedule_and_keeps_the_rates_of_members_below_its_own() -> None:
+    schedule = Steps((Step(at=1.0, settings={"rate": "5mbit"}), Step(at=2.0, settings={"rate": "20mbit"})))
+    channel = ChannelProfile(20e6, "airtime", 0.2, {"device-0": 10e6})
+    cell = MediumPlan("cell", {"cell": channel}, ("device-0",), {"cell": schedule})
+    slow = ChannelProfile(5e6, "airtime", 0.2, {"device-0": 5e6})
+    for until, changes, wanted in ((1.5, 1, slow), (2.5, 2, channel)):
+        fabric = Channels()
+        (course,), notes = follow([], until, fabric, media=[cell])
+        assert (course.name, course.channel, course.changes, course.failures) == ("cell", "cell", changes, 0)
+        assert fabric.channels == {"cell": wanted}
+    assert notes[0][1]["became"] == "5mbit, buffer 200ms"
 
 
 def test_each_change_is_made_at_its_time() -> None:

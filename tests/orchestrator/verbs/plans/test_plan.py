@@ -141,6 +141,8 @@ def test_media_are_shown_with_the_links_that_cross_them() -> None:
     assert "1 at 5s handover device-0-1 the run ends to ap-1" in text
     assert "2 at 6s degrade backhaul the run ends rate 4mbit" in text
     assert not any(line.startswith("Kernel engine") for line in text)
+    assert sum(line.startswith('{"op": "channel"') for line in text) == 4
+    assert sum(line.startswith('{"op": "link"') for line in text) == 6
 
 
 def test_faults_of_one_moment_are_one_row() -> None:

@@ -24,15 +24,15 @@ from node.messaging.delivery.arrivals import Arrivals
 from orchestrator.drivers.sim.cross_traffic import Occupation
 from orchestrator.fabric.base import ChannelRow
 
-FIFO_EXPONENT = 0.9
+FIFO_EXPONENT = 0.5
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
 
-HEADROOM = 1.5
+HEADROOM = 2.0
 """Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
 like `FIFO_EXPONENT`."""
 
-STANDING = 0.75
+STANDING = 0.85
 """The fraction of the buffer that TCP fills on average in a full channel with the rule ``fifo``, as measured."""
 
 FULL = 0.999  # of a channel's time

@@ -264,7 +264,7 @@ def test_a_message_waits_in_the_full_queue_of_a_fifo_but_not_of_a_fair_channel()
         return cell.arrived["idle"] - began
 
     async def work() -> None:
-        assert await waits("fifo") == pytest.approx(0.155, abs=0.01)
+        assert await waits("fifo") == pytest.approx(0.175, abs=0.01)
         assert await waits("fair") < 0.01
 
     run(work)

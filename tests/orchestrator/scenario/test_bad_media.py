@@ -245,7 +245,7 @@ CASES = [
         UPLINK + "stop: {after: 5s}\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit, at: 5s}]",
         "cross_traffic.0.at: the run is over by then: stop.after is 5s",
     ),
-    (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take userspace or auto"),
+    (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
         CELL + "driver: swarm",
         "driver: the hosts of a swarm cannot share media yet: use namespaces, docker or sim",

@@ -300,6 +300,11 @@ CASES = [
         "faults.0.to: device-0-0 is in cell-0 already: name another medium",
     ),
     (
+        CELL.replace("device-1-*", "device-0-0 <-> edge-0")
+        + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-0}]",
+        "faults.0.to: device-0-0 -> edge-0 crosses ap-0 already, and a packet crosses a medium once",
+    ),
+    (
         "faults: [{at: 1s, medium: cell-0, action: disconnect}]",
         "faults.0.medium: there is no medium 'cell-0': define it in `shared`",
     ),

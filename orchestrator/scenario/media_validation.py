@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.engines import ENGINES, candidates
 from orchestrator.scenario.sections.links import Mistake
 from orchestrator.scenario.sections.media import CrossTrafficSpec, slowest
 from orchestrator.scenario.sections.routes import unknown_medium
@@ -35,8 +36,9 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     """Refuse media where the engine, the driver or a population does not have them."""
-    if scenario.engine == "kernel":
-        yield ("engine",), "kernel shapes each link alone and has no shared media: take userspace or auto"
+    if not candidates(scenario.engine, media=True):
+        able = " or ".join(name for name in ENGINES if candidates(name, media=True))
+        yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
     if DRIVERS[scenario.driver].several_hosts:
         yield ("driver",), f"the hosts of a {scenario.driver} cannot share media yet: use namespaces, docker or sim"
     if scenario.population is not None:

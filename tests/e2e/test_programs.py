@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ files, name = Path(sys.argv[1]), sys.argv[2]
 lives = files / "lives"
 life = int(lives.read_text()) + 1 if lives.exists() else 1
 lives.write_text(str(life))
+(files / "tool").touch()
+(files / "tool").chmod(0o4755)
 print("::edgebed", json.dumps({"event": "begun", "life": life}), flush=True)
 while True:
     try:
@@ -139,6 +142,12 @@ def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
 def test_they_run_in_containers(tmp_path: Path, place: Place) -> None:
     directory = check(run(tmp_path, SCENARIO.replace("IMAGE", place.image), "--driver", "docker"))
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
+    files = directory.checkpoints_of("device-0")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (files.parent, files, files / "tool")] == [
+        0o700,
+        0o755,
+        0o755,
+    ]
 
 
 @pytest.mark.parametrize("driver", ["namespaces", "docker"])

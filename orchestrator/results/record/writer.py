@@ -53,7 +53,7 @@ class Record:
     States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
     fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
 
-    Each of ``subscribers`` is called with the table and the values of each row after it was written. None may raise.
+    Each of ``subscribers`` is called with the table and the values of each row as they were written. None may raise.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -252,8 +252,9 @@ class Record:
     def _write(self, table: str, rows: list[tuple[Any, ...]], *, at_once: bool = False) -> None:
         if self._broken:
             return
+        rows = [tuple(map(_storable, row)) for row in rows]
         with self._refusals():
-            self._connection.executemany(INSERT[table], [tuple(map(_storable, row)) for row in rows])
+            self._connection.executemany(INSERT[table], rows)
             if at_once:
                 self._connection.commit()
         for subscriber in self.subscribers:
@@ -326,7 +327,16 @@ def _begun(directory: Path) -> sqlite3.Connection:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=str, skipkeys=True)
+    """JSON of a value, in which `_storable` finds broken UTF-16: there are no escapes."""
+    return json.dumps(value, default=_text, skipkeys=True, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    """The text of a value that JSON lacks. A plug-in's own type may have none."""
+    try:
+        return str(value)
+    except Exception:
+        return type(value).__name__
 
 
 def _storable(value: Any) -> Any:

@@ -6,6 +6,7 @@ behind it does not check types again.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Container, Mapping
 from numbers import Real
@@ -57,9 +58,16 @@ def _round(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     """A number; NaN and infinities are allowed, because the loss of a diverged model may be one."""
-    return isinstance(value, float) or (
-        _real(value) and (not isinstance(value, int) or abs(value) <= sys.float_info.max)
-    )
+    return _real(value) and _fits(value)
+
+
+def _fits(value: Any) -> bool:
+    """Whether a real number is in the range of floats. NaN and infinities are."""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _real(value: Any) -> bool:
@@ -165,8 +173,8 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
         return f"the event '{name}' is the orchestrator's own: name it differently"
     if not all(map(_name, event)):
         return f"the event '{name}' has a field with a name that is not a text of 1 to {LONGEST_NAME} characters"
-    if _deeper(event, DEEPEST):
-        return f"the event '{name}' is nested more than {DEEPEST} levels deep"
+    if flaw := _flaw(event, DEEPEST):
+        return f"the event '{name}' {flaw}"
     return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
 
 
@@ -203,14 +211,16 @@ def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Predicate], wha
     return None
 
 
-def _deeper(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return False
+def _flaw(value: Any, levels: int) -> str | None:
+    """Why a value in an event cannot be recorded and read again, in words; None if it can."""
+    if isinstance(value, int) and not _fits(value):
+        return f"has {_shown(value)}, which is beyond the range of a float: write it as text"
+    if not isinstance(value, (dict, list, tuple)):
+        return None
     if levels == 0:
-        return True
-    return any(type(each) in (dict, list, tuple) and _deeper(each, levels - 1) for each in value)
+        return f"is nested more than {DEEPEST} levels deep"
+    within = itertools.chain(value, value.values()) if isinstance(value, dict) else value
+    return next((flaw for each in within if (flaw := _flaw(each, levels - 1))), None)
 
 
 def _shown(value: Any) -> str:

@@ -84,7 +84,8 @@ def feed_messages(place: Path, given: Iterable[dict[str, Any]]) -> None:
     hearing.end()
     record.outcome(30.0, {"ended": "rounds", "error": None, "wall_seconds": 30.0})
     record.close()
-    call("report", RUN, "--json", "--runs", str(place.parent))
+    if not call("report", RUN, "--json", "--runs", str(place.parent)):
+        raise BrokenError("what a node reports costs the run its report")
     call("logs", "cloud", "--record", "--run", RUN, "--runs", str(place.parent))
     ask(place.parent, f"/api/plan/{RUN}")
 

@@ -4,10 +4,12 @@ import contextlib
 import json
 import math
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,14 +142,26 @@ def test_a_full_disk_at_the_beginning(tmp_path: Path) -> None:
 def test_odd_values_from_nodes_are_kept_as_well_as_can_be(record: Record) -> None:
     record.metric(1.0, "cloud", 2**70, "global", "loss", math.nan)
     record.metric(1.0, "cloud", 1, "global", "loss", math.inf)
-    record.event(1.0, "cloud", "bad_\udcff", None, {"bytes": b"\x00", "nested": {1: [2**80]}})
+
+    class Nameless:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    odd = {"bytes": b"\x00", "nested": {1: [2**80]}, "half \ud800": ["\udfff"], "nameless": Nameless()}
+    rows: list[tuple[Any, ...]] = []
+    record.subscribers.append(lambda _table, row: rows.append(row))
+    record.event(1.0, "cloud", "bad_\udcff", None, odd)
     record.close()
+    with contextlib.closing(sqlite3.connect(record.directory / DATABASE)) as database:
+        assert database.execute("SELECT * FROM event").fetchall() == rows  # who listens hears what is recorded
     history = History.open(record.directory)
     first, second = history.metrics("loss")
     assert math.isnan(first.value)
     assert second.value == math.inf
     assert history.events()[0].name == "bad_?"
     assert history.events()[0].data["nested"] == {"1": [2**80]}
+    assert history.events()[0].data["half ?"] == ["?"]
+    assert history.events()[0].data["nameless"] == "Nameless"
 
 
 def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:

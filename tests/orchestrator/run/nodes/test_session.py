@@ -8,8 +8,10 @@ import inspect
 import json
 import math
 import os
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -438,6 +440,9 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("event", {"name": "overload"}),
     ("event", {"name": "peers", "shares": [1]}),
     ("event", {"name": "lost", "peer": {"deep": 1}}),
+    ("event", {"name": "x", "value": 10**400}),
+    ("event", {"name": "x", "value": {"a": [(-(10**400),)]}}),
+    ("event", {"name": "x", "value": {10**400: 1}}),
     ("failed", {}),
     ("done", {}),
     ("done", {"reason": ["rounds"]}),
@@ -449,6 +454,8 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("metric", {"round": 1, "values": {"scope": ["global"], "loss": 1.0}}),
     ("metric", {"round": 1, "values": {"loss": "small"}}),
     ("metric", {"round": 1, "values": {"loss": True}}),
+    ("metric", {"round": 1, "values": {"loss": 10**400}}),
+    ("metric", {"round": 1, "values": {"loss": Fraction(10**400)}}),
     ("metric", {"round": 1, "values": {"accuracy": 10.5}}),
     ("metric", {"round": 1, "values": {"accuracy": -0.1}}),
     ("metric", {"round": 1, "values": {"accuracy": math.inf}}),
@@ -528,14 +535,18 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
 async def test_a_list_that_never_ends_is_refused(stage: Stage) -> None:
     await stage.train()
     deep: list[Any] = []
+    endless: OrderedDict[str, Any] = OrderedDict()
+    endless["it"] = endless
     for _ in range(100_000):
         deep = [deep]
     stage.control.say("cloud", "event", name="deep", what=deep)
+    stage.control.say("cloud", "event", name="endless", what=endless)
     stage.control.said.put_nowait(("cloud", {"type": deep}))
     await asyncio.sleep(1)
     reasons = [event.data["reason"] for event in stage.events("bad_message")]
     assert reasons == [
         "the event 'deep' is nested more than 32 levels deep",
+        "the event 'endless' is nested more than 32 levels deep",
         "there is no message of type list of 1",
     ]
     while deep:

@@ -16,9 +16,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.layout import write, write_entries, write_table
 from orchestrator.results.checks.verdicts import STYLES, Verdict
 from orchestrator.results.record.history import History
-from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import link_in_words
-from orchestrator.results.checks.verdicts import STYLES, Verdict
 
 
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:

@@ -15,9 +15,8 @@ from netem.schedules.schedule import Change
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import Plan
-from orchestrator.run.links.states import Links
-from orchestrator.run.links.states import Links
 from orchestrator.run.links.media import Media
+from orchestrator.run.links.states import Links
 from orchestrator.scenario.sections.topology import Ends
 
 TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums

@@ -15,13 +15,10 @@ from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
 from orchestrator.results.checks.verdicts import Verdict
-from orchestrator.results.traffic import volumes
-from orchestrator.results.traffic import media
-from orchestrator.results.record.history import History
 from orchestrator.results.presence import notes
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.traffic import volumes
+from orchestrator.results.traffic import media, volumes
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot, View
 from orchestrator.run.display.view import PlainView

@@ -16,19 +16,12 @@ from netem.schedules.traces import Trace
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Fabric
 from orchestrator.planning.courses import Course, changes_since, courses
-from orchestrator.planning.plan import LinkPlan, Plan
-from orchestrator.results.checks.registry import checks
-from orchestrator.results.record.history import History
-from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
-from orchestrator.run.links.states import Links
-from tests.orchestrator.run.links.test_states import Engine
-from tests.orchestrator.run.nodes.test_session import Play, Stage, play
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.record.history import History
+from orchestrator.run.links.media import Media
 from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
 from orchestrator.run.links.states import Links
-from orchestrator.run.links.media import Media
 from tests.orchestrator.run.links.test_states import Engine
 from tests.orchestrator.run.nodes.test_session import Play, Stage, play
 

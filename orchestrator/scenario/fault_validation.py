@@ -168,3 +168,7 @@ def _handover(topology: Topology, fault: FaultSpec, to: str, media: SharedMedia)
             where = f"in {' and '.join(several)}" if several else "no member of a shared medium"
             yield "action", f"{node} is {where}: a node is handed over from the one medium that it is in"
             return
+        for source, target, way in media.handed_over(node, to):
+            if len({each.channel for each in way}) < len(way):
+                yield "to", f"{source} -> {target} crosses {to} already, and a packet crosses a medium once"
+                return

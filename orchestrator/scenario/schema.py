@@ -363,4 +363,9 @@ def json_schema() -> dict[str, Any]:
         "patternProperties": {r"^\S+ <?-> \S+$": link},
         "additionalProperties": False,
     }
+    routes = schema["properties"]["routes"]
+    routes |= {
+        "patternProperties": {r"^\S+ <-> \S+$": routes["additionalProperties"]},
+        "additionalProperties": False,
+    }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "edgebed-scenario"} | schema

@@ -76,18 +76,12 @@ class SharedMedia:
 
     def handed_over(self, node: str, to: str) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
         """The directions of a node's links in its medium, with their crossings in another medium instead."""
-        own = self.medium_of(node)
-        assert own is not None, "validation has checked it"
         up, down = channel_names(to, half=len(self.channels[to]) == 1)
         found = []
         for source, target in self._ends_by_member[node]:
-            channel, way = up if source == node else down, self.crossings[source, target]
-            new = [
-                Crossing(channel, node) if each.member == node and each.channel in self.channels[own] else each
-                for each in way
-            ]
-            if tuple(new) != way or (own == to and Crossing(channel, node) in way):
-                found.append((source, target, tuple(new)))
+            new = Crossing(up if source == node else down, node)
+            way = tuple(new if each.member == node else each for each in self.crossings[source, target])
+            found.append((source, target, way))
         return tuple(found)
 
     def changed(self, channel: str, medium: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,19 +154,18 @@ def _members(
     found: SharedMedia,
 ) -> list[str]:
     """The members of a medium; notes its use by each link."""
-    places: dict[str, str] = {}  # how each member was written
+    members: dict[str, None] = {}
     for position, written in enumerate(spec.members):
         path: KeyPath = ("shared", name, "members", position)
         try:
-            links = _named(written, pairs, nodes)
-            for member, pair, by_node in links:
+            for member, pair, by_node in _named(written, pairs, nodes):
                 if any(use.medium == name for use in uses[pair]):
                     raise ValueError(f"the link {joined(pair)} is in it twice: leave {written} or another member out")
                 uses[pair].append(_Use(name, member, by_node))
-                places[member] = written
+                members[member] = None
         except ValueError as error:
             found.mistakes.append((path, str(error)))
-    return list(places)
+    return list(members)
 
 
 def _named(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[tuple[str, Pair, bool]]:

@@ -248,7 +248,7 @@ CASES = [
     (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
         CELL + "driver: swarm",
-        "driver: the hosts of a swarm cannot share media yet: use namespaces, docker or sim",
+        "driver: links of swarm cannot share media: use namespaces or docker or sim",
     ),
     (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
@@ -298,6 +298,11 @@ CASES = [
     (
         CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: cell-0}]",
         "faults.0.to: device-0-0 is in cell-0 already: name another medium",
+    ),
+    (
+        CELL.replace("device-1-*", "device-0-0 <-> edge-0")
+        + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-0}]",
+        "faults.0.to: device-0-0 -> edge-0 crosses ap-0 already, and a packet crosses a medium once",
     ),
     (
         "faults: [{at: 1s, medium: cell-0, action: disconnect}]",

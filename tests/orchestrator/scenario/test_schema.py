@@ -704,6 +704,7 @@ def test_the_json_schema_is_whole() -> None:
     partitions = schema["$defs"]["DataSpec"]["properties"]["partition"]["anyOf"]
     assert partitions[0] == {"enum": list(PARTITIONS)}
     assert set(schema["properties"]["links"]["properties"]) == set(LINK_CLASSES)
+    assert list(schema["properties"]["routes"]["patternProperties"]) == [r"^\S+ <-> \S+$"]
 
 
 @pytest.mark.parametrize(

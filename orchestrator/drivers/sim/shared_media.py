@@ -14,6 +14,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 
 from netem.impair import Counters
 from netem.media.allocation import Transfer, allocate, use_of
@@ -27,6 +28,10 @@ from orchestrator.fabric.base import ChannelRow
 FIFO_EXPONENT = 0.5
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
+
+FIFO_SPREAD = 0.2
+"""The standard deviation of the logarithm of a random factor of that weight: losses in one queue hit connections at
+random. It is drawn whenever a link starts to send. Fitted likewise."""
 
 HEADROOM = 2.0
 """Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
@@ -53,15 +58,18 @@ class SharedFlow:
         forward: LinkProfile,
         backward: LinkProfile,
         crossings: Sequence[Crossing],
+        seed: int,
         make: Callable[[LinkProfile, LinkProfile], Flow],
         moved: Callable[[list[float]], None],
     ) -> None:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
         self.sending, self.plan = False, 0
         self.narrowest: str | None = None  # the channel in which packets wait
+        self.luck = 1.0  # in channels with one queue for all
         self.behind = 0.0  # s that the link's packets wait behind those of others
         self.before = Counters()  # what has been added to the channels' counters
         self._media, self._moved = media, moved
+        self._draw = Random(f"{seed} luck").lognormvariate
         self._shaped = media.alone(forward, crossings), backward  # what the flow has, without silence
         self._silent_until = -math.inf
         self.flow = make(*self._shaped)
@@ -130,6 +138,8 @@ class SharedFlow:
         self.plan += 1
         if sending != self.sending:
             self.sending = sending
+            if sending:
+                self.luck = self._draw(0.0, FIFO_SPREAD)
             self._media.note(self)
 
 
@@ -351,7 +361,8 @@ class SharedMedia:
         for crossing in flow.crossings:
             profile = self._channels[crossing.channel].profile
             if profile.share == "fifo":
-                weight = max(flow.forward.latency + flow.backward.latency, SHORTEST) ** -FIFO_EXPONENT
+                round_trip = max(flow.forward.latency + flow.backward.latency, SHORTEST)
+                weight = flow.luck * round_trip**-FIFO_EXPONENT
             else:
                 weight = 1 / links[crossing]
             uses[crossing.channel] = use_of(profile, crossing.member, weight)

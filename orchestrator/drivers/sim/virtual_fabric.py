@@ -165,6 +165,7 @@ class ModelFabric:
                 self._media,
                 *self._both_ways(ends),
                 self._crossings[ends],
+                self._seeds[ends],
                 make,
                 lambda arrivals: self.network.line(*ends).reschedule(arrivals),
             )

@@ -366,6 +366,8 @@ profiles = st.builds(
     duplicate=st.sampled_from([0.0, 0.1]),
     corrupt=st.sampled_from([0.0, 0.05]),
 )
+
+
 @pytest.mark.parametrize("latency", [0.005, 0.05])
 @pytest.mark.parametrize("rate", [2e6, 20e6, 100e6])
 @pytest.mark.parametrize("times", [1, 30])

@@ -154,7 +154,7 @@ def flood(lab: Lab, node: str, rate: float) -> Iterator[None]:
 
 
 def simulated(channel: ChannelProfile, sendings: Sequence[Sending]) -> list[float]:
-    """The seconds of transfers under `sim` in ascending order: medians over several seeds of the first, the second ..."""
+    """The seconds of transfers under `sim` in ascending order; of each place the median of several seeds."""
     turns = [sorted(seconds({"cell": channel}, sendings, seed)) for seed in range(SEEDS)]
     return [median(turn) for turn in zip(*turns, strict=True)]
 

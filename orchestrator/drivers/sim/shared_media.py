@@ -64,15 +64,17 @@ class SharedFlow:
     ) -> None:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
         self.sending, self.plan = False, 0
-        self.narrowest: str | None = None  # the channel in which packets wait
+        self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
+        self.narrowest: str | None = None
         self.luck = 1.0  # in channels with one queue for all
         self.behind = 0.0  # s that the link's packets wait behind those of others
         self.before = Counters()  # what has been added to the channels' counters
         self._media, self._moved = media, moved
         self._draw = Random(f"{seed} luck").lognormvariate
-        self._shaped = media.alone(forward, crossings), backward  # what the flow has, without silence
-        self._silent_until = -math.inf
-        self.flow = make(*self._shaped)
+        alone = media.alone(forward, crossings)
+        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # what the flow has, without silence
+        self._given, self._silent_until = forward, -math.inf
+        self.flow = make(alone, backward)
         media.flows.append(self)
 
     def open(self, now: float) -> float:
@@ -100,20 +102,23 @@ class SharedFlow:
 
     def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
         """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
-        if forward != self.forward:
-            self._silent_until = now + forward.silence
+        if forward != self._given:
+            self._given, self._silent_until, self._shaped = forward, now + forward.silence, None
         self._media.count(self, now)
-        self._set(False)
+        if tuple(crossings) != self.crossings:
+            self._set(False)
+            self.share, self.narrowest = math.inf, None
         self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
-        self.limit(now, math.inf, None)
+        self.limit(now, self.share, self.narrowest)
         self._look(now)
+        self._media.touch(self.crossings)
 
     def is_silent(self, now: float) -> bool:
         return now < self._silent_until
 
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         """Send at most at ``rate`` bit/s; packets wait in ``channel``. Without a channel: as if alone."""
-        self.narrowest = channel
+        self.share, self.narrowest = rate, channel
         if channel is None:
             forward = self._media.alone(self.forward, self.crossings)
         else:
@@ -255,6 +260,10 @@ class SharedMedia:
                 sending[flow] = None
             else:
                 sending.pop(flow, None)
+        self.touch(flow.crossings)
+
+    def touch(self, crossings: Iterable[Crossing]) -> None:
+        for crossing in crossings:
             self._touch(crossing.channel)
 
     def count(self, flow: SharedFlow, now: float) -> None:

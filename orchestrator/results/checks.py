@@ -30,7 +30,7 @@ from orchestrator.results.population import clients_available
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.refused import messages_accepted
-from orchestrator.results.rows import FaultSpan, ProbeResult
+from orchestrator.results.rows import SHARED, FaultSpan, ProbeResult
 from orchestrator.results.unplanned import no_unplanned_failures
 from orchestrator.results.verdicts import NOT_YET, Assessment, Verdict, missing, worst
 from orchestrator.scenario.sections.expectations import CheckName
@@ -144,9 +144,10 @@ def links_as_configured(history: Facts) -> Assessment:
     measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
     if not probes:
         return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
-    asked = len({probe.link_class for probe in probes})
+    asked = {probe.link_class for probe in probes}
+    of = _classes(len(asked - {SHARED})) + " and of shared media" * (SHARED in asked)
     real = f"; {measured} of real links without configured values" if measured else ""
-    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
+    return "pass", f"{text.count(len(probes), 'probe')} of {of} agree with their profiles{real}"
 
 
 def faults_took_effect(history: Facts) -> Assessment:

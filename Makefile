@@ -67,7 +67,7 @@ alone: setup
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
-    tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
+    tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
     tests/orchestrator/run/test_down.py
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)
@@ -85,11 +85,14 @@ campaign-kills: setup  ## real runs of which a random process is killed or stopp
 	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER)
 campaign-hostile: setup  ## hostile input for everything that reads some: lines, runs, data, requests; INPUTS=n for each from seed FIRST=n
 	$(BIN)/python -m tests.campaign.hostile --first $(FIRST) --inputs $(INPUTS)
+SCRIPTS := orchestrator/report/script/*.js orchestrator/serve/page/*.js
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
+	$(BIN)/oxfmt --check --config orchestrator/.oxfmtrc.json $(SCRIPTS)
 	$(BIN)/python -m docs.language
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml

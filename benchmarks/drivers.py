@@ -27,9 +27,9 @@ from typing import Any
 
 from benchmarks.cost import this_core
 from node.role import RESERVED_KINDS
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
+from orchestrator.results.traffic import volumes
 
 TARGET = 0.7  # accuracy for the time to target
 WITHIN = 0.10  # relative difference of the median rounds that is allowed
@@ -141,7 +141,7 @@ def read(history: History, wall_seconds: float | None) -> RunFigures:
     reached = (row.t - began for row in history.global_series("accuracy") if row.value >= TARGET)
     sent: defaultdict[str, int] = defaultdict(int)
     messages: defaultdict[str, int] = defaultdict(int)
-    for row in carried.traffic(history):
+    for row in volumes.traffic(history):
         if row.direction == "sent" and row.kind not in RESERVED_KINDS:
             sent[row.kind] += row.bytes
             messages[row.kind] += row.messages

@@ -36,7 +36,7 @@ from benchmarks.simulation import Program, most_memory, run
 from node.assignment import derive_seed
 from node.learning.aggregation import State
 from node.learning.models import build
-from orchestrator.population.selection import Seen, Uniform, select
+from orchestrator.population.selection import ClientHistory, UniformSelection, select
 from orchestrator.population.shards import ClientShards
 
 TESTED = 1000  # samples
@@ -121,13 +121,13 @@ def plain(options: argparse.Namespace) -> dict[str, Any]:
     model = build("cnn", data.shape, data.classes, seed=derive_seed(SEED, "model"))
     weights: State = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     shards = ClientShards(SEED, np.array(data.train_labels), 0.5)
-    everybody, alike, seen = np.ones(options.clients, bool), np.ones(options.clients), Seen(options.clients)
+    everybody, alike, seen = np.ones(options.clients, bool), np.ones(options.clients), ClientHistory(options.clients)
 
     def make() -> Work:
         own = build("cnn", data.shape, data.classes, seed=SEED)
 
         def work(weights: State, groups: list[int], round: int) -> list[Update]:
-            clients = select(Uniform(), SEED, round, options.selected, everybody, alike, seen)
+            clients = select(UniformSelection(), SEED, round, options.selected, everybody, alike, seen)
             updates = []
             for group in groups:
                 held = shards.of(clients[group], options.samples)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgebed import plugin
     from edgebed.plugin import *  # noqa: F403
-    from orchestrator.results.rows import Event
+    from orchestrator.results.record.rows import Event
     from orchestrator.scenario.typed import CrossTraffic, Fault, Link, Medium, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.handle import Handle, start
@@ -44,7 +44,7 @@ __all__ = [
 
 _MODULES = {
     "CrossTraffic": "orchestrator.scenario.typed",
-    "Event": "orchestrator.results.rows",
+    "Event": "orchestrator.results.record.rows",
     "Fault": "orchestrator.scenario.typed",
     "Handle": "orchestrator.verbs.handle",
     "Link": "orchestrator.scenario.typed",

@@ -1,2 +1,2 @@
-"""Links: units and profiles, the fate of each packet, schedules, the kernel's commands, the userspace switch, and
-measurement of a link against its profile."""
+"""Links: units and profiles, the fate of each packet, shared media, schedules, the kernel's commands, the userspace
+switch, and measurement of a link against its profile."""

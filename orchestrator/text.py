@@ -79,9 +79,9 @@ def loss(fraction: float | None) -> str:
 
 def number(value: float | None) -> str:
     """A plain number with three significant digits, or whole with separators; "–" for None."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else _digits(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None or not math.isfinite(value) else _digits(value)
 
 
 def quantity(name: str, value: float | None) -> str:

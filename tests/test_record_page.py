@@ -18,13 +18,13 @@ import pytest
 from orchestrator.fidelity import loss_audit
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies.trace_files import FOLDER
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.record import DATABASE, Record
-from orchestrator.results.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
+from orchestrator.results.evaluation.targets import reached
+from orchestrator.results.record.history import History
+from orchestrator.results.record.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
+from orchestrator.results.record.writer import DATABASE, Record
 from orchestrator.results.summary import summary
-from orchestrator.results.targets import reached
-from orchestrator.run.messages import _EVENTS, ORCHESTRATORS
+from orchestrator.results.traffic import volumes
+from orchestrator.run.nodes.messages import _EVENTS, ORCHESTRATORS
 from orchestrator.verbs.runs import up
 from tests.orchestrator.example_run import Example
 
@@ -58,7 +58,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with History.open(run) as history:
         rows = [
             {**link._asdict(), "drawn": link.offered, "asked_lost": 0.002 * link.offered}
-            for link in carried.link_counters(history)
+            for link in volumes.link_counters(history)
         ]
         found = loss_audit.look(rows, history.link_classes)
     with contextlib.closing(sqlite3.connect(run / DATABASE)) as database:

@@ -17,7 +17,7 @@ LINEAR_FILTERS = 32
 ROOT, INGRESS = "1:", "ffff:"
 
 
-class Flow(NamedTuple):
+class Match(NamedTuple):
     """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
     are only counted: by the action of the number ``counter`` (tc-actions(8))."""
 
@@ -27,7 +27,7 @@ class Flow(NamedTuple):
     counter: int = 0
 
 
-def filter_commands(device: str, flows: Sequence[Flow], parent: str = ROOT) -> list[list[str]]:
+def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
     """The commands for the qdisc ``parent`` of a device."""
     add = ["tc", "filter", "add", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
     if len(flows) <= LINEAR_FILTERS:
@@ -48,7 +48,7 @@ def filter_commands(device: str, flows: Sequence[Flow], parent: str = ROOT) -> l
     return [table, jump, *entries]
 
 
-def _match(flow: Flow) -> list[str]:
+def _match(flow: Match) -> list[str]:
     target = [] if flow.target is None else ["match", "ip", "dst", f"{flow.target}/32"]
     then = ["action", "ok", "index", str(flow.counter)] if flow.class_id is None else ["flowid", flow.class_id]
     return ["match", "ip", "src", f"{flow.source}/32", *target, *then]
@@ -57,7 +57,7 @@ def _match(flow: Flow) -> list[str]:
 def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:
     """The commands that count what arrives on a device, by its source: an address has the number of its place in
     ``sources``, from 1. The kernel needs act_gact."""
-    flows = [Flow(address, None, None, number) for number, address in enumerate(sources, start=1)]
+    flows = [Match(address, None, None, number) for number, address in enumerate(sources, start=1)]
     return [["tc", "qdisc", "add", "dev", device, "ingress"], *filter_commands(device, flows, INGRESS)]
 
 

@@ -47,7 +47,7 @@ from typing import Any
 
 from netem import units
 from netem.errors import ProfileError, TcError
-from netem.kernel.filters import Flow, filter_commands
+from netem.kernel.filters import Match, filter_commands
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 UNLIMITED = 32e9
@@ -132,8 +132,8 @@ def setup_commands(
     if passing:
         commands.append(_class(device, _PASS_CLASS))
         commands.append(["tc", "qdisc", "add", "dev", device, "parent", _PASS_CLASS, "pfifo", "limit", "1000"])
-    flows = [Flow(link.address, link.target, link.class_id) for link in links]
-    return commands + filter_commands(device, [*flows, *(Flow(address, None, _PASS_CLASS) for address in passing)])
+    flows = [Match(link.address, link.target, link.class_id) for link in links]
+    return commands + filter_commands(device, [*flows, *(Match(address, None, _PASS_CLASS) for address in passing)])
 
 
 def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:

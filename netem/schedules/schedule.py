@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from netem.errors import ProfileError, ScheduleError
 from netem.profile import FRACTIONS, KEYS, GilbertElliott, LinkProfile
@@ -38,6 +38,7 @@ class Change:
     cut: bool = False
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """How a link changes over time."""
 

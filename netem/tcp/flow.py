@@ -130,6 +130,17 @@ class Flow:
             return -math.inf
         return self._sender.free if self._messages[-1].arrival < math.inf else math.inf
 
+    def demand(self, now: float) -> tuple[float, float]:
+        """The bit/s that the window allows on an empty link, and when the window changes next."""
+        allowed = math.inf
+        for each in self._rounds:
+            if each.start > now + 1e-9:
+                return allowed, each.start
+            allowed = (
+                8 * FULL_FRAME * each.state["limit"] / self._path.round_trip if self._path.round_trip else math.inf
+            )
+        return allowed, math.inf
+
     def queued(self, now: float) -> int:
         """Number of packets that wait in the queue or are being sent."""
         return sum(max(0, each.let_go(now) - int(each.sent(now))) for each in self._rounds)

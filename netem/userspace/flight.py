@@ -68,20 +68,7 @@ class Flight:
         events = self.media.events
         if events and events[0][0] <= (now := self._clock()):
             self._cross(now)
-        flight = self._flight
-        for _ in range(DELIVERY_BURST):
-            if not flight:
-                break
-            late = self._clock() - flight[0][0]
-            if late < 0:
-                break
-            _, _, link, epoch, packet = heappop(flight)
-            self._bytes -= len(packet)
-            if epoch != link.epoch:
-                continue  # cut, and counted then
-            self._send(link, packet)
-            self.lateness.add(late)
-        due = flight[0][0] if flight else None
+        due = self._depart()
         if (events := self.media.events) and (due is None or events[0][0] < due):
             return events[0][0]
         return due
@@ -89,7 +76,9 @@ class Flight:
     def settle(self) -> float:
         """Do all that is due now, and return that time."""
         now = self._clock()
-        while (due := self.deliver()) is not None and due <= now:
+        while (events := self.media.events) and events[0][0] <= now:
+            self._cross(now)
+        while (due := self._depart()) is not None and due <= now:
             pass
         return now
 
@@ -110,6 +99,23 @@ class Flight:
         link.stop(now)
         if link.propagation is not None:
             self.media.cut(link, now)
+
+    def _depart(self) -> float | None:
+        """Send a burst of packets that are due at their targets; returns when the next one is."""
+        flight = self._flight
+        for _ in range(DELIVERY_BURST):
+            if not flight:
+                return None
+            late = self._clock() - flight[0][0]
+            if late < 0:
+                break
+            _, _, link, epoch, packet = heappop(flight)
+            self._bytes -= len(packet)
+            if epoch != link.epoch:
+                continue  # cut, and counted then
+            self._send(link, packet)
+            self.lateness.add(late)
+        return flight[0][0] if flight else None
 
     def _cross(self, now: float) -> None:
         """The packets that have left the last channel of their link go on to the propagation."""

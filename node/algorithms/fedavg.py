@@ -66,7 +66,7 @@ class Client(Role):
         result = await self.train(w, t)
         self.report(round=t, scope="train", loss=result.loss)
         await self.score(result.weights, t)
-        await self.send(self.parent, "update", self.update(result, t), round=t, **self.told(result))
+        await self.send(self.parent, "update", self.update(result, t), round=t, **self.update_fields(result))
 
     async def train(self, w: State, t: int) -> TrainResult:
         return await train(self, w, t, self.params)
@@ -78,7 +78,7 @@ class Client(Role):
         """The tensors to send to the cloud."""
         return result.weights
 
-    def told(self, result: TrainResult) -> dict[str, int]:
+    def update_fields(self, result: TrainResult) -> dict[str, int]:
         """The fields of an update that the cloud needs to weight it."""
         return {"samples": result.samples}
 

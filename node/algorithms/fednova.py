@@ -66,8 +66,8 @@ class Cloud(fedavg.Cloud):
 class Client(fedavg.Client):
     """Trains as FedAvg's client, and reports its optimizer steps."""
 
-    def told(self, result: TrainResult) -> dict[str, int]:
-        return {**super().told(result), "steps": result.steps}
+    def update_fields(self, result: TrainResult) -> dict[str, int]:
+        return {**super().update_fields(result), "steps": result.steps}
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

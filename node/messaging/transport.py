@@ -230,5 +230,5 @@ class ZmqTransport:
                 return
             peer, packet = sender(frames[0]), [frame.buffer for frame in frames]
             self._gate.delivered(self._addresses[peer].host, sum(map(len, packet)))
-            self._peers.hear(peer, packet)
+            self._peers.handle(peer, packet)
         asyncio.get_running_loop().call_soon(self._read)

@@ -83,7 +83,7 @@ class Start:
         return cls(request["node"], request["assignment"], request["log"], rights)
 
 
-class Line:
+class Connection:
     """The connection to a holder: the server's end is ``near``. ``unanswered``: the ids of orders."""
 
     def __init__(self, node: str) -> None:
@@ -102,7 +102,7 @@ class ForkServer:
         self.calls = filter_for(os.uname().machine)
         self.nodes: dict[int, tuple[str, Turn]] = {}
         self.turns = Turns(len(os.sched_getaffinity(0)))
-        self.holders: dict[str, Line] = {}
+        self.holders: dict[str, Connection] = {}
         self.selector = selectors.DefaultSelector()
         namespaces.adopt_orphans()
 
@@ -118,8 +118,8 @@ class ForkServer:
                     os.read(children, 4096)
                     self.reap()
                     continue
-                if isinstance(key.data, Line):
-                    self.hear(key.data)
+                if isinstance(key.data, Connection):
+                    self.relay(key.data)
                     continue
                 data = os.read(0, 65536)
                 if not data:
@@ -157,7 +157,7 @@ class ForkServer:
             raise OSError(self.problem)
         server = os.getpid()
         turn = self.turns.of_a_node()
-        line = Line(start.node) if self.view is None else None
+        line = Connection(start.node) if self.view is None else None
         told, tell = os.pipe2(os.O_CLOEXEC)
         hold, let_go = os.pipe2(os.O_CLOEXEC)
         between = os.fork()
@@ -195,11 +195,11 @@ class ForkServer:
             _write({"id": order["id"], "error": f"{order['node']} does not run"})
             return
         line.unanswered.add(order["id"])
-        with contextlib.suppress(BrokenPipeError):  # the end of the holder is heard, too
+        with contextlib.suppress(BrokenPipeError):  # the selector reports the end of the holder, too
             line.near.sendall(json.dumps(order).encode() + b"\n")
 
-    def hear(self, line: Line) -> None:
-        """Pass on what a holder says. If it has ended, refuse the orders that it has not answered."""
+    def relay(self, line: Connection) -> None:
+        """Pass on the messages of a holder. If it has ended, refuse the orders that it has not answered."""
         data = b""
         with contextlib.suppress(ConnectionResetError):
             data = line.near.recv(65536)
@@ -243,7 +243,7 @@ def _leave_to_the_server(*descriptors: int) -> None:
 
 
 def _fork_again(
-    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Line | None
+    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Connection | None
 ) -> NoReturn:
     try:
         namespaces.unshare(namespaces.CLONE_NEWPID)
@@ -258,7 +258,7 @@ def _fork_again(
 
 
 def _become_node(
-    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Line | None
+    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Connection | None
 ) -> NoReturn:
     code = os.EX_SOFTWARE
     try:

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from orchestrator.agent.runs import Carrier
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import ENVIRONMENT, SCRATCH
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words
-from orchestrator.drivers.swarm.settings import CODE, PACKAGES, RUNS
+from orchestrator.drivers.swarm.agents.settings import CODE, PACKAGES, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
@@ -37,25 +37,26 @@ LENT = ("annotated_types", "pydantic", "pydantic_core", "typing_inspection", "ya
 
 async def start_carrier(
     datasets: Path,
-    arguments: Mapping[str, Any],
+    image: str,
+    command: Sequence[str],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
 ) -> Carrier:
-    """Start the container. ``datasets``: the folder of this host's. ``arguments``: the ``image`` of nodes, the
-    ``module`` that it runs, and the ``name`` of this host. ``hear`` receives each line of output, and None at the end.
+    """Start the container. ``datasets``: the folder of this host's. ``image``: that of nodes. ``command``: the module
+    that it runs, and the name of this host. ``hear`` receives each line of output, and None at the end.
     HostError if no fitting image is here."""
     engine = await asyncio.to_thread(Engine.connect)
     stack.callback(engine.close)
     await asyncio.to_thread(lend, directory.path / PACKAGES)
-    (directory.path / RUNS).mkdir(exist_ok=True)
+    await asyncio.to_thread((directory.path / RUNS).mkdir, exist_ok=True)
     loop = asyncio.get_running_loop()
 
-    def told(line: str | None) -> None:
+    def forward(line: str | None) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(hear, line)
 
-    return await asyncio.to_thread(_start, engine, datasets, arguments, directory, told, stack)
+    return await asyncio.to_thread(_start, engine, datasets, image, command, directory, forward, stack)
 
 
 def lend(folder: Path) -> None:
@@ -71,14 +72,14 @@ def lend(folder: Path) -> None:
 
 
 def options(
-    directory: RunDirectory, datasets: Path, found: Mapping[str, Any], user: tuple[int, int], command: list[str]
+    directory: RunDirectory, datasets: Path, image: Mapping[str, Any], user: tuple[int, int], command: list[str]
 ) -> dict[str, Any]:
-    """The SDK's arguments for the container. ``found``: the attributes of the image."""
-    variables = dict(each.partition("=")[::2] for each in found["Config"].get("Env") or ())
+    """The SDK's arguments for the container. ``image``: the attributes of the image."""
+    variables = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
     path = [str(PLACE / CODE), *filter(None, [variables.get("PYTHONPATH")]), str(PLACE / PACKAGES)]
     places = {name: directory.path / name for name in (CODE, PACKAGES, RUNS)} | {DATA: datasets}
     mounts = [Mount(str(PLACE / name), str(path), type="bind", read_only=name != RUNS) for name, path in places.items()]
-    python = (found["Config"].get("Entrypoint") or ["python3"])[0]
+    python = (image["Config"].get("Entrypoint") or ["python3"])[0]
     return {
         "name": f"{directory.run}-{PART}",
         "labels": {RUN: directory.run, NODE: PART, DIRECTORY: str(directory.path)},
@@ -101,19 +102,19 @@ def options(
 def _start(
     engine: Engine,
     datasets: Path,
-    arguments: Mapping[str, Any],
+    image: str,
+    command: Sequence[str],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
 ) -> Carrier:
-    name = arguments["image"]
-    found = engine.image(name)
-    if (error := node_image.problem(name, found, engine.facts()["Architecture"])) is not None:
+    found = engine.image(image)
+    if (error := node_image.problem(image, found, engine.facts()["Architecture"])) is not None:
         raise error
     assert found is not None
     user = node_image.user_of(found, os.geteuid(), os.getegid())
-    command = [arguments["module"], arguments["name"], str(PLACE / RUNS), str(PLACE / DATA)]
-    container = engine.create(name, [], options(directory, datasets, found, user, command))
+    whole = [*command, str(PLACE / RUNS), str(PLACE / DATA)]
+    container = engine.create(image, [], options(directory, datasets, found, user, whole))
     stack.push_async_callback(asyncio.to_thread, _remove, engine, directory.run)
     output = engine.output(container)
     held: Any = engine.hold(container)

@@ -8,22 +8,22 @@ import importlib.metadata
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.agent.datasets import told_of as told_of_data
-from orchestrator.agent.worker import Examined
+from orchestrator.agent.datasets import describe as describe_data
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.local import sweep
-from orchestrator.drivers.swarm.facts import Facts, of_engine
-from orchestrator.drivers.swarm.images import told_of
+from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
+from orchestrator.drivers.swarm.doctor.facts import Facts, of_engine
+from orchestrator.drivers.swarm.transfers.images import describe_image
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import HubProber
-from orchestrator.fabric.trunk_trial import lay_trial
+from orchestrator.fabric.trunk_trial import create_trial
 from orchestrator.host.kernel.accelerators import accelerators
 from orchestrator.host.kernel.clock import clock
 from orchestrator.host.kernel.kernel_modules import has_module
@@ -37,31 +37,31 @@ HOST_FILES = Path("/proc/1/root")
 T = TypeVar("T")
 
 
-async def examine(datasets: Path, arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+async def examine(
+    datasets: Path, setup: ExaminationSetup, folder: Path, stack: AsyncExitStack
+) -> tuple[Facts, int, HubProber]:
     """The facts, and a hub on a trunk to the hubs of the other hosts. ``datasets``: the folder of this host's.
-    ``arguments``: the ``run``, the ``image`` of nodes, and the ``number``, ``hosts`` and ``mtu`` of the trunk (see
-    `lay_trial`). HostError if no hub can be opened."""
-    run = arguments["run"]
-    stack.push_async_callback(sweep, run)
-    hub = await Hub.open(run, folder)
+    HostError if no hub can be opened."""
+    stack.push_async_callback(sweep, setup.run)
+    hub = await Hub.open(setup.run, folder)
     stack.push_async_callback(hub.close)
-    engine, image = await asyncio.to_thread(_engine, arguments["image"])
-    trunk, notes = await _trunk({key: arguments[key] for key in ("run", "number", "hosts", "mtu")}, hub, folder, stack)
+    engine, image = await asyncio.to_thread(_engine, setup.image)
+    trunk, notes = await _trunk(setup, hub, folder, stack)
     facts = Facts(
         version=importlib.metadata.version("edgebed"),
         kernel=os.uname().release,
         engine=engine,
         image=image,
-        disk_free=_unless(OSError, lambda: shutil.disk_usage(folder).free),
+        disk_free=await asyncio.to_thread(_unless, OSError, lambda: shutil.disk_usage(folder).free),
         trunk=trunk,
         trunk_notes=tuple(notes),
         netem=await _netem(hub),
         congestion_control=(await tcp.in_force(hub)).get(tcp.CONGESTION),
-        datasets=told_of_data(datasets),
+        datasets=await asyncio.to_thread(describe_data, datasets),
         clock=clock(),
-        **await asyncio.to_thread(shown, host_files()),
+        **await asyncio.to_thread(read_facts, host_files()),
     )
-    return Examined(facts.to_plain(), hub.anchor.pid, HubProber(hub))
+    return facts, hub.anchor.pid, HubProber(hub)
 
 
 def host_files() -> Path:
@@ -69,7 +69,7 @@ def host_files() -> Path:
     return HOST_FILES if os.access(HOST_FILES / "proc", os.R_OK) else Path("/")
 
 
-def shown(root: Path) -> dict[str, Any]:
+def read_facts(root: Path) -> dict[str, Any]:
     """The facts that files below ``root`` show: dev, sys, proc, lib and usr."""
     model = root / "proc/device-tree/model"
     readings = [each for each in read(discover(root)) if each.value is not None]
@@ -87,14 +87,14 @@ def shown(root: Path) -> dict[str, Any]:
 def _engine(image: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """What the Engine tells of itself, and of the image; None if it does not answer."""
     with contextlib.suppress(OrchestratorError), contextlib.closing(Engine.connect()) as engine:
-        return of_engine(engine.facts()), told_of(engine.image(image))
+        return of_engine(engine.facts()), describe_image(engine.image(image))
     return None, None
 
 
-async def _trunk(trunk: Mapping[str, Any], hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
-    """Lay a trunk. Returns why it cannot be laid, and what is to be known of it."""
+async def _trunk(setup: ExaminationSetup, hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
+    """Create a trunk. Returns why it cannot be created, and notes on it."""
     try:
-        carrier = await lay_trial(hub=hub, directory=folder, **trunk)
+        carrier = await create_trial(setup.run, setup.number, setup.hosts, setup.mtu, hub, folder)
     except OrchestratorError as error:
         return str(getattr(error, "what", error)), []
     stack.push_async_callback(carrier.close)

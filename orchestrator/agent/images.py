@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from orchestrator import text
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm.images import told_of
+from orchestrator.drivers.swarm.transfers.images import describe_image
 from orchestrator.errors import DriverError, HostError
 
 LOOK_EVERY = 1.0  # s for which the question how a pull goes on may wait
@@ -29,7 +29,7 @@ class Keeper(Protocol):
 
 
 class Images:
-    """The public methods are verbs, see `Worker`. ``folder`` lies where the Engine keeps its images."""
+    """``folder`` lies where the Engine keeps its images."""
 
     def __init__(
         self,
@@ -43,24 +43,25 @@ class Images:
         self._loading: dict[str, Loading] = {}  # by the name that the image gets
         self._free: dict[str, int] = {}  # bytes, when it began
         self._pulling: dict[str, tuple[Pulling, asyncio.Task[None]]] = {}
-        self._pulled: dict[str, tuple[int, int]] = {}
+        self._progress: dict[str, tuple[int, int]] = {}
 
-    async def images(self, names: Sequence[str]) -> dict[str, Any]:
-        """What the Engine has under each name, as `told_of` tells it, and the bytes that are free for more."""
-        return {"images": await asyncio.to_thread(self._look, names), "free": self._room()}
+    def images(self, names: Sequence[str]) -> dict[str, Any]:
+        """What the Engine has under each name, as `describe_image` tells it, and the bytes that are free for more."""
+        with self._engine() as engine:
+            return {"images": {name: describe_image(engine.image(name)) for name in names}, "free": self._room()}
 
     async def load(self, name: str, data: bytes, first: bool) -> None:
         """Give the Engine the next bytes of the archive of an image. Answered when the Engine has taken them, so that
         only these bytes are in memory."""
         if first:
             self._end_loading(name)
-            self._free[name] = self._room()
+            self._free[name] = await asyncio.to_thread(self._room)
             self._loading[name] = await asyncio.to_thread(self._load, name)
         with self._disk(name):
             await asyncio.to_thread(self._of(self._loading, name).add, data)
 
-    async def loaded(self, name: str) -> None:
-        """The archive is whole: wait until the Engine has the image, and give it its name."""
+    async def finish_load(self, name: str) -> None:
+        """The archive is whole: wait until the Engine has the image, and tag it."""
         try:
             with self._disk(name):
                 image = await asyncio.to_thread(self._of(self._loading, name).finish)
@@ -69,20 +70,19 @@ class Images:
             self._end_loading(name)
 
     async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None:
-        """Have the Engine pull an image from its registry by its digest, and give it its name. `pulled` tells more."""
-        self._free[name] = self._room()
+        """Have the Engine pull an image from its registry by its digest, and tag it, see `pull_progress`."""
+        self._free[name] = await asyncio.to_thread(self._room)
         pulling = await asyncio.to_thread(self._pull, repository, digest, login)
         self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
 
-    async def pulled(self, name: str) -> dict[str, Any]:
-        """Whether a pull is over, or after a while the bytes that are ``done`` of those that are ``known``. Raises its
+    async def pull_progress(self, name: str) -> tuple[bool, int, int]:
+        """Whether a pull is over, or after a while the bytes that are done, and those that are known. Raises its
         error."""
         _, task = self._of(self._pulling, name)
         await asyncio.wait([task], timeout=LOOK_EVERY)
         if over := task.done():
             task.result()
-        done, known = self._pulled.get(name, (0, 0))
-        return {"over": over, "done": done, "known": known}
+        return over, *self._progress.get(name, (0, 0))
 
     async def close(self) -> None:
         """End what has begun. The Engine discards what is not whole."""
@@ -109,29 +109,25 @@ class Images:
             ) from None
 
     async def _finish(self, pulling: Pulling, name: str, reference: str) -> None:
-        def tell(done: int, known: int) -> None:
-            self._pulled[name] = done, known
+        def report(done: int, total: int) -> None:
+            self._progress[name] = done, total
 
         try:
             with self._disk(name):
-                await asyncio.to_thread(pulling.finish, tell)
+                await asyncio.to_thread(pulling.finish, report)
             if "@" not in name:  # otherwise it is the reference
                 await asyncio.to_thread(self._tag, reference, name)
         finally:
             pulling.close()
 
-    def _of(self, begun: dict[str, Any], name: str) -> Any:
-        if name not in begun:
+    def _of(self, transfers: dict[str, Any], name: str) -> Any:
+        if name not in transfers:
             raise DriverError(f"the image {name} has not been started: the agent has restarted")
-        return begun[name]
+        return transfers[name]
 
     def _end_loading(self, name: str) -> None:
         if (loading := self._loading.pop(name, None)) is not None:
             loading.close()
-
-    def _look(self, names: Sequence[str]) -> dict[str, Any]:
-        with self._engine() as engine:
-            return {name: told_of(engine.image(name)) for name in names}
 
     def _tag(self, image: str, name: str) -> None:
         with self._engine() as engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,26 +12,23 @@ from orchestrator.fabric.prober import Prober
 
 
 class Probes:
-    """The verbs of the prober. ``prober`` is that of the run that is open here, or of a host that is examined."""
+    """Responders to measurements. ``prober`` is that of the run that is open here, or of a host that is examined."""
 
     def __init__(self, prober: Callable[[], Prober]) -> None:
         self._prober = prober
         self._numbers = itertools.count(1)
         self._responders: dict[int, AsyncExitStack] = {}
 
-    async def respond(self, pid: int, address: str) -> dict[str, Any]:
-        """Start a responder in the node of this process. Returns what it printed, and its number for `dismiss`."""
+    async def respond(self, handle: Handle, address: str) -> tuple[dict[str, Any], int]:
+        """Start a responder in a node. Returns what it printed, and its number for `dismiss`."""
         stack = AsyncExitStack()
-        ready = await stack.enter_async_context(self._prober().responding(Handle(pid), address))
+        ready = await stack.enter_async_context(self._prober().responding(handle, address))
         number = next(self._numbers)
         self._responders[number] = stack
-        return {"ready": ready, "number": number}
+        return ready, number
 
     async def dismiss(self, number: int) -> None:
         await self._responders.pop(number).aclose()
-
-    async def probe(self, pid: int, arguments: Sequence[str]) -> dict[str, Any]:
-        return await self._prober().probe(Handle(pid), arguments)
 
     async def dismiss_all(self) -> None:
         """End the responders that are left."""

@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from orchestrator.drivers.swarm.settings import MARK, RUNS
+from node.assignment import PluginSource
+from orchestrator.drivers.swarm.agents.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 
@@ -30,12 +30,12 @@ class Carrier:
     user: tuple[int, int]
 
 
-Start = Callable[[Mapping[str, Any], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
+Start = Callable[[str, Sequence[str], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
 """Starts a carrier, see `orchestrator.agent.carriers.start_carrier`."""
 
 
 class Runs:
-    """The verbs for runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
+    """The runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
 
     def __init__(
         self,
@@ -47,33 +47,31 @@ class Runs:
         self._tell, self._fail, self._start, self._directory = tell, fail, start, directory
         self._carrier: Carrier | None = None
         self._ready: asyncio.Future[None]
-        self._said: deque[str] = deque(maxlen=LAST_WORDS)
+        self._last_lines: deque[str] = deque(maxlen=LAST_WORDS)
         self._closing = False
         self._stack = AsyncExitStack()
 
-    async def employ(self, **arguments: Any) -> None:
-        """Start the carrier, and wait until it is ready. HostError if it ends before."""
+    async def employ(self, image: str, module: str, name: str) -> None:
+        """Start the carrier, see `Start`, and wait until it is ready. HostError if it ends before."""
         self._ready = asyncio.get_running_loop().create_future()
-        self._carrier = await self._start(arguments, self._directory(), self._hear, self._stack)
+        self._carrier = await self._start(image, [module, name], self._directory(), self._hear, self._stack)
         try:
             async with asyncio.timeout(READY):
                 await self._ready
         except TimeoutError:
             raise HostError(f"the worker for runs was not ready within {READY:.0f} s{self._last_words()}") from None
 
-    async def carry(self, run: str, data: str, plugins: Sequence[Mapping[str, Any]]) -> None:
+    async def carry(self, run: str, data: str, plugins: Sequence[PluginSource]) -> None:
         """Begin to carry out a run, whose files were put there. The event ``ended`` tells its end."""
         if self._carrier is None:
             raise DriverError("no worker runs here: the agent has restarted")
-        own = self._path(run)
-        for path in (own, *own.rglob("*")):
-            os.chown(path, *self._carrier.user, follow_symlinks=False)
-        line = json.dumps({"run": run, "data": data, "plugins": list(plugins)})
+        await asyncio.to_thread(_give, self._path(run), self._carrier.user)
+        line = json.dumps({"run": run, "data": data, "plugins": [asdict(each) for each in plugins]})
         await asyncio.to_thread(self._carrier.send, line)
 
-    async def drop(self, run: str) -> None:
+    def drop(self, run: str) -> None:
         """Remove the files of a run."""
-        await asyncio.to_thread(shutil.rmtree, self._path(run))
+        shutil.rmtree(self._path(run))
 
     async def close(self) -> None:
         self._closing = True
@@ -94,7 +92,7 @@ class Runs:
             elif not self._closing:
                 self._fail(error)
         elif not line.startswith(MARK):
-            self._said.append(line)
+            self._last_lines.append(line)
             self._tell("log", log=RUNS, data=f"{line}\n".encode())
         elif message := json.loads(line.removeprefix(MARK)):
             self._tell("ended", run=message["run"], error=message["error"])
@@ -102,5 +100,11 @@ class Runs:
             self._ready.set_result(None)
 
     def _last_words(self) -> str:
-        said = " / ".join(each.strip() for each in self._said if each.strip())
+        said = " / ".join(each.strip() for each in self._last_lines if each.strip())
         return f": {said}" if said else ""
+
+
+def _give(folder: Path, user: tuple[int, int]) -> None:
+    """Give a folder and all that is in it to a user and a group."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, *user, follow_symlinks=False)

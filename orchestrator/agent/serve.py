@@ -20,8 +20,7 @@ from netem.userspace.vxlan import DEVICE_NUMBER
 from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
-from orchestrator.drivers.swarm.cluster import Cluster, refusal
-from orchestrator.drivers.swarm.settings import (
+from orchestrator.drivers.swarm.agents.settings import (
     DATASETS,
     FILE,
     FOLDER,
@@ -32,6 +31,7 @@ from orchestrator.drivers.swarm.settings import (
     SOCKET,
     Settings,
 )
+from orchestrator.drivers.swarm.cluster import Cluster, refusal
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
@@ -77,7 +77,7 @@ def name_of(run: str) -> str:
     return f"{run}-{PART}"
 
 
-def served_by(container: str, settings: Settings) -> str | None:
+def run_of(container: str, settings: Settings) -> str | None:
     """The run that an agent has served, by the name of its container; None if it was left running and no run began."""
     run = container.removesuffix(name_of(""))
     return None if settings.standing and run == settings.run else run
@@ -97,11 +97,11 @@ def remove(engine: Engine, run: str) -> None:
         folder = Path(volume.attrs["Mountpoint"])
         left = engine.remove(each for each in engine.containers() if folder in each.directory.parents)
         volume.remove(force=True)
-        _refuse_left(left)
-    _refuse_left(engine.remove(engine.containers(run)))
+        _refuse_leftovers(left)
+    _refuse_leftovers(engine.remove(engine.containers(run)))
 
 
-def _refuse_left(left: Sequence[NodeContainer]) -> None:
+def _refuse_leftovers(left: Sequence[NodeContainer]) -> None:
     if left:
         raise HostError(f"the containers of {', '.join(each.node for each in left)} could not be removed")
 
@@ -123,10 +123,10 @@ def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str | N
             code = int(container.wait()["StatusCode"])
     with unless_gone(), plain_words("looking for the run of the agent"):
         container.reload()
-    return code, served_by(str(container.name), settings)
+    return code, run_of(str(container.name), settings)
 
 
-def _seen() -> dict[Path, Path]:
+def _kernel_folders() -> dict[Path, Path]:
     """Folders of the host's kernel, and where the agent sees them. A kernel may be unable to emulate."""
     return FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})
 
@@ -135,7 +135,7 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
         *(Mount(each, each, type="bind") for each in (folder, datasets)),
-        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _seen().items()),
+        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _kernel_folders().items()),
     ]
     return {
         "name": name_of(run),

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
-from orchestrator.agent.place import open_place
+from orchestrator.agent.host_run import open_host_run
 from orchestrator.agent.sensors import of_host
 from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
-from orchestrator.drivers.swarm.channel import AgentChannel
-from orchestrator.drivers.swarm.settings import DATASETS, ORPHANED, Settings
+from orchestrator.drivers.swarm.agents.channel import AgentChannel
+from orchestrator.drivers.swarm.agents.settings import DATASETS, ORPHANED, Settings
 from orchestrator.errors import HostError
 
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
@@ -53,12 +53,12 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
     async with AsyncExitStack() as stack:
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: worker.notice(message))
         stack.push_async_callback(channel.close)
-        telling = _Telling(channel.tell)
-        logging.getLogger().addHandler(telling)
-        stack.callback(logging.getLogger().removeHandler, telling)
-        begun, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
+        forwarder = _LogForwarder(channel.tell)
+        logging.getLogger().addHandler(forwarder)
+        stack.callback(logging.getLogger().removeHandler, forwarder)
+        on_begin, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
         look = partial(examine, datasets.folder)
-        worker = Worker(folder, channel.tell, open_place, look, of_host, begun=begun, datasets=datasets)
+        worker = Worker(folder, channel.tell, open_host_run, look, of_host, on_begin=on_begin, datasets=datasets)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,
@@ -75,7 +75,7 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        if orphaned and settings.standing and not channel.heard_anything:
+        if orphaned and settings.standing and not channel.has_contact:
             return None
         return ORPHANED if orphaned else 0
 
@@ -87,8 +87,8 @@ def _rename(service: str, run: str) -> None:
             engine.client.containers.get(name_of(service)).rename(name_of(run))
 
 
-class _Telling(logging.Handler):
-    """Tells the orchestrator what the agent logs."""
+class _LogForwarder(logging.Handler):
+    """Sends the orchestrator what the agent logs."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         super().__init__(logging.WARNING)
@@ -101,12 +101,12 @@ class _Telling(logging.Handler):
 async def underlay_mtu(address: str) -> int:
     """The MTU in bytes of the interface towards ``tcp://ADDRESS:PORT``. HostError if there is no way there."""
     to = address.removeprefix("tcp://").rpartition(":")[0]
-    (route,) = json.loads(await _said("ip", "-json", "route", "get", to))
-    (interface,) = json.loads(await _said("ip", "-json", "link", "show", "dev", route["dev"]))
+    (route,) = json.loads(await _output_of("ip", "-json", "route", "get", to))
+    (interface,) = json.loads(await _output_of("ip", "-json", "link", "show", "dev", route["dev"]))
     return int(interface["mtu"])
 
 
-async def _said(*command: str) -> bytes:
+async def _output_of(*command: str) -> bytes:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

@@ -1,45 +1,42 @@
-"""What an agent does for a run on its host: the verbs of the driver, of the fabric and of the prober. For
-`hosts doctor` it tells the facts of its host instead.
+"""What an agent does for a run on its host: it answers `orchestrator.drivers.swarm.agents.calls`, and sends events:
 
-A request names a verb, which is a method of `Worker`, or of another module of this package, with these arguments.
-Dataclasses travel as plain data (`orchestrator.drivers.swarm.plain`). Events to the orchestrator:
-
-    exit {node, pid, code}          a node's container has ended
-    program {label, code}           a program of a node has ended
-    log {log, data}                 bytes that were added to the log of this name
-    checkpoint {node, data, first, last}    a piece of a node's new checkpoint
-    relay {connection, data}        see orchestrator.drivers.swarm.relay
-    sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
-    ended {run, error}              a run of a sweep has ended, see orchestrator.agent.runs
-    broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
+exit {node, pid, code}          a node's container has ended
+program {label, code}           a program of a node has ended
+log {log, data}                 bytes that were added to the log of this name
+checkpoint {node, data, first, last}    a piece of a node's new checkpoint
+relay {connection, data}        see orchestrator.drivers.swarm.agents.relay
+sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
+ended {run, error}              a run of a sweep has ended, see orchestrator.agent.runs
+broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from node.errors import WireError
 from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
-from orchestrator.agent.files import Files
+from orchestrator.agent.files import Files, inside
+from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
-from orchestrator.agent.links import Links
-from orchestrator.agent.news import NewCheckpoints, NewOutput
+from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
-from orchestrator.agent.programs import Programs
 from orchestrator.agent.runs import Runs, Start
-from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
-from orchestrator.drivers.swarm.channel import Message
-from orchestrator.drivers.swarm.plain import node_of, reading_to
-from orchestrator.drivers.swarm.relay import NodesEnd
+from orchestrator.drivers.base import Driver, RunsPrograms
+from orchestrator.drivers.swarm.agents import calls
+from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostEngine, HostSetup
+from orchestrator.drivers.swarm.agents.channel import Message
+from orchestrator.drivers.swarm.agents.relay import NodesEnd
+from orchestrator.drivers.swarm.doctor.facts import Facts
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.prober import Prober
@@ -54,38 +51,19 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 0.2  # s between looks at the logs
 
 Tell = Callable[..., None]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Place:
-    """What a run has on one host, open."""
+Open = Callable[[HostSetup, RunDirectory, Path, AsyncExitStack], Awaitable[HostRun]]
+"""Opens the run on this host, with its directory and the folder of its data set."""
 
-    driver: Driver
-    fabric: Fabric
-    prober: Prober
-    carrier: Carrier | None = None
-
-
-Open = Callable[[Mapping[str, Any], RunDirectory, Path, AsyncExitStack], Awaitable[Place]]
-"""Opens a place with the arguments of the verb ``open``, the directory of the run, and the folder of its data set."""
-
-
-@dataclass(frozen=True)
-class Examined:
-    """``facts`` as `Facts.to_plain` gives them; a process ``hub`` in the hub; a ``prober`` of the host's processes."""
-
-    facts: dict[str, Any]
-    hub: int
-    prober: Prober
-
-
-Examine = Callable[[Mapping[str, Any], Path, AsyncExitStack], Awaitable[Examined]]
-"""Examines the host with the arguments of the verb ``facts``, and a folder for its files."""
+Examine = Callable[[ExaminationSetup, Path, AsyncExitStack], Awaitable[tuple[Facts, int, Prober]]]
+"""Examines the host, with a folder for its files. Returns the facts, a process in the hub, and a prober."""
 
 
 class Worker:
-    """The verbs of one run on one host. Everything lies in ``folder``. ``over`` is set when the agent is to end: this
-    host has failed, or the orchestrator lets it go."""
+    """One run on one host, see `orchestrator.drivers.swarm.agents.calls.Host`. Everything lies in ``folder``. ``over``
+    is set when the agent is to end: this host has failed, or the orchestrator lets it go."""
 
     def __init__(
         self,
@@ -96,18 +74,18 @@ class Worker:
         find: Callable[[], Sequence[Sensor]] = discover,
         images: Images | None = None,
         carrier: Start | None = None,
-        begun: Callable[[str], None] = lambda run: None,
+        on_begin: Callable[[str], None] = lambda run: None,
         datasets: DataSets | None = None,
     ) -> None:
         """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
-        out the runs of a sweep. ``begun`` is called in a thread with the run that begins here. ``datasets`` are those
-        that this host keeps."""
+        out the runs of a sweep. ``on_begin`` is called in a thread with the run that begins here. ``datasets`` are
+        those that this host keeps."""
         self._folder = folder
         self._tell = tell
         self._make = make
         self._examine = examine
         self._find = find
-        self._begun = begun
+        self._on_begin = on_begin
         self._sensing: Sensing | None = None
         self._stack = AsyncExitStack()
         images = images or Images(folder)
@@ -115,39 +93,46 @@ class Worker:
         self._datasets = kept = datasets or DataSets(folder)
         self.over = asyncio.Event()
         self._directory: RunDirectory | None = None
-        self._place: Place | None = None
+        self._host_run: HostRun | None = None
         self._prober: Prober | None = None
         self._relay: NodesEnd | None = None
-        self._output: NewOutput | None = None
-        self._checkpoints: NewCheckpoints | None = None
+        self._output: LogStream | None = None
+        self._checkpoints: CheckpointStream | None = None
+        self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
-        files = Files(lambda: self._run)
-        programs = Programs(lambda: self._there.driver, lambda: self._run)
-        links = Links(lambda: self._there.fabric, lambda: self._there.carrier)
-        self._probes = probes = Probes(lambda: self._probing)
-        self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
-            verb.__name__: verb
-            for verb in (
-                *(images.images, images.load, images.loaded, images.pull, images.pulled),
-                *(self.begin, self.open),
-                *(files.put, files.files, files.get),
-                *(kept.has_data, kept.put_data, kept.keep_data),
-                *(self.start, self.forget, self.kill, self.pause, self.resume),
-                *(programs.run, programs.terminate, programs.release, programs.listens, programs.usage),
-                *(links.attach, links.detach, links.redirect, links.shape, links.alter, links.counters),
-                *(probes.respond, probes.dismiss, probes.probe),
-                *(self.listen, self.echo, self.facts, self.sense, self.finish, self.leave),
-                *(runs.employ, runs.carry, runs.drop),
-            )
+        self._probes = Probes(lambda: self._open_prober)
+        self._targets: dict[str, Callable[[], object]] = {
+            "Host": lambda: self,
+            "HostFiles": Files,
+            "HostDataSets": lambda: kept,
+            "HostImages": lambda: images,
+            "HostLinks": lambda: self._open_run,
+            "HostProbes": lambda: self._probes,
+            "HostRuns": lambda: runs,
+            "Fabric": lambda: self._open_run.fabric,
+            "Prober": lambda: self._open_prober,
+            **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
         }
 
-    async def answer(self, verb: str, arguments: Message) -> Any:
-        """The result of a request. DriverError for an unknown verb."""
-        if verb not in self._verbs:
-            raise DriverError(f"no call '{verb}': the agent has another version")
-        return await self._verbs[verb](**arguments)
+    async def answer(self, call: str, arguments: Message) -> Any:
+        """The result of a call. DriverError for one that is not possible here."""
+        method, (protocol, _, name) = calls.METHODS.get(call), call.partition(".")
+        if method is None:
+            raise DriverError(f"no call '{call}': the agent has another version")
+        target = self._targets[protocol]()
+        if not hasattr(target, name):
+            raise DriverError(f"no call '{call}': a {type(target).__name__} is open here")
+        try:
+            found = calls.arguments_of(method, arguments)
+        except WireError as error:
+            raise DriverError(f"'{call}' has invalid arguments ({error}): the agent has another version") from None
+        paths = {name: inside(self._run.path, value) for name, value in found.items() if isinstance(value, Path)}
+        act = getattr(target, name)
+        if not inspect.iscoroutinefunction(act):
+            act = partial(asyncio.to_thread, act)
+        return await act(**found | paths)
 
     def notice(self, message: Message) -> None:
         """Take a notice of the orchestrator."""
@@ -160,83 +145,57 @@ class Worker:
             await self._runs.close()
             await self._stack.aclose()
         finally:
-            self._datasets.close()
+            await asyncio.to_thread(self._datasets.close)
             if self._directory is not None:
-                self._directory.remove()
+                await asyncio.to_thread(self._directory.remove)
 
     # The run
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
-        await asyncio.to_thread(self._begun, run)
-        path = self._folder / run
-        path.mkdir()
-        self._directory = RunDirectory(path)
-        self._directory.furnish()
+        await asyncio.to_thread(self._on_begin, run)
+        self._directory = await asyncio.to_thread(_make_directory, self._folder / run)
 
-    # The driver
-
-    async def open(self, data: str | None, **arguments: Any) -> dict[str, Any]:
+    async def open(self, data: str | None, setup: HostSetup) -> HostEngine:
         """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use;
-        None for nodes that run programs. Returns the link engine, the TCP settings of nodes, and the driver's notes."""
+        None for nodes that run programs."""
         directory = self._run
-        self._relay = NodesEnd(directory.socket, self._send_relayed)
+        self._relay = NodesEnd(directory.socket, self._send_to_relay)
         self._stack.push_async_callback(self._relay.close)
         await self._relay.listen()
-        self._output = NewOutput(directory.logs)
+        self._output = LogStream(directory.logs)
         if data is not None:  # the files of programs are their own affair
-            self._checkpoints = NewCheckpoints(directory.checkpoints)
-        tellers: list[asyncio.Task[None]] = []
-        self._stack.push_async_callback(_end, tellers)  # when the nodes have ended, whose exits they tell
+            self._checkpoints = CheckpointStream(directory.checkpoints)
+        reporters: list[asyncio.Task[None]] = []
+        self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
         prepared = Path() if data is None else self._datasets.path(data)
-        place = self._place = await self._make(arguments, directory, prepared, self._stack)
-        self._prober = place.prober
-        tellers += _begun(self._tell_exits(place.driver), self._tell_news())
-        if isinstance(place.driver, RunsPrograms):
-            tellers += _begun(self._tell_ends(place.driver))
-        watched: list[Fabric | Carrier] = [place.fabric, *([] if place.carrier is None else [place.carrier])]
-        watchers = _begun(self._tell_breakdown(place.driver.lost, place.driver.breakdown), *map(self._watch, watched))
-        self._stack.push_async_callback(_end, watchers)  # first: what ends in order has not failed
-        notes = [*place.driver.notes(), *([] if place.carrier is None else place.carrier.notes())]
-        return {"engine": place.fabric.engine, "tcp": place.fabric.tcp, "notes": notes}
-
-    async def start(self, node: Message, assignment: bytes | None) -> int:
-        """Start a node. One that runs programs has no assignment."""
-        planned = node_of(node)
-        file = self._assignment(planned.name)
-        if assignment is not None:
-            _secret(file, assignment)
-        return (await self._there.driver.start(planned, file, self._run.logs / f"{planned.name}.log")).pid
-
-    async def forget(self, node: str) -> None:
-        """Remove the assignment of a node, which holds its secret key."""
-        self._assignment(node).unlink(missing_ok=True)
-
-    async def kill(self, node: str) -> None:
-        await self._there.driver.kill(node)
-
-    async def pause(self, node: str) -> None:
-        await self._pausing.pause(node)
-
-    async def resume(self, node: str) -> None:
-        await self._pausing.resume(node)
+        run = self._host_run = await self._make(setup, directory, prepared, self._stack)
+        self._prober = run.prober
+        reporters += _start_tasks(self._report_exits(run.driver), self._forward_output_forever())
+        if isinstance(run.driver, RunsPrograms):
+            reporters += _start_tasks(self._report_ends(run.driver))
+        watched: list[Fabric | Carrier] = [run.fabric, *([] if run.carrier is None else [run.carrier])]
+        breakdown = self._report_breakdown(run.driver.lost, run.driver.breakdown)
+        watchers = _start_tasks(breakdown, *map(self._watch, watched))
+        self._stack.push_async_callback(_cancel, watchers)  # first: what ends in order has not failed
+        notes = [*run.driver.notes(), *([] if run.carrier is None else run.carrier.notes())]
+        return HostEngine(run.fabric.engine, run.fabric.tcp, notes)
 
     # The host
 
-    async def facts(self, **arguments: Any) -> dict[str, Any]:
+    async def facts(self, setup: ExaminationSetup) -> tuple[Facts, int]:
         """The facts of this host, and a process in its hub. From here on it can be probed without a run."""
-        examined = await self._examine(arguments, self._folder, self._stack)
-        self._prober = examined.prober
-        return {"facts": examined.facts, "hub": examined.hub}
+        facts, hub, self._prober = await self._examine(setup, self._folder, self._stack)
+        return facts, hub
 
     # The network between the hosts
 
-    async def listen(self, address: str) -> Message:
+    async def listen(self, address: str) -> tuple[int, bytes]:
         """Answer echoes at an address of this host from now on. Returns the port and the token."""
         if self._echoes is None:
             self._echoes = Responder(address)
             self._stack.push_async_callback(self._echoes.close)
-        return {"port": self._echoes.port, "token": self._echoes.token}
+        return self._echoes.port, self._echoes.token
 
     async def echo(self, address: str, port: int, token: bytes, count: int, spacing: float) -> list[float]:
         """See `orchestrator.agent.echoes.ask`."""
@@ -249,9 +208,9 @@ class Worker:
         if self._sensing is not None:
             await self._sensing.sense(everything=True)
             return
-        self._sensing = Sensing(self._tell_readings, logger.warning, self._find)
+        self._sensing = Sensing(self._report_readings, logger.warning, self._find)
         await self._sensing.begin()
-        self._stack.push_async_callback(_end, _begun(self._sense_forever(self._sensing)))
+        self._stack.push_async_callback(_cancel, _start_tasks(self._sense_forever(self._sensing)))
 
     # The end
 
@@ -259,8 +218,8 @@ class Worker:
         """End the nodes and the links. The last output is told before this is answered."""
         await self._probes.dismiss_all()
         await self._stack.aclose()
-        self._place = self._prober = None
-        await self._tell_new()
+        self._host_run = self._prober = None
+        await self._forward_output()
 
     async def leave(self) -> None:
         """End, and remove everything that was made here. The next agent of this host serves the next run."""
@@ -274,26 +233,17 @@ class Worker:
             raise DriverError("no run has started here")
         return self._directory
 
-    def _assignment(self, node: str) -> Path:
-        return self._run.nodes / f"{node}.json"
-
     @property
-    def _there(self) -> Place:
-        if self._place is None:
+    def _open_run(self) -> HostRun:
+        if self._host_run is None:
             raise DriverError("nothing is open here: the agent has restarted, or the run is over")
-        return self._place
+        return self._host_run
 
     @property
-    def _probing(self) -> Prober:
+    def _open_prober(self) -> Prober:
         if self._prober is None:
             raise DriverError("nothing is open here: the agent has restarted, or the run is over")
         return self._prober
-
-    @property
-    def _pausing(self) -> CanPause:
-        if not isinstance(self._there.driver, CanPause):
-            raise DriverError(f"the driver {self._there.driver.name} cannot pause a node")
-        return self._there.driver
 
     async def _sense_forever(self, sensing: Sensing) -> None:
         try:
@@ -301,41 +251,47 @@ class Worker:
         except Exception:
             logger.exception("the sensors are not read any more")
 
-    def _tell_readings(self, readings: Sequence[Reading]) -> None:
+    def _report_readings(self, readings: Sequence[Reading]) -> None:
         if readings:
-            self._tell("sensors", readings=[reading_to(each) for each in readings])
+            self._tell("sensors", readings=readings)
 
-    def _send_relayed(self, connection: int, data: bytes | None) -> None:
+    def _send_to_relay(self, connection: int, data: bytes | None) -> None:
         self._tell("relay", connection=connection, data=data)
 
-    async def _tell_exits(self, driver: Driver) -> None:
+    async def _report_exits(self, driver: Driver) -> None:
         while True:
             ended = await driver.exits.get()
-            await self._tell_new()
+            await self._forward_output()
             self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
 
-    async def _tell_ends(self, driver: RunsPrograms) -> None:
+    async def _report_ends(self, driver: RunsPrograms) -> None:
         while True:
             ended = await driver.ends.get()
-            await self._tell_new()
+            await self._forward_output()
             self._tell("program", label=ended.program.label, code=ended.code)
 
-    async def _tell_news(self) -> None:
+    async def _forward_output_forever(self) -> None:
         while True:
-            await self._tell_new()
+            await self._forward_output()
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _tell_new(self) -> None:
-        """Tell what is new until now. Other work goes on after each piece of a log."""
-        if self._output is not None:
-            for log, data in self._output.read():
-                self._tell("log", log=log, data=data)
-                await asyncio.sleep(0)
-        if self._checkpoints is not None:
-            for piece in self._checkpoints.read():
-                self._tell("checkpoint", **piece._asdict())
+    async def _forward_output(self) -> None:
+        """Send the output and checkpoints that are new until now."""
+        async with self._forwarding:
+            if self._output is not None:
+                async for log, data in _read(self._output.read()):
+                    self._tell("log", log=log, data=data)
+            if self._checkpoints is not None:
+                async for piece in _read(self._checkpoints.read()):
+                    self._tell("checkpoint", **piece._asdict())
 
-    async def _tell_breakdown(self, lost: asyncio.Event, what: str) -> None:
+    async def _end_reporters(self, reporters: Sequence[asyncio.Task[None]]) -> None:
+        async with self._forwarding:  # otherwise a piece that is read, and not sent yet, would be lost
+            for task in reporters:
+                task.cancel()
+        await _cancel(reporters)
+
+    async def _report_breakdown(self, lost: asyncio.Event, what: str) -> None:
         await lost.wait()
         self._break(f"the process that runs the nodes has ended: {what}")
 
@@ -350,19 +306,25 @@ class Worker:
         self.over.set()
 
 
-def _begun(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+def _start_tasks(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
     return [asyncio.create_task(work) for work in works]
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _secret(file: Path, content: bytes) -> Path:
-    """Write a file that only this user can read."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as stream:
-        stream.write(content)
-    return file
+async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:
+    """The pieces, each of which is read in a thread."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece
+
+
+def _make_directory(path: Path) -> RunDirectory:
+    """The directory of a run, made at ``path``."""
+    path.mkdir()
+    directory = RunDirectory(path)
+    directory.furnish()
+    return directory

@@ -15,7 +15,7 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.cli.options import is_quiet, json_option, print_json, run_argument, runs_option
 from orchestrator.layout import Cell, open_console, print_error, write_table
-from orchestrator.results.verdicts import STYLES
+from orchestrator.results.checks.verdicts import STYLES
 
 
 @click.command("ls")
@@ -55,7 +55,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
 def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Wait until RUN has ended, by default the latest; print its summary, and return its exit code."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.damage import using_record
+    from orchestrator.results.record.damage import using_record
     from orchestrator.results.summary import print_summary
     from orchestrator.verbs.results.folders import conclusion, follow_to_end
 
@@ -82,7 +82,7 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
 def open_report(run: str | None, runs: Path, as_json: bool) -> None:
     """Open the report of RUN in a browser, by default of the latest run; without a display print its path."""
     from orchestrator.host.directory import find_run
-    from orchestrator.run.judging import judge
+    from orchestrator.run.judgement import judge
 
     directory = find_run(run, runs)
     if not directory.report.exists() or directory.holder() is not None:

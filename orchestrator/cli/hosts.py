@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.options import Commands, json_option, print_json, printer, waiting
+from orchestrator.cli.options import GroupedCommands, json_option, print_json, printer, waiting
 from orchestrator.layout import open_console
 
 
@@ -27,7 +27,7 @@ def doctor(as_json: bool) -> None:
     sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
 
 
-@click.group("hosts", cls=Commands, invoke_without_command=True)
+@click.group("hosts", cls=GroupedCommands, invoke_without_command=True)
 @json_option
 @click.pass_context
 def list_hosts(context: click.Context, as_json: bool) -> None:
@@ -90,5 +90,5 @@ def end_agents(data: bool, as_json: bool) -> None:
 
     with waiting("ending the agents"):
         found = down(data=data)
-    print_json(asdict(found)) if as_json else click.echo(found.told())
+    print_json(asdict(found)) if as_json else click.echo(found.describe())
     sys.exit(1 if found.left else 0)

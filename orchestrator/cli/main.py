@@ -16,7 +16,7 @@ import os
 import click
 
 from orchestrator.cli import catalogue, completion, folders, hosts, nodes, results, running, runs, scenarios
-from orchestrator.cli.options import Commands
+from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     InventoryError,
     MistakeError,
@@ -118,7 +118,7 @@ def _print_versions(context: click.Context, _option: click.Parameter, asked: boo
 
 @click.group(
     "edgebed",
-    cls=Commands,
+    cls=GroupedCommands,
     invoke_without_command=True,
     epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -138,7 +138,7 @@ def _edgebed(context: click.Context) -> None:
         click.echo(f"{context.command.help}\n\n{FIRST_STEPS}")
 
 
-cli: Commands = _edgebed
+cli: GroupedCommands = _edgebed
 cli.sections, cli.other_names = GROUPS, OTHER_NAMES
 for commands in GROUPS.values():
     for command in commands:

@@ -29,7 +29,7 @@ OVERRIDES = {"driver": "driver", "engine": "engine", "device": "compute.device"}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Commands(click.Group):
+class GroupedCommands(click.Group):
     """Commands that are listed in ``sections`` by their titles, each with its whole first sentence, which click would
     cut at the end of the line. ``other_names``: what other tools call a command, with its name here."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from orchestrator.host.directory import RunDirectory
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bool) -> None:
     """List the planned and the manual faults of RUN, by default the latest, with their effects."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
     from orchestrator.verbs.results.faults import as_rules, fault_rows, print_faults
 
     if as_yaml and as_json:
@@ -63,9 +63,9 @@ def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bo
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.damage import using_record
+    from orchestrator.results.record.damage import using_record
     from orchestrator.results.summary import print_summary
-    from orchestrator.run.judging import judge
+    from orchestrator.run.judgement import judge
 
     directory = find_run(run, runs)
     with waiting(f"reading the record of {directory.run}"):
@@ -110,7 +110,7 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
 def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_each
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
     from orchestrator.verbs.results.compare import compare, print_comparison, side
     from orchestrator.verbs.results.compare_many import compare_many, print_many, run_overview
 

@@ -95,7 +95,7 @@ def set_pace(pace: str, run: str | None, runs: Path, as_json: bool) -> None:
 
     The results stay the same to the last bit.
     """
-    from orchestrator.run.pacing import speed_of
+    from orchestrator.run.control.pace import speed_of
     from orchestrator.verbs.live.inject import chosen, command
 
     try:
@@ -118,7 +118,7 @@ def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_
     """Print the log of NODE, or of `switch` or `forkserver`; of a simulated node, what the record has of it."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
     from orchestrator.verbs.results.logs import follow_lines, follow_record
 
     directory = find_run(run, runs)
@@ -179,7 +179,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
         print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
     else:
         for result in results:
-            click.echo(result.told())
+            click.echo(result.describe())
         if not results:
             click.echo("nothing of any run is left on this host")
         if others := sorted(found.keys() - targets.keys()):

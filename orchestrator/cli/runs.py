@@ -35,8 +35,9 @@ from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
-    from orchestrator.run.judging import Conclusion
-    from orchestrator.run.showing import View
+    from orchestrator.run.display.snapshot import View
+    from orchestrator.run.judgement import Conclusion
+    from orchestrator.run.options import RunOptions
     from orchestrator.serve.beside import Page
 
 T = TypeVar("T")
@@ -67,6 +68,8 @@ def up(
     as_json: bool,
 ) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    from orchestrator.run.options import RunOptions
+
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(_page(runs)) if with_page else None
@@ -74,7 +77,11 @@ def up(
         if detach:
             begun = stack.enter_context(_background(with_page=with_page, as_json=as_json))
         outcome, directory = _execute(
-            scenario, overrides, runs, as_json=as_json or detach, workers=workers, track=track, pace=pace, begun=begun
+            scenario,
+            overrides,
+            runs,
+            RunOptions(workers, track=track, pace=pace, begun=begun),
+            as_json=as_json or detach,
         )
         _tell(outcome, directory, junit, as_json=as_json, printed=not detach)
         if page is not None and outcome.exit_code != INTERRUPTED:
@@ -92,7 +99,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
     """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
-    from orchestrator.results.history import History
+    from orchestrator.results.record.history import History
     from orchestrator.run.launch import resume
 
     directory = find_run(run, runs)
@@ -165,10 +172,11 @@ def sweep_runs(
 @json_option
 def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, as_json: bool) -> None:
     """Measure the links of SCENARIO without training and compare them with their settings."""
+    from orchestrator.run.options import RunOptions
     from orchestrator.verbs.calibrate import measured, print_measured
 
     _check_places(runs)
-    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
+    outcome, directory = _execute(scenario, overrides, runs, RunOptions(calibrate=True), as_json=as_json)
     rows = measured(directory)
     if as_json:
         print_json(outcome.summary | {"probes": rows})
@@ -181,39 +189,24 @@ def _execute(
     scenario: Path,
     overrides: tuple[str, ...],
     runs: Path,
+    options: RunOptions,
     *,
     as_json: bool,
-    workers: int | None = None,
-    calibrate: bool = False,
-    track: Sequence[Destination] = (),
-    pace: str | None = None,
-    begun: Callable[[RunDirectory], object] | None = None,
 ) -> tuple[Conclusion, RunDirectory]:
     """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
+    from orchestrator.run.options import Origin
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
-    _check_workers(workers, loaded.driver)
-    _check_pace(pace, loaded.driver)
-    if calibrate and DRIVERS[loaded.driver].simulated:
+    _check_workers(options.workers, loaded.driver)
+    _check_pace(options.pace, loaded.driver)
+    if options.calibrate and DRIVERS[loaded.driver].simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
     with placed(scenario, overrides), waiting(f"planning {scenario}"):
         plan = prepared_plan(loaded, scenario)
-    return launch(
-        plan,
-        loaded,
-        scenario,
-        overrides,
-        runs,
-        _view(as_json=as_json),
-        workers=workers,
-        calibrate=calibrate,
-        track=track,
-        pace=pace,
-        begun=begun,
-        text=piped_text(scenario),
-    )
+    origin = Origin(loaded, scenario, overrides, piped_text(scenario))
+    return launch(plan, origin, runs, _view(as_json=as_json), options)
 
 
 @contextlib.contextmanager
@@ -241,14 +234,14 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
 
 def _view(*, as_json: bool) -> Callable[[bool], View]:
     """What shows a run, by whether its clock is virtual."""
-    from orchestrator.run.view import open_view
+    from orchestrator.run.display.view import open_view
 
     quiet, plain = is_quiet(), is_verbose()
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
 def _check_pace(pace: str | None, driver: str) -> None:
-    from orchestrator.run.pacing import speed_of
+    from orchestrator.run.control.pace import speed_of
 
     if pace is None:
         return

@@ -20,7 +20,7 @@ from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
@@ -175,7 +175,7 @@ class RunsPrograms(Protocol):
     async def listens(self, node: Handle, port: int) -> bool:
         """Whether a program of a node listens on a TCP port. False if the node has ended, or if its host is lost."""
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
         """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
 
 

@@ -1,7 +1,7 @@
 """What programs print for the record: lines such as ``::edgebed {"round": 3, "accuracy": 0.81}``. Pure.
 
 Each line has one JSON object, and becomes the messages that a node of ours would send (`node.messaging.control`). They
-are checked as those are (`orchestrator.run.messages`). JSON has one kind of number: 1 and 1.0 are the same.
+are checked as those are (`orchestrator.run.nodes.messages`). JSON has one kind of number: 1 and 1.0 are the same.
 
 - ``{"round": 3, "phase": "start"}``: round 3 begins. Faults of that round strike now.
 - ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program has never told

@@ -24,7 +24,7 @@ from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import listens
-from orchestrator.host.kernel.usage import Usage, usage
+from orchestrator.host.kernel.usage import ProcessUsage, usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
@@ -65,7 +65,7 @@ class NodesHere:
     async def listens(self, node: Handle, port: int) -> bool:
         return listens(node.pid, port)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
         return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
 
 
@@ -262,9 +262,10 @@ class Programs:
         """
         end = tail.size(program.log)
         while program.read < end:
-            with program.log.open("rb") as file:
-                file.seek(program.read)
-                data = file.read(PIECE)
+            start = program.read
+            data = await asyncio.to_thread(_piece, program.log, start)
+            if program.read != start:
+                continue  # another task has read it meanwhile
             program.read += len(data)
             wanted = [MARK] if program.said_ready or (line := program.plan.ready.line) is None else [MARK, line]
             self._take(program, program.lines.add(data, *wanted))
@@ -340,3 +341,9 @@ def _awaited(program: _Program) -> str:
         if ready.port is not None
         else f"it printed no line with {ready.line!r}"
     )
+
+
+def _piece(log: Path, start: int) -> bytes:
+    with log.open("rb") as file:
+        file.seek(start)
+        return file.read(PIECE)

@@ -18,7 +18,7 @@ from orchestrator.exports.base import AlreadyThereError, remove
 from orchestrator.exports.extras import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
 from orchestrator.results.summary import summary
 
 EXTRA = "tensorboard"

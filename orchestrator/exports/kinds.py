@@ -21,7 +21,7 @@ REACHABLE_WITHIN = 10.0  # s
 
 
 @dataclass(frozen=True)
-class Kind:
+class ExportKind:
     """One form: the function that opens a store (module:name), and the packages that it imports, if any.
 
     ``tracks``: its stores can follow a run. Packages that are not edgebed's own come with the extra of the same name.
@@ -32,11 +32,11 @@ class Kind:
     tracks: bool = False
 
 
-KINDS: dict[str, Kind] = {
-    "csv": Kind("files:csv_store"),
-    "parquet": Kind("files:parquet_store", ("pyarrow",)),
-    "tensorboard": Kind("event_files:EventFileStore", ("tensorboard",), tracks=True),
-    "mlflow": Kind("mlflow_store:MlflowStore", ("mlflow", "sqlalchemy", "alembic"), tracks=True),
+KINDS: dict[str, ExportKind] = {
+    "csv": ExportKind("files:csv_store"),
+    "parquet": ExportKind("files:parquet_store", ("pyarrow",)),
+    "tensorboard": ExportKind("event_files:EventFileStore", ("tensorboard",), tracks=True),
+    "mlflow": ExportKind("mlflow_store:MlflowStore", ("mlflow", "sqlalchemy", "alembic"), tracks=True),
 }
 
 

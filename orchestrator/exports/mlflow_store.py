@@ -22,7 +22,7 @@ from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.extras import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
 
 EXTRA = "mlflow"

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.rows import Round
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Round
+from orchestrator.results.traffic import volumes
 
 
 class Scalar(NamedTuple):
@@ -106,7 +106,7 @@ def _delivered(history: History) -> Iterator[Scalar]:
         ends[each.round].setdefault(each.node, each.end)
     whole = sorted((max(of.values()), round) for round, of in ends.items() if len(of) == len(history.leaders))
     began, over = history.training_began or 0.0, history.outcome is not None
-    for link_class, (times, totals) in sorted(carried.delivered_bytes(history).items()):
+    for link_class, (times, totals) in sorted(volumes.delivered_bytes(history).items()):
         covered = [(end, round) for end, round in whole if over or times[-1] >= end]
         before, *after = np.interp([began, *(end for end, _ in covered)], times, totals)
         for (end, round), total in zip(covered, after, strict=True):
@@ -121,6 +121,6 @@ def _totals(history: History) -> Iterator[Scalar]:
     found: dict[str, float] = {"rounds": rounds, "seconds": seconds, "overruns": len(history.events("overrun"))}
     if outcome.wall is not None:
         found["wall_seconds"] = outcome.wall
-    found |= {f"bytes/{name}": count for name, count in sorted(carried.bytes_by_class(history).items())}
+    found |= {f"bytes/{name}": count for name, count in sorted(volumes.bytes_by_class(history).items())}
     for name, value in found.items():
         yield Scalar(f"run/{name}", rounds, seconds, value)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from netem.media.profile import Crossing
 from netem.profile import LinkProfile
+from orchestrator.errors import FabricError
 from orchestrator.fabric.base import LinkChange
 
 Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
@@ -49,6 +50,8 @@ class Coalescing:
                 batch, self._waiting = self._waiting, []
                 try:
                     errors = await self._alter([change for change, _ in batch])
+                    if len(errors) != len(batch):
+                        raise FabricError(f"the engine gave {len(errors)} results of {len(batch)} changes")
                 except Exception as failure:  # of the whole batch
                     errors = [failure] * len(batch)
                 for (_, done), error in zip(batch, errors, strict=True):

@@ -162,7 +162,7 @@ class ProcessCarrier:
         await self._child.close()
 
 
-async def lay(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
+async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
     """Make the trunk's device in the hub. HostError if this host refuses.
 
     ``hub``: its anchor must be a process of this host, hence no HelperHub. ``host``: a process in the host's network
@@ -177,11 +177,11 @@ async def lay(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | Non
         return carrier
     if not any(words in errors for words in NO_VXLAN):
         raise HostError(f"the trunk to the other hosts cannot be made ({errors.strip()})", "a trunk needs root")
-    return await lay_by_process(trunk, hub, run, directory, pid)
+    return await create_trunk_by_process(trunk, hub, run, directory, pid)
 
 
-async def lay_by_process(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
-    """As `lay`, without VXLAN in the kernel."""
+async def create_trunk_by_process(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
+    """As `create_trunk`, without VXLAN in the kernel."""
     arguments = (hub.anchor.pid, DEVICE, trunk.local, trunk.port, trunk.id)
     child = await JsonChild.start(
         "the trunk",

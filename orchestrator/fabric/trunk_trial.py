@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, id_of, lay, mtu_of
+from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, create_trunk, id_of, mtu_of
 
 
 def address_of(number: int) -> str:
@@ -22,7 +22,7 @@ def trunk_of(run: str, number: int, hosts: Sequence[str], mtu: int) -> Trunk:
 
 
 def hub_lines(number: int, count: int) -> str:
-    """Lines of `ip -batch` for a hub whose trunk is laid: its own address, and those of the others, which need not be
+    """Lines of `ip -batch` for a hub whose trunk exists: its own address, and those of the others, which need not be
     asked for."""
     others = [other for other in range(count) if other != number]
     known = (f"neigh replace {address_of(other)} lladdr {_mac(other)} dev {DEVICE} nud permanent\n" for other in others)
@@ -30,9 +30,9 @@ def hub_lines(number: int, count: int) -> str:
     return own + "".join(known)
 
 
-async def lay_trial(run: str, number: int, hosts: Sequence[str], mtu: int, hub: Hub, directory: Path) -> Carrier:
-    """Lay the trunk in the hub of one of the hosts, see `trunk_of` and `lay`. HostError if this host refuses."""
-    carrier = await lay(trunk_of(run, number, hosts, mtu), hub, run, directory)
+async def create_trial(run: str, number: int, hosts: Sequence[str], mtu: int, hub: Hub, directory: Path) -> Carrier:
+    """Create the trunk in the hub of one of the hosts, see `trunk_of`. HostError if this host refuses."""
+    carrier = await create_trunk(trunk_of(run, number, hosts, mtu), hub, run, directory)
     try:
         await hub.run(["ip", "-batch", "-"], stdin=hub_lines(number, len(hosts)))
     except BaseException:

@@ -39,22 +39,22 @@ def tried_here(device: str) -> Mapping[str, str]:
         )
     except subprocess.TimeoutExpired:
         return {"problem": f"a trial did not end within {PATIENCE:.0f} s"}
-    found: Mapping[str, str] = told(done.stdout, done.stderr)[device]
+    found: Mapping[str, str] = trial_results(done.stdout, done.stderr)[device]
     return found
 
 
-def told(output: str, errors: str) -> dict[str, Any]:
-    """What a trial has said. Raises HostError if it has said nothing."""
+def trial_results(output: str, errors: str) -> dict[str, Any]:
+    """The results that a trial has printed. Raises HostError if there are none."""
     try:
         found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
         return found
     except (IndexError, ValueError):
-        last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
         raise HostError(f"whether nodes can train on an accelerator could not be tried: {last}") from None
 
 
 def refusals(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, str]]) -> list[HostError]:
-    """An error for each device that does not work. ``devices``: the nodes of each. ``found``: what trials told."""
+    """An error for each device that does not work. ``devices``: the nodes of each. ``found``: the results of trials."""
     return [
         HostError(f"{text.some(nodes)} {_train(nodes)} on {device}, and {found[device]['problem']}", REMEDY)
         for device, nodes in devices.items()

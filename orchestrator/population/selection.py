@@ -39,7 +39,7 @@ Clients = NDArray[np.int64]  # their numbers
 
 
 @dataclass(eq=False)
-class Seen:
+class ClientHistory:
     """What the cloud has seen of the ``clients``, as one array for each fact.
 
     ``looks`` counts the times that it looked who is there, ``there`` those at which each client was. ``asked``: rounds
@@ -84,7 +84,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uniform(Parameters):
+class UniformSelection(Parameters):
     """Every client that is there has the same chance."""
 
 
@@ -128,11 +128,11 @@ class Question:
     count: int
     there: NDArray[np.bool_]
     speed: NDArray[np.float64]
-    seen: Seen
+    seen: ClientHistory
     random: np.random.Generator
 
 
-def uniform(_: Uniform, question: Question) -> Clients:
+def uniform(_: UniformSelection, question: Question) -> Clients:
     """A draw without replacement."""
     candidates = np.flatnonzero(question.there)
     return question.random.permutation(candidates)[: question.count]
@@ -170,7 +170,7 @@ def exploration(p: Oort, round: int) -> float:
     return max(min(p.exploration, p.exploration_least), p.exploration * p.exploration_decay ** (round - 1))
 
 
-def utilities(p: Oort, seen: Seen, clients: Clients, round: int) -> NDArray[np.float64]:
+def utilities(p: Oort, seen: ClientHistory, clients: Clients, round: int) -> NDArray[np.float64]:
     """Util(i) of clients that were asked before."""
     found = seen.utility[clients]
     found = np.minimum(found, np.quantile(found, p.clip))
@@ -181,7 +181,7 @@ def utilities(p: Oort, seen: Seen, clients: Clients, round: int) -> NDArray[np.f
     return found
 
 
-def preferred_duration(p: Oort, seen: Seen) -> float:
+def preferred_duration(p: Oort, seen: ClientHistory) -> float:
     """T after all rounds so far; infinity while nothing is known."""
     step = p.pace if p.pace is not None else float(np.median(seen.first)) if seen.first else math.inf
     duration = step
@@ -215,7 +215,7 @@ class SelectionKind:
 SELECTIONS: dict[str, SelectionKind] = {
     kind.name: kind
     for kind in (
-        SelectionKind("uniform", Uniform, uniform, "every available client has the same chance"),
+        SelectionKind("uniform", UniformSelection, uniform, "every available client has the same chance"),
         SelectionKind(
             "least-available", LeastAvailable, least_available, "clients that were seldom available come first"
         ),
@@ -231,7 +231,7 @@ def select(
     count: int,
     there: NDArray[np.bool_],
     speed: NDArray[np.float64],
-    seen: Seen,
+    seen: ClientHistory,
     draw: int = 0,
 ) -> list[int]:
     """The clients of a round, in ascending order: ``count`` of them, or as many as are ``there``. ``draw`` counts the

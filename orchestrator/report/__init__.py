@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import write_whole
 from orchestrator.report.page import render
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 
 __all__ = ["render", "write_report"]
 

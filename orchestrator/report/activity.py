@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchestrator.results.facts import CUT_OFF, IN_ROUND, RUNNING, WAITING
-from orchestrator.results.history import History
-from orchestrator.results.rows import Round, State
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Round, State
 
 MOST = 4000  # rounds of nodes; of more, nodes are only "running", so that a page stays small
 

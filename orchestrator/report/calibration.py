@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from orchestrator import text
 from orchestrator.report.figures import MANY_SERIES
 from orchestrator.report.marks import Figure, axis, boxes, figure, points
-from orchestrator.results.history import History
-from orchestrator.results.rows import ProbeResult
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
 
 COLOURS = {
     "pass": "var(--pass)",

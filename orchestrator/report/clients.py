@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.report.marks import Figure, axis, figure, line
-from orchestrator.results.history import History
-from orchestrator.results.population import OUTCOMES, kinds, parts, population, seen_by_round
+from orchestrator.results.evaluation.population import OUTCOMES, kinds, parts, population, seen_by_round
+from orchestrator.results.record.history import History
 
 COLOURS = {
     "counted": "var(--series-1)",

@@ -9,9 +9,9 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SATURATED, Overload, merged
 from orchestrator.report.marks import Figure
-from orchestrator.results.history import History
-from orchestrator.results.network import real_networks
-from orchestrator.results.verdicts import WORST_FIRST
+from orchestrator.results.checks.network import real_networks
+from orchestrator.results.checks.verdicts import WORST_FIRST
+from orchestrator.results.record.history import History
 
 HARMFUL, HARMLESS = "var(--fail)", "var(--unknown)"
 MOST = 200  # overloads in the table, the longest ones; the record has all

@@ -15,11 +15,11 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, rounded
-from orchestrator.results import carried
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
-from orchestrator.results.history import History
-from orchestrator.results.rows import Metric
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Metric
 from orchestrator.results.story import Story
+from orchestrator.results.traffic import volumes
 
 GLOBAL = "var(--global)"
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
@@ -257,7 +257,7 @@ def _faults_over_time(history: Facts) -> dict[str, Any]:
 def traffic(history: History) -> Figure:
     """The bytes of sent messages, by link class and kind."""
     sent: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for row in carried.traffic(history):
+    for row in volumes.traffic(history):
         if row.direction == "sent":
             link_class = history.link_classes.get((row.node, row.peer), "no link")
             sent[row.kind][link_class][0] += row.bytes

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, line, rounded
-from orchestrator.results.history import History
 from orchestrator.results.hosts import Key, by_host, restarts, sentences
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
-from orchestrator.results.rows import SensorReading
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import SensorReading
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
 MOST = 9  # curves in a figure, at least one of each host: those with its highest values

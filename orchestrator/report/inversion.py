@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator import text
-from orchestrator.results.history import History
-from orchestrator.results.inversion import GUESSES, inversions
-from orchestrator.results.inversion import inversion as means
+from orchestrator.results.evaluation.inversion import GUESSES, inversions
+from orchestrator.results.evaluation.inversion import inversion as means
+from orchestrator.results.record.history import History
 
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG colour type: grey, grey with alpha, RGB, RGB with alpha
 

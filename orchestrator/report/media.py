@@ -9,9 +9,9 @@ from orchestrator import text
 from orchestrator.report.figures import cycled
 from orchestrator.report.marks import Figure, axis, figure, line
 from orchestrator.results.facts import Facts
-from orchestrator.results.history import History
-from orchestrator.results.media import channel_counters, profiles, readings, sampled, utilisation
+from orchestrator.results.record.history import History
 from orchestrator.results.story import Story
+from orchestrator.results.traffic.media import channel_counters, profiles, readings, sampled, utilisation
 
 MEMBERS = 6  # in a row of the table: those with the most bytes
 

@@ -26,20 +26,20 @@ from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
-from orchestrator.results import carried
-from orchestrator.results.checks import Check, checks, overall
+from orchestrator.results.checks.registry import Check, checks, overall
+from orchestrator.results.checks.verdicts import MARKS, Verdict
+from orchestrator.results.evaluation.inversion import EVENT as INVERTED
+from orchestrator.results.evaluation.personalisation import edge_rows, personalisation
+from orchestrator.results.evaluation.privacy import METRICS, measured, statement
 from orchestrator.results.facts import CUT_OFF, IN_ROUND
-from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
-from orchestrator.results.inversion import EVENT as INVERTED
-from orchestrator.results.personalisation import edge_rows, personalisation
 from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
-from orchestrator.results.privacy import METRICS, measured, statement
-from orchestrator.results.record import HOST, INJECTED, MOVED
-from orchestrator.results.rows import FaultSpan
-from orchestrator.results.schema import COUNTERS
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.schema import COUNTERS
+from orchestrator.results.record.writer import HOST, INJECTED, MOVED
 from orchestrator.results.story import Story
-from orchestrator.results.verdicts import MARKS, Verdict
+from orchestrator.results.traffic import volumes
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
 LOG_LIMIT = 3000  # rows of the log on the page; the record has all
@@ -121,7 +121,7 @@ def context(history: History) -> dict[str, Any]:
         "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
         "links": _links(history),
         "probes": fidelity.probe_rows(history),
-        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in carried.probed_bytes_by_class(history).items()),
+        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in volumes.probed_bytes_by_class(history).items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
         "real": fidelity.real_rows(history),
         "media": media_rows(history),
@@ -178,7 +178,7 @@ def _keys(history: History) -> list[Key]:
     accuracy = history.global_series("accuracy")
     best = max((row.value for row in accuracy), default=None)
     planned = history.rounds_planned
-    sent = carried.traffic(history)
+    sent = volumes.traffic(history)
     messages = sum(row.messages for row in sent if row.direction == "sent")
     spans = history.faults()
     planned_faults = [span for span in spans if not span.by]
@@ -194,7 +194,7 @@ def _keys(history: History) -> list[Key]:
         Key("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
         Key("time", text.duration(history.seconds), _training(history)),
         Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
-        Key("delivered", text.size(sum(carried.bytes_by_class(history).values())), text.count(messages, "message")),
+        Key("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
         Key("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
         Key("overruns", str(len(history.events("overrun"))), "steps slower than configured"),
         Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
@@ -252,7 +252,7 @@ def _fault_colours(history: History) -> dict[str, str]:
 def _links(history: History) -> list[dict[str, Any]]:
     """The link counters, summed by class and kind of the links."""
     totals: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
-    for row in carried.link_counters(history):
+    for row in volumes.link_counters(history):
         for counter in COUNTERS:
             totals[row.link_class, row.kind][counter] += getattr(row, counter)
     return [

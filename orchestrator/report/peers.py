@@ -14,8 +14,8 @@ from typing import Any
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, LEAST, MANY_SERIES, SERIES
 from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, line
-from orchestrator.results.history import History
-from orchestrator.results.rows import Event, Metric
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event, Metric
 
 EVENT = "peers"
 ROWS = 16  # with more edges, the figure is a table of all against all, without time

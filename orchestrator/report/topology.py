@@ -18,10 +18,10 @@ from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
 from orchestrator.report.template import fragment, style
-from orchestrator.results import carried
-from orchestrator.results.history import History
 from orchestrator.results.presence import moves
-from orchestrator.results.rows import LinkCounters
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import LinkCounters
+from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.drivers import LinkKind
 
 WIDTH = 1120.0
@@ -230,7 +230,7 @@ def _label(name: str, tier: str, pitch: float) -> str:
 def _lines(
     history: History, places: Mapping[str, tuple[float, float]], usual: Mapping[str, Mapping[str, Any]]
 ) -> list[LinkLine]:
-    totals = {(row.source, row.target): row for row in carried.link_counters(history)}
+    totals = {(row.source, row.target): row for row in volumes.link_counters(history)}
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for link in history.plan.get("links", []):
         ends = sorted((link["source"], link["target"]))

@@ -1,7 +1,7 @@
 """What is known of a run: its plan and the rows of its record, and what follows from them.
 
-`orchestrator.results.history` reads the rows from the record. `orchestrator.results.story` gathers them in memory, as
-they are recorded. What follows from rows, such as rounds from their events, is computed here, once for both.
+`orchestrator.results.record.history` reads the rows from the record. `orchestrator.results.story` gathers them in
+memory, as they are recorded. What follows from rows, such as rounds from their events, is computed here, once for both.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from orchestrator.results.record import CONTINUED
-from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.results.record.writer import CONTINUED
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import text
-from orchestrator.results.rows import Event, FaultSpan
+from orchestrator.results.record.rows import Event, FaultSpan
 
 
 def fault_spans(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.results.facts import Facts
-from orchestrator.results.history import History, processor_seconds
-from orchestrator.results.record import HOST_LOAD
+from orchestrator.results.record.history import History, processor_seconds
+from orchestrator.results.record.writer import HOST_LOAD
 
 OTHERS = 0.2  # of the processors' time, from which on other processes explain that steps came late
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
-from orchestrator.results.verdicts import NEUTRAL, Verdict
+from orchestrator.results.checks.verdicts import NEUTRAL, Verdict
 
 SKIPPED: tuple[Verdict, ...] = ("unknown", *NEUTRAL)
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
 
 

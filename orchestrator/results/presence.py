@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.facts import Facts
-from orchestrator.results.record import CONTINUED, HOST, MOVED
+from orchestrator.results.record.writer import CONTINUED, HOST, MOVED
 
 THERE = "there"
 NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that moved

@@ -1,5 +1,5 @@
 """A run so far, folded from the rows of its record as they come: one answer to each question about a running run
-(`orchestrator.results.checks` has the verdict).
+(`orchestrator.results.checks.registry` has the verdict).
 
 The orchestrator hands each row to its story as it is recorded. Others read the record: each row once, in the order of
 recording, and in pieces, so that no transaction is long.
@@ -21,6 +21,7 @@ from orchestrator import text
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.results.checks.failures import FROZEN
 from orchestrator.results.facts import (
     CUT_OFF,
     DEVICE_SCOPES,
@@ -34,11 +35,10 @@ from orchestrator.results.facts import (
     mean_metric,
 )
 from orchestrator.results.fault_spans import fault_spans
-from orchestrator.results.history import History, outcome_of
-from orchestrator.results.record import CONTINUED, GAP, HOST, INJECTED, MOVED
-from orchestrator.results.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.results.unplanned import FROZEN
-from orchestrator.results.usage import Usage
+from orchestrator.results.record.history import History, outcome_of
+from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.results.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
+from orchestrator.results.traffic.usage import Usage
 
 PIECE = 20_000  # rows of a table that are read in one go
 CURVES = ("accuracy", "loss")

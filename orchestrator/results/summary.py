@@ -13,18 +13,18 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
-from orchestrator.results import carried
-from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import History
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.checks.verdicts import STYLES
+from orchestrator.results.evaluation.inversion import inversion
+from orchestrator.results.evaluation.personalisation import personalisation
+from orchestrator.results.evaluation.population import population
+from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.hosts import hosts, sentences
-from orchestrator.results.inversion import inversion
-from orchestrator.results.personalisation import personalisation
-from orchestrator.results.population import population
-from orchestrator.results.privacy import privacy
-from orchestrator.results.real_links import real_links
-from orchestrator.results.real_links import sentences as real_sentences
-from orchestrator.results.rows import FaultSpan
-from orchestrator.results.verdicts import STYLES
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.traffic import volumes
+from orchestrator.results.traffic.real_links import real_links
+from orchestrator.results.traffic.real_links import sentences as real_sentences
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -69,10 +69,10 @@ def summary(history: History) -> dict[str, Any]:
             "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
             "edge": {name: finite(value) for name, value in edges.items()},
         },
-        "bytes": carried.bytes_by_class(history),
-        "probe_bytes": carried.probed_bytes_by_class(history),
+        "bytes": volumes.bytes_by_class(history),
+        "probe_bytes": volumes.probed_bytes_by_class(history),
         "link_kinds": _kinds(history),
-        "messages": carried.messages_by_kind(history),
+        "messages": volumes.messages_by_kind(history),
         "faults": [_fault(span, began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
         "overruns": len(history.events("overrun")),

@@ -9,11 +9,11 @@ from functools import cached_property
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story
+from orchestrator.run.display.snapshot import View
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.run.showing import View
 from orchestrator.scenario.sections.drivers import kind_of
 
 

@@ -17,7 +17,7 @@ from orchestrator.fabric.namespaces.anchor import remove
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.scenario.sections.drivers import kind_of
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
@@ -41,7 +41,7 @@ class Removed:
     def anything(self) -> bool:
         return self.stopped or bool(self.hosts or self.containers or self.processes or self.cgroups)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The result in one line."""
         if self.left:
             return f"{self.run}: could not remove {', '.join(self.left)}"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from node.runtime.clock import collecting_seldom
 from orchestrator.drivers.base import KnowsHosts, entry_of
 from orchestrator.errors import HostError, RunError
-from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.copies.scenario_folder import refuse_large
@@ -20,18 +18,18 @@ from orchestrator.planning.learning.dataset import prepare_data
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
-from orchestrator.run.beginning import begin, on_clock
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
+from orchestrator.run.display.snapshot import SafeView, View, safely
 from orchestrator.run.down import clear
-from orchestrator.run.judging import Conclusion, judged
+from orchestrator.run.judgement import Conclusion, judged
 from orchestrator.run.lifecycle import execute
-from orchestrator.run.listening import Listener
+from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
-from orchestrator.run.showing import SafeView, View, safely
-from orchestrator.run.tracking import tracked
-from orchestrator.run.works import Ending
+from orchestrator.run.start import begin, on_clock
+from orchestrator.run.tasks import Ending
+from orchestrator.run.trackers import tracked
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
@@ -39,6 +37,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.text import some
 
 OpenView = Callable[[bool], View]
+DEFAULTS = RunOptions()
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
@@ -56,62 +55,33 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
 
 
 def launch(
-    plan: Plan,
-    scenario: Scenario,
-    file: Path,
-    overrides: Sequence[str],
-    runs: Path,
-    open_view: OpenView,
-    *,
-    workers: int | None = None,
-    calibrate: bool = False,
-    meta: Mapping[str, Any] | None = None,
-    text: str | None = None,
-    listener: Listener | None = None,
-    track: Sequence[Destination] = (),
-    pace: str | None = None,
-    begun: Callable[[RunDirectory], object] | None = None,
+    plan: Plan, origin: Origin, runs: Path, open_view: OpenView, options: RunOptions = DEFAULTS
 ) -> tuple[Conclusion, RunDirectory]:
-    """Carry out the plan of a scenario, in a fresh directory below ``runs``.
+    """Execute the plan of a scenario, in a fresh directory below ``runs``.
 
-    The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
-    ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
-    simulated nodes, by default one for each processor. ``listener`` hears the run's events; its error is left to
-    the caller. ``track``: destinations that follow the run. ``pace``: that of a simulation, see
-    `orchestrator.run.pacing`. ``begun`` is called once, when the record has begun.
+    ``open_view`` receives whether the run's clock is virtual.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """
-    require(plan, _workers(workers))
+    require(plan, options.processes)
     with interruptible() as interruption:
         directory = RunDirectory.create(runs, plan.name)
         interruption.at_once = directory.remove
         with contextlib.ExitStack() as holding:
             try:
                 holding.enter_context(directory.held())
-                record = begin(directory, plan, scenario, file, overrides, meta or {}, text)
+                record = begin(directory, plan, origin)
             except Exception:
                 directory.remove()
                 raise
-            if begun is not None:
+            if (begun := options.begun) is not None:
                 safely("the page of this run", lambda: begun(directory))
 
             def start(view: View) -> Coroutine[Any, Any, Ending]:
-                return execute(
-                    plan,
-                    directory,
-                    record,
-                    view,
-                    interruption,
-                    holding=holding,
-                    workers=_workers(workers),
-                    calibrate=calibrate,
-                    listener=listener,
-                    pace=pace,
-                )
+                return execute(plan, directory, record, view, interruption, holding, options)
 
             try:
-                with tracked(directory, track):
+                with tracked(directory, options.track):
                     return _run(plan.driver, directory, open_view, start), directory
             except HostError:  # nothing was started
                 directory.remove()
@@ -124,11 +94,12 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     RunError if the run is still running, is complete or has no checkpoint, or if this version or this host's data
     gives another plan for its scenario.
     """
+    options = RunOptions(workers)
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
-        require(plan, _workers(workers))
+        require(plan, options.processes)
         clear(directory.run, directory)  # remove what a killed orchestrator left behind
         try:
             directory.reopen()
@@ -138,9 +109,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
 
         def start(view: View) -> Coroutine[Any, Any, Ending]:
-            return execute(
-                plan, directory, record, view, interruption, holding=holding, workers=_workers(workers), past=past
-            )
+            return execute(plan, directory, record, view, interruption, holding, options, past)
 
         return _run(plan.driver, directory, open_view, start)
 
@@ -182,7 +151,3 @@ def _run(
     # 8. Judge the run from its record alone, and write the report.
     with collecting_seldom():  # what a simulation leaves behind is still there
         return judged(directory, ending)
-
-
-def _workers(asked: int | None) -> int:
-    return asked or len(os.sched_getaffinity(0))

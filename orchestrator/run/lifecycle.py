@@ -1,6 +1,6 @@
 """One run, from a plan to its end. ``execute`` is the lifecycle. Everything else here belongs to one of its steps.
 
-What judges the run afterwards (`orchestrator.run.judging`) is not imported: a host that carries out a run for another
+What judges the run afterwards (`orchestrator.run.judgement`) is not imported: a host that carries out a run for another
 one does not judge it.
 """
 
@@ -21,20 +21,20 @@ from orchestrator.host.kernel.load import Others
 from orchestrator.host.process.processes import pids_of
 from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record import Record
-from orchestrator.run.by_hand import Commands
-from orchestrator.run.commands import heard
+from orchestrator.results.record.writer import Record
 from orchestrator.run.context import RunClock, RunContext
+from orchestrator.run.control.commands import accept_commands
+from orchestrator.run.control.manual import Commands
+from orchestrator.run.control.pace import Pacing
+from orchestrator.run.display.snapshot import View
 from orchestrator.run.down import clear
-from orchestrator.run.link_probe import probe_links
-from orchestrator.run.listening import Listener
+from orchestrator.run.links.probe import probe_links
 from orchestrator.run.monitor import watch
-from orchestrator.run.pacing import Pacing
+from orchestrator.run.nodes.sensors import sensed
+from orchestrator.run.nodes.session import Session
+from orchestrator.run.options import RunOptions
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.run.sensing import sensed
-from orchestrator.run.session import Session
-from orchestrator.run.showing import View
-from orchestrator.run.works import Ending, ending_after
+from orchestrator.run.tasks import Ending, ending_after
 from orchestrator.scenario.sections.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
@@ -49,20 +49,14 @@ async def execute(
     record: Record,
     view: View,
     interruption: Interruption,
-    *,
     holding: contextlib.ExitStack,
-    workers: int = 1,
-    calibrate: bool = False,
+    options: RunOptions,
     past: Past | None = None,
-    listener: Listener | None = None,
-    pace: str | None = None,
 ) -> Ending:
     """Carry out a plan in a run directory, and leave nothing on the host except that directory.
 
     ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
-    the directory's lock. It is closed when the run has ended. ``workers`` is the number of
-    processes that train simulated nodes. ``calibrate``: measure the links at length, and do not train. An error of the
-    ``listener`` ends the run. ``pace``: that of a simulation when its training begins, see `orchestrator.run.pacing`.
+    the directory's lock. It is closed when the run has ended.
 
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
@@ -70,8 +64,8 @@ async def execute(
     clock, started, past_wall = RunClock(loop, past), time.monotonic(), past.wall_seconds if past else 0.0
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
-    if listener is not None:
-        record.subscribers.append(listener.hear)
+    if (listener := options.listener) is not None:
+        record.subscribers.append(listener.receive)
         listener.end = lambda error: _resolve(early, Ending("failed", error))
 
     def write_outcome(ending: Ending) -> None:
@@ -83,7 +77,7 @@ async def execute(
         with contextlib.suppress(RecordError):
             write_outcome(INTERRUPTION)
             record.close()
-        from orchestrator.run.judging import judge
+        from orchestrator.run.judgement import judge
 
         judge(directory)
 
@@ -92,7 +86,7 @@ async def execute(
         try:
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
-                ending = await _carry_out(run, clock, early, workers, calibrate=calibrate, pace=pace)
+                ending = await _carry_out(run, clock, early, options)
                 write_outcome(ending)
         except RecordError as error:
             ending = Ending("failed", str(error))
@@ -106,22 +100,14 @@ def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:
         early.set_result(ending)
 
 
-async def _carry_out(
-    run: RunContext,
-    clock: RunClock,
-    early: asyncio.Future[Ending],
-    workers: int,
-    *,
-    calibrate: bool,
-    pace: str | None,
-) -> Ending:
+async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[Ending], options: RunOptions) -> Ending:
     """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error. The same
     with the ending ``early``, which may come at any time."""
     plan, view, began, others = run.plan, run.view, run.past is not NOTHING, Others()
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
-            opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, workers, view.line)
+            opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, options.processes, view.line)
             if (environment := await _unless(early, opening)) is None:
                 return early.result()
             began = True
@@ -138,7 +124,7 @@ async def _carry_out(
                 pacing = Pacing(loop)
                 session.round_began = pacing.round_began
                 session.ended.add_done_callback(pacing.end)
-            await stack.enter_async_context(heard(run, Commands(run, session, pacing).of))
+            await stack.enter_async_context(accept_commands(run, Commands(run, session, pacing).of))
             await _unless(session.ended, session.media.open())
             await _unless(session.ended, fabric.shape(plan.links))
             if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
@@ -152,17 +138,19 @@ async def _carry_out(
                 for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes(), *refused):
                     run.note("note", {"text": note})
             # 4. Measure the links before anything else uses them.
-            if (plan.probe or calibrate) and environment.prober is not None and not session.ended.done():
-                measuring = probe_links(run, session, environment.prober, environment.network, quick=not calibrate)
+            if (plan.probe or options.calibrate) and environment.prober is not None and not session.ended.done():
+                measuring = probe_links(
+                    run, session, environment.prober, environment.network, quick=not options.calibrate
+                )
                 await _unless(session.ended, measuring)
-            if calibrate:
+            if options.calibrate:
                 session.finish("calibrated")
                 await session.stop_nodes(STOP_GRACE)
                 return await session.ended
             # 5. Train, with the faults, until a stop rule is met or the run is interrupted.
             clock.start()
-            if pacing is not None and pace is not None:
-                pacing.set(pace)
+            if pacing is not None and options.pace is not None:
+                pacing.set(options.pace)
             return await _train(run, session, environment)
     except Exception as error:
         if isinstance(error, HostError) and not began:

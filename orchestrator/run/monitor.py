@@ -23,12 +23,12 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
 from orchestrator.host.kernel.load import HostLoad, read_load
-from orchestrator.results.checks import Check, checks, overall
-from orchestrator.results.record import GAP, HOST_LOAD, PROBED
+from orchestrator.results.checks.registry import Check, checks, overall
+from orchestrator.results.record.writer import GAP, HOST_LOAD, PROBED
 from orchestrator.run.context import RunContext
-from orchestrator.run.network import NetworkWatch
-from orchestrator.run.session import Session
-from orchestrator.run.showing import Snapshot
+from orchestrator.run.display.snapshot import Snapshot
+from orchestrator.run.links.network import NetworkWatch
+from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import LinkKind, link_kind
 from orchestrator.scenario.sections.topology import Ends
 
@@ -50,7 +50,7 @@ async def watch(
     monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
     if virtual:
-        session.heard = monitor.glance
+        session.on_message = monitor.glance
     else:
         session.spawn(monitor.sample_forever())
         session.spawn(monitor.note_gaps_forever())

@@ -9,8 +9,8 @@ from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
-from orchestrator.results.rows import COMPLETE, FaultSpan
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import COMPLETE, FaultSpan
 
 _ENDINGS = {
     "killed": "its orchestrator had been killed",

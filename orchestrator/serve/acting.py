@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.errors import MistakeError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.run.pacing import speed_of
+from orchestrator.run.control.pace import speed_of
 from orchestrator.verbs.live.inject import command, heeding, in_words
 
 LONGEST = 16 * 1024  # bytes of a request

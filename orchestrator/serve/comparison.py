@@ -11,8 +11,8 @@ from typing import Any
 from node.files import read_untrusted
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.marks import Figure
-from orchestrator.results.history import LONGEST_DOCUMENT, History
-from orchestrator.sweep.curves import Curve, band, curve_of
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.sweep.curves import RunCurve, band, curve_of
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import spreads
 from orchestrator.verbs.results.compare import shown_setting
@@ -108,7 +108,7 @@ def _named(number: int | None, key: Sequence[str]) -> str:
     return ": ".join(part for part in ("" if number is None else str(number), told) if part) or "all runs"
 
 
-def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, Curve]]) -> dict[str, Figure]:
+def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, RunCurve]]) -> dict[str, Figure]:
     styles = looks(list(cases))
     found = {}
     for metric in METRICS:

@@ -13,9 +13,9 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.tail import open_log
 from orchestrator.report.calibration import probe_figures
 from orchestrator.report.fidelity import look_rows, probe_rows
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.rows import Resources
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Resources
+from orchestrator.results.traffic import volumes
 from orchestrator.verbs.results.logs import follow_lines
 
 LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
@@ -67,7 +67,7 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
     with History.open(directory.path) as history:
         if (source, target) not in history.link_classes:
             raise RecordError(f"run {directory.run} has no link from '{source}' to '{target}'")
-        readings = carried.readings(history, source, target)
+        readings = volumes.readings(history, source, target)
         probes = [probe for probe in history.probes() if (probe.source, probe.target) == (source, target)]
     step = max(1, len(readings) // READINGS)
     kept = readings[::step]

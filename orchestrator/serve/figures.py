@@ -9,8 +9,8 @@ from orchestrator import text
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, thinned
 from orchestrator.report.media import media_so_far
-from orchestrator.results.record import INJECTED
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.writer import INJECTED
 from orchestrator.results.story import Story
 
 MOST = 600  # points of a curve

@@ -15,12 +15,12 @@ from typing import Any
 from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.checks import checks, overall
-from orchestrator.results.damage import DAMAGE
-from orchestrator.results.history import LONGEST_DOCUMENT, History
-from orchestrator.results.record import DATABASE
-from orchestrator.results.targets import accuracy_series
-from orchestrator.results.verdicts import WORST_FIRST
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.checks.verdicts import WORST_FIRST
+from orchestrator.results.evaluation.targets import accuracy_series
+from orchestrator.results.record.damage import DAMAGE
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.writer import DATABASE
 
 Row = dict[str, Any]
 Signature = tuple[tuple[int, int] | None, ...]

@@ -11,13 +11,13 @@ from netem.profile import LinkProfile
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
-from orchestrator.results.checks import Check, overall
+from orchestrator.results.checks.registry import Check, overall
 from orchestrator.results.facts import RUNNING
-from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
-from orchestrator.results.rows import State
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story, fault_in_words
-from orchestrator.results.usage import Flow
+from orchestrator.results.traffic.usage import Flow
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from node.assignment import PluginSource
-from orchestrator.drivers.swarm.settings import MARK
+from orchestrator.drivers.swarm.agents.settings import MARK
 from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.run.elsewhere import carry_out
+from orchestrator.run.remote import carry_out
 
 LONGEST = 500  # characters of an error: a line must be shorter than what a pipe takes in one piece (pipe(7), PIPE_BUF)
 

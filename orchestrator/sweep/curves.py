@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orchestrator.results.history import History
-from orchestrator.results.rows import Metric
-from orchestrator.results.targets import Judged, accuracy_series
+from orchestrator.results.evaluation.targets import Judged, accuracy_series
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Metric
 
 MOST_POINTS = 400  # of one curve; a screen shows no more
 
 
-class Curve(NamedTuple):
+class RunCurve(NamedTuple):
     """The values that a run reported, by round and by seconds of training, both in ascending order."""
 
     by_round: list[tuple[float, float]]
@@ -25,7 +25,7 @@ class Curve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Band:
+class CurveBand:
     """At each place ``x``: the mean, the lowest and the highest value of several runs."""
 
     x: list[float]
@@ -34,20 +34,20 @@ class Band:
     high: list[float]
 
 
-def read_curve(run: Path, judged: Judged | Sequence[str]) -> Curve:
+def read_curve(run: Path, judged: Judged | Sequence[str]) -> RunCurve:
     """The accuracy of the run in the directory ``run`` on a kind of test set."""
     with History.open(run) as history:
         return curve_of(accuracy_series(history, judged), history.training_began or 0.0)
 
 
-def curve_of(series: Sequence[Metric], began: float) -> Curve:
+def curve_of(series: Sequence[Metric], began: float) -> RunCurve:
     """The finite values of a series, whose training began at ``began`` seconds of the run."""
     finite = [metric for metric in series if math.isfinite(metric.value)]
     by_round = {float(metric.round): metric.value for metric in finite if metric.round is not None}
-    return Curve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in finite))
+    return RunCurve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in finite))
 
 
-def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:
+def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
     """The mean and the range over curves of points (x, value) in ascending order; None if no curve has a point.
 
     Between two points a curve is interpolated linearly. A run that ended early counts with its last value until the end
@@ -62,4 +62,4 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:
         places = places[np.linspace(0, len(places) - 1, MOST_POINTS).round().astype(int)]
     values = np.stack([np.interp(places, curve[:, 0], curve[:, 1]) for curve in drawn])
     low, mean, high = values.min(axis=0), values.mean(axis=0), values.max(axis=0)
-    return Band(places.tolist(), mean.tolist(), low.tolist(), high.tolist())
+    return CurveBand(places.tolist(), mean.tolist(), low.tolist(), high.tolist())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES, link_colour, stacked
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, ranges, rounded, texts
-from orchestrator.sweep.curves import Band
+from orchestrator.sweep.curves import CurveBand
 from orchestrator.sweep.figures import Figures, Spread, spreads
 from orchestrator.sweep.tables import Write, spread_in_words
 
@@ -38,7 +38,7 @@ def looks(cases: Sequence[str]) -> list[Look]:
     ]
 
 
-def curves(cases: Sequence[Look], bands: Sequence[Band | None], label: str, metric: str = "accuracy") -> Figure:
+def curves(cases: Sequence[Look], bands: Sequence[CurveBand | None], label: str, metric: str = "accuracy") -> Figure:
     """The mean of a metric for each case, over a band from its lowest to its highest run."""
     drawn = [(look, band) for look, band in zip(cases, bands, strict=True) if band is not None]
     marks = [_range(look, band) for look, band in drawn if band.low != band.high]
@@ -48,11 +48,11 @@ def curves(cases: Sequence[Look], bands: Sequence[Band | None], label: str, metr
     return figure(title, axis(label, zero=True), y, marks, 300, hover="x")
 
 
-def _range(look: Look, band: Band) -> Mark:
+def _range(look: Look, band: CurveBand) -> Mark:
     return area(rounded(band.x), rounded(band.low, 5), rounded(band.high, 5), look.colour) | {"group": look.case}
 
 
-def _mean(look: Look, band: Band, write: Callable[[float], str]) -> Mark:
+def _mean(look: Look, band: CurveBand, write: Callable[[float], str]) -> Mark:
     notes = [
         write(mean) if low == high else f"{write(mean)} ({write(low)} to {write(high)})"
         for mean, low, high in zip(band.mean, band.low, band.high, strict=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from orchestrator.results.history import History
-from orchestrator.results.inversion import inversion
-from orchestrator.results.personalisation import personalisation
-from orchestrator.results.population import population
-from orchestrator.results.privacy import privacy
-from orchestrator.results.targets import Judged, accuracy_series, bytes_between, reached
+from orchestrator.results.evaluation.inversion import inversion
+from orchestrator.results.evaluation.personalisation import personalisation
+from orchestrator.results.evaluation.population import population
+from orchestrator.results.evaluation.privacy import privacy
+from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
+from orchestrator.results.record.history import History
 from orchestrator.sweep.reading import Combination, Target
 
 Figures = Mapping[str, float]

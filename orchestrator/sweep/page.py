@@ -13,8 +13,8 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import write_whole
 from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
-from orchestrator.results.targets import Judged
-from orchestrator.results.verdicts import MARKS, Verdict
+from orchestrator.results.checks.verdicts import MARKS, Verdict
+from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import band, read_curve
 from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes
@@ -30,7 +30,7 @@ _SCOPES: tuple[tuple[Judged, str], ...] = (
 )
 
 
-class Key(NamedTuple):
+class KeyNumber(NamedTuple):
     """One of the key numbers at the top of the page."""
 
     label: str
@@ -141,23 +141,23 @@ def _saying(sweep: Sweep, results: Sequence[Result]) -> str:
     return f"{done} of {text.count(len(sweep.combinations), 'run')} complete. Verdicts: {verdicts or 'none'}."
 
 
-def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[Key]:
+def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[KeyNumber]:
     walls = [each.figures["wall_seconds"] for each in complete if "wall_seconds" in each.figures]
     seeds = sorted({each.seed for each in sweep.combinations})
     drivers = sorted({each.scenario.driver for each in sweep.combinations})
     target = sweep.target
     aim = (
-        Key("target", "none")
+        KeyNumber("target", "none")
         if target is None
-        else Key("target", text.percent(target.accuracy), f"{target.scope} accuracy")
+        else KeyNumber("target", text.percent(target.accuracy), f"{target.scope} accuracy")
     )
     return [
-        Key("cases", str(len(sweep.cases))),
-        Key("seeds", str(len(seeds)), text.some(map(str, seeds))),
-        Key("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
+        KeyNumber("cases", str(len(sweep.cases))),
+        KeyNumber("seeds", str(len(seeds)), text.some(map(str, seeds))),
+        KeyNumber("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
         aim,
-        Key("driver", ", ".join(drivers)),
-        Key("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
+        KeyNumber("driver", ", ".join(drivers)),
+        KeyNumber("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
     ]
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
-from orchestrator.results.targets import Judged
-from orchestrator.sweep.curves import Band, band, read_curve
+from orchestrator.results.evaluation.targets import Judged
+from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import Result, spreads
 from orchestrator.sweep.on_swarm import refusal
@@ -111,7 +111,7 @@ class SweepRuns:
         found = {name for each in self.results for name in each.figures}
         return next((each for each in get_args(Judged) if f"final.{each}" in found), "global")
 
-    def _bands(self, x: X) -> dict[str, Band | None]:
+    def _bands(self, x: X) -> dict[str, CurveBand | None]:
         """The accuracy of each case: the mean and the range over its complete runs."""
         found: dict[str, list[list[tuple[float, float]]]] = {each.combination.case: [] for each in self.results}
         for each in self.results:

@@ -24,7 +24,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from orchestrator.errors import Problem, ScenarioError
-from orchestrator.results.targets import Judged
+from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document

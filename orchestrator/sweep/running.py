@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.errors import RunError
 from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.on_swarm import carry_out_on_swarm
@@ -100,8 +101,8 @@ def _carry_out_here(sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]
 def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "sweep.json").write_text(json.dumps(to_json(sweep, results), indent=2) + "\n", encoding="utf-8")
-        (directory / "sweep.md").write_text(markdown(sweep, results), encoding="utf-8")
+        write_whole(directory / "sweep.json", json.dumps(to_json(sweep, results), indent=2) + "\n")
+        write_whole(directory / "sweep.md", markdown(sweep, results))
     except OSError as error:
         raise RunError(
             f"cannot write the tables in {directory} ({error.strerror}): make room, or choose --runs"

@@ -15,32 +15,32 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.swarm.bringing import bring_images
-from orchestrator.drivers.swarm.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.calls import Host, HostRuns
+from orchestrator.drivers.swarm.agents.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.settings import CODE, LEASE, RUNS
+from orchestrator.drivers.swarm.agents.standing import access
+from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_each
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.files import bring, bring_data, fetch
-from orchestrator.drivers.swarm.registry import image_of_agents
-from orchestrator.drivers.swarm.settings import CODE, LEASE, RUNS
-from orchestrator.drivers.swarm.standing import access
-from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
+from orchestrator.drivers.swarm.transfers.files import fetch, send_data, send_file
+from orchestrator.drivers.swarm.transfers.image_copies import copy_images
+from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.process.python import ROOT
-from orchestrator.run.elsewhere import STAYS, travelling
+from orchestrator.run.remote import STAYS, travelling
 from orchestrator.sweep.sharing import Sharing
 from orchestrator.text import count
 from orchestrator.verbs.image import PACKAGES
 
 CARRIER = "orchestrator.sweep.carrier"
 AWAY = 60.0  # s without any host after which a sweep ends
-EMPLOYED = 150.0  # s for a host to begin; a Raspberry Pi takes half a minute to load torch
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Work(Protocol):
 
 async def provide(agents: Agents, host: Member, tell: Callable[[str], None]) -> None:
     """Bring a host the image of nodes if it lacks it. HostError if it cannot get the image."""
-    await bring_images({host.name: {node_image.image_name()}}, {host.name: host.architecture}, agents, tell)
+    await copy_images({host.name: {node_image.image_name()}}, {host.name: host.architecture}, agents, tell)
 
 
 Provide = Callable[[Agents, Member, Callable[[str], None]], Awaitable[None]]
@@ -237,13 +237,11 @@ class _Spreading:
             self._changed.set()
 
     async def _prepare(self, host: str) -> None:
-        call = self.agents.call
         try:
-            await call(host, "begin", run=self._run)
+            await self.agents.call(host, Host.begin, self._run)
             await self._provide(self.agents, self._hosts[host], self._tell)
-            await bring(self.agents, host, self._code, Path(CODE))
-            image = node_image.image_name()
-            await call(host, "employ", timeout=EMPLOYED, image=image, module=CARRIER, name=host)
+            await send_file(self.agents, host, self._code, Path(CODE))
+            await self.agents.call(host, HostRuns.employ, node_image.image_name(), CARRIER, host)
         except LostError:
             return  # it is found again, or stays away
         except OrchestratorError as error:
@@ -275,19 +273,19 @@ class _Spreading:
         agents, run = self.agents, job.directory.run
         sha256 = await self._hash(job.data)
         async with self._bringing[host]:
-            await bring_data(agents, host, job.data, sha256)
+            await send_data(agents, host, job.data, sha256)
         for file in travelling(job.directory):
-            await bring(agents, host, file, Path(RUNS, run, file.relative_to(job.directory.path)))
+            await send_file(agents, host, file, Path(RUNS, run, file.relative_to(job.directory.path)))
         end: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._ends[host, run] = end
         try:
-            await agents.call(host, "carry", run=run, data=sha256, plugins=[asdict(each) for each in job.plugins])
+            await agents.call(host, HostRuns.carry, run, sha256, job.plugins)
             if (error := await end) is None:
                 await self._fetch(job, host)
         finally:
             del self._ends[host, run]
         with suppress(DriverError):  # it goes with the sweep at the latest
-            await agents.call(host, "drop", run=run)
+            await agents.call(host, HostRuns.drop, run)
         return error
 
     async def _hash(self, data: Path) -> str:

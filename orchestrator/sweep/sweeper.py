@@ -14,14 +14,15 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
-from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import History
-from orchestrator.results.rows import COMPLETE
-from orchestrator.run.elsewhere import begun
-from orchestrator.run.judging import judge
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import COMPLETE
+from orchestrator.run.display.progress_line import Glimpse
+from orchestrator.run.judgement import judge
 from orchestrator.run.launch import launch, prepared_plan
-from orchestrator.run.progress_line import Glimpse
-from orchestrator.run.tracking import tracked
+from orchestrator.run.options import Origin, RunOptions
+from orchestrator.run.remote import begun
+from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
@@ -83,8 +84,7 @@ class Sweeper:
 
     def begin(self, combination: Combination, plan: Plan) -> RunDirectory:
         """Begin a run that is carried out elsewhere."""
-        file, meta = self._sweep.scenario, self._meta(combination)
-        return begun(plan, combination.scenario, file, combination.overrides, self._directory, meta, self._sweep.text)
+        return begun(plan, self._origin(combination), self._directory)
 
     def came_back(self, combination: Combination, directory: RunDirectory, how: str) -> Result:
         """Judge a run that was carried out elsewhere, ``how`` in words."""
@@ -93,18 +93,17 @@ class Sweeper:
             pass
         return self._concluded(combination, summary, directory.path, how)
 
+    def _origin(self, combination: Combination) -> Origin:
+        sweep, meta = self._sweep, self._meta(combination)
+        return Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
+
     def _fresh(self, combination: Combination, plan: Plan) -> Result:
         outcome, directory = launch(
             plan,
-            combination.scenario,
-            self._sweep.scenario,
-            combination.overrides,
+            self._origin(combination),
             self._directory,
             lambda _: Glimpse(self._name(combination)),
-            workers=self._workers,
-            meta=self._meta(combination),
-            text=self._sweep.text,
-            track=self._track,
+            RunOptions(self._workers, track=self._track),
         )
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         return self._concluded(combination, outcome.summary, directory.path, "done")

@@ -21,7 +21,7 @@ LONGEST_NAME = 0.35  # of the console's width, for a word in the name of a case
 
 
 @dataclass(frozen=True)
-class Column:
+class FigureColumn:
     """A column of the figure named ``figure``; if that ends with a dot, of all figures with this prefix (one per link
     class)."""
 
@@ -54,7 +54,7 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) -> list[list[list[str]]]:
+def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColumn]) -> list[list[list[str]]]:
     """Rows of cells of lines: the headings, then one row per case. Empty columns are left out."""
     by_case = {case: _of(case, results) for case in sweep.cases}
     found = {case: spreads([each.figures for each in own]) for case, own in by_case.items()}
@@ -95,34 +95,34 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
 
 
-def columns_of(target: Target | None) -> list[Column]:
+def columns_of(target: Target | None) -> list[FigureColumn]:
     """All columns of a sweep's table."""
     return [*columns_of_learning(target), *COSTS]
 
 
-def columns_of_learning(target: Target | None) -> list[Column]:
+def columns_of_learning(target: Target | None) -> list[FigureColumn]:
     """The columns of accuracies, and of what the target took."""
     return [*_accuracies(target), *_to_target(target)]
 
 
-def _accuracies(target: Target | None) -> list[Column]:
+def _accuracies(target: Target | None) -> list[FigureColumn]:
     return [
-        Column("global", "final.global", text.percent),
-        Column("own, clients", "final.clients", text.percent),
-        Column("own, edges", "final.edges", text.percent),
-        Column("best, global", "best.global", text.percent)
+        FigureColumn("global", "final.global", text.percent),
+        FigureColumn("own, clients", "final.clients", text.percent),
+        FigureColumn("own, edges", "final.edges", text.percent),
+        FigureColumn("best, global", "best.global", text.percent)
         if target is None
-        else Column(f"best, {_judged(target)}", "best.target", text.percent),
+        else FigureColumn(f"best, {_judged(target)}", "best.target", text.percent),
     ]
 
 
-def _to_target(target: Target | None) -> list[Column]:
+def _to_target(target: Target | None) -> list[FigureColumn]:
     if target is None:
         return []
     return [
-        Column("rounds to target", "to_target.rounds", text.number),
-        Column("time to target", "to_target.seconds", text.duration),
-        Column("bytes to target", "to_target.bytes.", _size),
+        FigureColumn("rounds to target", "to_target.rounds", text.number),
+        FigureColumn("time to target", "to_target.seconds", text.duration),
+        FigureColumn("bytes to target", "to_target.bytes.", _size),
     ]
 
 
@@ -131,10 +131,10 @@ def _size(count: float) -> str:
 
 
 COSTS = (
-    Column("clients seen", "population.share_seen", text.percent),
-    Column("bytes per round", "bytes_per_round.", _size),
-    Column("rounds", "rounds", text.number),
-    Column("wall", "wall_seconds", text.duration),
+    FigureColumn("clients seen", "population.share_seen", text.percent),
+    FigureColumn("bytes per round", "bytes_per_round.", _size),
+    FigureColumn("rounds", "rounds", text.number),
+    FigureColumn("wall", "wall_seconds", text.duration),
 )
 
 
@@ -142,13 +142,13 @@ def _judged(target: Target) -> str:
     return "global" if target.scope == "global" else f"own of {target.whose}"
 
 
-def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
+def _named(column: FigureColumn, found: Mapping[str, Spread]) -> list[str]:
     if not column.figure.endswith("."):
         return [column.figure] if column.figure in found else []
     return [name for name in found if name.startswith(column.figure)]
 
 
-def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
+def _cell(column: FigureColumn, found: Mapping[str, Spread], runs: int) -> list[str]:
     """One line per figure."""
     lines = []
     for name in _named(column, found):

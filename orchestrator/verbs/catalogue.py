@@ -101,7 +101,7 @@ def _hardware() -> list[Entry]:
 
 
 def _checks() -> list[Entry]:
-    from orchestrator.results.checks import CHECKS
+    from orchestrator.results.checks.registry import CHECKS
 
     return [{"name": name, "summary": _first_sentence(check)} for name, check in CHECKS.items()]
 

@@ -62,17 +62,10 @@ class Finding:
 
 
 async def examine() -> list[Finding]:
-    """Run all tests, in the order of the report."""
+    """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
     findings = [_python(), _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
-    findings += [
-        _cgroups(),
-        _curve(),
-        await asyncio.to_thread(_accelerator),
-        *await asyncio.to_thread(_docker),
-        *_plugins(),
-    ]
-    return findings
+    return [*findings, _cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,8 +15,9 @@ from orchestrator.errors import RunError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import Interruption, ended_by
-from orchestrator.results.rows import Event
-from orchestrator.run.listening import Listener
+from orchestrator.results.record.rows import Event
+from orchestrator.run.display.events import Listener
+from orchestrator.run.options import RunOptions
 from orchestrator.verbs.live.inject import command, fault_of, heeding
 from orchestrator.verbs.runs import RUNS, Run, destinations, execute
 from orchestrator.verbs.sources import Given, Overrides, Source
@@ -175,7 +177,8 @@ def start(
     """
     handle = Handle()
     listener = Listener(lambda event: handle._hear(event, on_event))
-    source, places = Source.of(scenario, overrides, driver), destinations(track)
+    source = Source.of(scenario, overrides, driver)
+    options = RunOptions(workers, listener=listener, track=destinations(track), pace=pace)
     extend_path()
-    handle._start(lambda begun: execute(source, Path(runs), workers, listener, places, pace, begun))
+    handle._start(lambda begun: execute(source, Path(runs), replace(options, begun=begun)))
     return handle

@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,15 +20,16 @@ from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.overview import overview
-from orchestrator.results.rows import Event
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event
+from orchestrator.results.record.tables import TABLES
 from orchestrator.results.summary import summary
-from orchestrator.results.tables import TABLES
-from orchestrator.results.verdicts import Verdict
+from orchestrator.run.display.events import Listener
+from orchestrator.run.display.progress_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
-from orchestrator.run.listening import Listener
-from orchestrator.run.progress_line import Glimpse
+from orchestrator.run.options import Origin, RunOptions
 from orchestrator.scenario.plugins import kept
 from orchestrator.verbs.results import cards, frames, plots
 from orchestrator.verbs.results.cards import Drawing
@@ -227,50 +228,36 @@ def up(
     """
     listener = None if on_event is None else Listener(on_event)
     source = Source.of(scenario, overrides, driver)
-    return carried_out(lambda: execute(source, Path(runs), workers, listener, destinations(track)))
+    options = RunOptions(workers, listener=listener, track=destinations(track))
+    return carried_out(lambda: execute(source, Path(runs), options))
 
 
-def execute(
-    source: Source,
-    runs: Path,
-    workers: int | None,
-    listener: Listener | None,
-    track: Sequence[Destination],
-    pace: str | None = None,
-    begun: Callable[[RunDirectory], object] | None = None,
-) -> Run:
-    """Run a scenario to its end, as `up` does. ``pace`` and ``begun`` are those of `orchestrator.run.launch`.
+def execute(source: Source, runs: Path, options: RunOptions) -> Run:
+    """Run a scenario to its end, as `up` does.
 
     KeyboardInterrupt if the run was interrupted.
     """
     check_folder(runs, "choose another folder for runs")
-    check(track)
+    check(options.track)
     read = source.read()
-    check_workers(workers, read)
-    check_pace(pace, read)
+    check_workers(options.workers, read)
+    check_pace(options.pace, read)
     with kept(read.plugins):
         with source.placed():
             plan = prepared_plan(read, source.file)
         # While a run is in the background, the terminal belongs to the program.
-        console = None if begun is None else Console(file=io.StringIO())
+        console = None if options.begun is None else Console(file=io.StringIO())
         outcome, directory = launch(
             plan,
-            read,
-            source.file,
-            source.overrides,
+            Origin(read, source.file, source.overrides, source.text),
             runs,
             lambda _: Glimpse(plan.name, console),
-            workers=workers,
-            text=source.text,
-            listener=listener,
-            track=track,
-            pace=pace,
-            begun=begun,
+            options,
         )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    if listener is not None and listener.error is not None:
-        raise listener.error
+    if options.listener is not None and options.listener.error is not None:
+        raise options.listener.error
     return Run(directory.path)
 
 

@@ -32,14 +32,14 @@ def _never_awaited() -> None:
 
 def _wrong_code() -> None:
     """A run that passes ends with the exit code of a failed check."""
-    import orchestrator.run.judging
+    import orchestrator.run.judgement
 
-    orchestrator.run.judging.EXIT_CODES["pass"] = 3
+    orchestrator.run.judgement.EXIT_CODES["pass"] = 3
 
 
 def _time_goes_back() -> None:
     """Some events are recorded a second early."""
-    from orchestrator.results.record import Record
+    from orchestrator.results.record.writer import Record
 
     event = Record.event
 
@@ -72,7 +72,7 @@ def _round_swallowed() -> None:
 
 def _fault_without_end() -> None:
     """A fault is not undone at its end."""
-    from orchestrator.run.injection import FaultInjector
+    from orchestrator.run.control.injection import FaultInjector
 
     async def nothing(*_: object) -> None: ...
 
@@ -90,7 +90,7 @@ def _restore_lost() -> None:
 
 def _told_twice() -> None:
     """A node is told to begin twice."""
-    from orchestrator.run.lives import Lives
+    from orchestrator.run.nodes.processes import Lives
 
     go = Lives._go
 
@@ -115,7 +115,7 @@ def _half_counted() -> None:
 
 def _more_than_all() -> None:
     """An accuracy is recorded in percent, not as a fraction."""
-    from orchestrator.results.record import Record
+    from orchestrator.results.record.writer import Record
 
     metric = Record.metric
 
@@ -127,7 +127,7 @@ def _more_than_all() -> None:
 
 def _check_breaks() -> None:
     """A check raises an exception."""
-    from orchestrator.results.checks import CHECKS
+    from orchestrator.results.checks.registry import CHECKS
 
     def broken(_: object) -> Any:
         raise KeyError("links")

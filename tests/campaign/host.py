@@ -169,15 +169,15 @@ def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn
 
 def _stop(number: int, seconds: float, round: int) -> None:
     """Send this process a signal ``seconds`` after a round has begun, on the run's own clock."""
-    from orchestrator.run import showing, view
+    from orchestrator.run.display import snapshot, view
 
     opened = view.open_view
 
-    def open_view(**given: Any) -> showing.View:
+    def open_view(**given: Any) -> snapshot.View:
         inner = opened(**given)
         update, waiting = inner.update, True
 
-        def watched(snapshot: showing.Snapshot) -> None:
+        def watched(snapshot: snapshot.Snapshot) -> None:
             nonlocal waiting
             update(snapshot)
             if waiting and snapshot.round >= round:

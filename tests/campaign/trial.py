@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.host.directory import known_runs
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from tests.campaign.case import Case
 from tests.campaign.host import Ended, Host
 

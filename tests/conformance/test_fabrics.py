@@ -11,12 +11,12 @@ import pytest
 
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
+from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.sim.shared_media import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
-from orchestrator.drivers.swarm.channel import Agents
+from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.fabric import SwarmFabric
-from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of
+from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.hub import Hub
@@ -141,15 +141,11 @@ class TwoHosts:
     def has(self, host: str) -> bool:
         return True
 
-    async def call(self, host: str, verb: str, *, timeout: float = 0.0, **arguments: Any) -> Any:
+    async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
         fabric = self.fabrics[host]
-        if verb == "shape":
-            await fabric.shape([link_of(each) for each in arguments["links"]])
-            return []
-        if verb == "alter":
-            errors = await fabric.alter([change_of(each) for each in arguments["changes"]])
-            return [None if error is None else str(error) for error in errors]
-        return counted_to(await fabric.counters()) if verb == "counters" else None
+        on_links = method.__qualname__.startswith("HostLinks.")
+        target = HostRun(cast(Any, None), fabric, cast(Any, None)) if on_links else fabric
+        return await getattr(target, method.__name__)(*arguments)
 
 
 async def swarm(plan: Plan, folder: Path) -> Stage:

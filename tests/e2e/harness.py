@@ -20,7 +20,7 @@ from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.kernel.cgroups import left_behind
 from orchestrator.host.process.processes import run_processes
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.verbs.live.inside import namespace_entry
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report import render
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.serve.server import Server
 from tests.e2e.browser import CHROMIUM, Tab, tab
 from tests.orchestrator.example_run import Example

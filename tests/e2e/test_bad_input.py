@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from orchestrator.host.directory import known_runs
-from orchestrator.host.process.processes import run_processes
-from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, command, json_of, up, write
+from tests.e2e.harness import SMALL, json_of, up, write
 
 pytestmark = pytest.mark.e2e
 
@@ -23,22 +20,16 @@ WITHOUT_NAMESPACES = (
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "said"),
+    ("change", "said"),
     [
-        (("rounds: 3", "ronds: 3"), 2, "did you mean 'rounds'?"),
-        (("latency: 2ms", "latency: 2"), 2, "links.device-edge"),
-        (("rate: 50mbit", "rate: 50Mbps"), 2, "mbit"),
-        (("topology: {edges: 2, devices_per_edge: 2", "topology: {edges: 0, devices_per_edge: 2"), 2, "topology"),
-        (("dataset: digits", "dataset: 'npz:/nowhere/data.npz'"), 2, "/nowhere/data.npz"),
-        (("dataset: digits", "dataset: mnist, path: /nowhere"), 2, "/nowhere"),
+        (("rounds: 3", "ronds: 3"), "did you mean 'rounds'?"),
+        (("dataset: digits", "dataset: mnist, path: /nowhere"), "/nowhere"),
     ],
 )
-def test_a_wrong_scenario_says_where_and_what_to_do(
-    tmp_path: Path, change: tuple[str, str], code: int, said: str
-) -> None:
+def test_a_wrong_scenario_says_where_and_what_to_do(tmp_path: Path, change: tuple[str, str], said: str) -> None:
     assert change[0] in SMALL
     result = up(tmp_path, SMALL.replace(*change))
-    assert (result.code, result.summary) == (code, {})
+    assert (result.code, result.summary) == (2, {})
     assert result.errors.startswith("error: ")
     assert said in result.errors
     assert "Traceback" not in result.errors
@@ -63,26 +54,6 @@ def test_no_user_namespaces(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    path = write(tmp_path, SMALL.replace("rounds: 3", "rounds: 100"))
-    # A file system of half a megabyte, mounted where nobody else sees it.
-    script = f'mount -t tmpfs -o size=512k none {runs} && exec "$@"'
-    done = subprocess.run(
-        [*OWN_MOUNTS, "sh", "-c", script, "sh", *command("up", path, "--runs", runs, "--json")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "make room" in done.stderr or "space" in done.stderr
-    assert [each for each in run_processes() if each.directory.is_relative_to(tmp_path)] == []
-
-
 def test_a_socket_that_cannot_be_bound(tmp_path: Path) -> None:
     """The control socket is the only address a run takes on the host, and it lies in the run's own directory."""
     deep = tmp_path / ("d" * 100) / ("e" * 100)
@@ -91,30 +62,12 @@ def test_a_socket_that_cannot_be_bound(tmp_path: Path) -> None:
     assert result.code == 0, result.errors  # longer than a socket's address may be, and it works all the same
 
 
-def test_logs_of_a_node_that_does_not_exist(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("logs", "edge-9", "--runs", tmp_path), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: there is no run in")
-
-
-def test_bad_usage_is_exit_code_2() -> None:
-    done = subprocess.run(command("up"), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert os.linesep in done.stderr
-
-
-def test_too_few_open_files_are_refused_before_anything_is_made(tmp_path: Path) -> None:
-    result = up(tmp_path, SMALL, prefix=("bash", "-c", 'ulimit -n 40; exec "$@"', "bash"))
-    assert result.code == 1
-    assert "`ulimit -n " in result.errors
-    assert "this shell allows 40" in result.errors
-    assert not (tmp_path / "runs").exists()
-
-
 def test_as_many_open_files_as_are_asked_for_are_enough(tmp_path: Path) -> None:
+    """Too few are refused before anything is made."""
     few = up(tmp_path, SMALL, prefix=("bash", "-c", 'ulimit -n 40; exec "$@"', "bash"))
+    assert few.code == 1
+    assert "this shell allows 40" in few.errors
+    assert not (tmp_path / "runs").exists()
     enough = few.errors.partition("`ulimit -n ")[2].partition("`")[0]
     result = up(tmp_path, SMALL, prefix=("bash", "-c", f'ulimit -n {enough}; exec "$@"', "bash"))
     assert result.summary["ended"] == "rounds", result.errors

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
 from tests.orchestrator.example_run import Example
 

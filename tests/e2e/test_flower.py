@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from tests.e2e.harness import ROOT, json_of, traces_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.user_socket import user_name
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.record.rows import FaultSpan
 from orchestrator.verbs.live.inject import command as ask
 from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
 

@@ -8,14 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from orchestrator.host.kernel.cgroups import writable_hierarchies
 from orchestrator.host.process.processes import run_processes
-from orchestrator.run.lives import RESTART_LIMIT
 from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -109,18 +107,6 @@ def test_kill_before_anybody_registers(tmp_path: Path, victim: str) -> None:
         assert traces_of(run.directory.run) == []
         assert not run.directory.nodes.exists()
         assert not run.directory.control.exists()
-
-
-def test_a_node_that_is_always_killed_before_it_registers(tmp_path: Path) -> None:
-    with Background(tmp_path, LONG) as run:
-        hold(run, "edge-1")
-        for _ in range(1 + RESTART_LIMIT):
-            pid = wait_for(lambda: run.find("cloud"), "the process of the cloud")
-            os.kill(pid, signal.SIGKILL)
-            wait_for(partial(ended, run, "cloud", pid), "its end")
-        result = run.result(timeout=30)
-        assert result.summary["error"].startswith("cloud ended (SIGKILL"), result.errors
-        assert traces_of(run.directory.run) == []
 
 
 def test_a_device_without_memory(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.history import History
-from orchestrator.results.media import channel_counters
-from orchestrator.results.rows import SHARED
-from orchestrator.run.media import TRAFFIC
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import SHARED
+from orchestrator.results.traffic.media import channel_counters
+from orchestrator.run.links.media import TRAFFIC
 from tests.e2e.harness import up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.netns]

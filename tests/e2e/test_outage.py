@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from tests.e2e.harness import up
 
 pytestmark = pytest.mark.e2e
@@ -38,7 +38,7 @@ def test_nothing_crosses_a_silent_link(tmp_path: Path, driver: str) -> None:
     with closing(History.open(Path(result.summary["run"]))) as history:
         began = history.training_began or 0.0
         took = history.training_ended - began
-        down, up_ = (carried.readings(history, *ends) for ends in (("cloud", "device-0"), ("device-0", "cloud")))
+        down, up_ = (volumes.readings(history, *ends) for ends in (("cloud", "device-0"), ("device-0", "cloud")))
     # Two windows of 20 packets and one of another are needed for each way, and the second way waits for the first.
     assert 2 * PERIOD < took < 20 * PERIOD
     for readings in (down, up_):

@@ -19,8 +19,8 @@ import pytest
 
 from orchestrator.host.directory import known_runs
 from orchestrator.host.process.user_socket import user_name
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from orchestrator.serve.server import Server
 from tests.e2e.browser import CHROMIUM, Tab, tab
 from tests.e2e.harness import ROOT, SMALL, command, write
@@ -176,7 +176,7 @@ def test_the_page_of_many_nodes(tmp_path: Path, browser: Tab) -> None:
     path = Example(edges=9, devices_per_edge=32, rounds=12, devices_report=True).build(tmp_path / "runs" / "many")
     kinds = "document.querySelector('[aria-label^=\"Messages sent\"]').textContent"
     with History.open(path) as history:
-        sent = carried.messages_by_kind(history)
+        sent = volumes.messages_by_kind(history)
     assert sent
     with Server(tmp_path / "runs") as server:
         browser.look(1400, 1000)

@@ -11,8 +11,8 @@ import pytest
 
 from node.role import RESERVED_KINDS
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from tests import tutorial, user_models
 from tests.e2e.harness import FEW, up
 
@@ -30,7 +30,7 @@ def figures(tmp_path: Path, driver: str, scenario: str, prefix: Sequence[str] = 
         metrics = [each for value, scope in scopes for each in history.metrics(value, scope)]
         accuracies = sorted((each.node, each.round, each.scope, each.value) for each in metrics)
         sent: defaultdict[str, int] = defaultdict(int)
-        for row in carried.traffic(history):
+        for row in volumes.traffic(history):
             if row.direction == "sent" and row.kind not in RESERVED_KINDS:
                 sent[row.kind] += row.bytes
     return accuracies, dict(sent)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -101,15 +101,3 @@ def test_a_run_is_continued_without_the_files_that_its_scenario_names(tmp_path: 
         again.send_signal(signal.SIGINT)
         output, _ = again.communicate(timeout=30)
         assert (again.returncode, json.loads(output)["ended"]) == (130, "interrupted")
-
-
-def test_another_plan_is_not_continued(tmp_path: Path) -> None:
-    with Background(tmp_path, LONGER, "--driver", "sim") as run:
-        run.wait_round(3)
-        os.kill(run.process.pid, signal.SIGKILL)
-        run.process.wait()
-        copy = run.directory.path / "scenario.yaml"
-        copy.write_text(copy.read_text().replace("learning_rate: 0.2", "learning_rate: 0.3"))
-        refused = resume(run.directory)
-        assert refused.code == 1
-        assert "another plan of its scenario (algorithm)" in refused.errors

@@ -73,6 +73,7 @@ def test_examples_arrive_and_run_from_where_they_are_installed(bare: Path, tmp_p
     assert call([bare / "edgebed", "docs", "hosts"], tmp_path).stdout == (ROOT / "docs/guides/hosts.md").read_text()
     done = call([bare / "edgebed", "up", "on-the-move", "--set", "algorithm.rounds=1", "--driver", "sim"], tmp_path)
     assert "accuracy" in done.stdout
+    call([bare / "python", "-m", "orchestrator.verbs.scenarios.traces.convert", "--help"], tmp_path)
     call([bare / "edgebed", "new", "sweeps/selection", "copy"], tmp_path)
     call([bare / "edgebed", "validate", "copy/population.yaml"], tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"copy", "runs"}

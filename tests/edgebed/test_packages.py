@@ -14,6 +14,16 @@ from tests.e2e.harness import ROOT
 
 RAISES = "raise RuntimeError('imported')\n"
 COMMAND = "from edgebed.command import main; main()"
+INTERRUPTS = """\
+import os, signal, sys
+
+class Finder:
+    def find_spec(name, *_):
+        if name == "orchestrator.host":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder)
+"""
 
 
 def run(code: str, folder: Path, *path: Path | str) -> subprocess.CompletedProcess[str]:
@@ -22,6 +32,11 @@ def run(code: str, folder: Path, *path: Path | str) -> subprocess.CompletedProce
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     argv = [sys.executable, "script.py", "--version"]
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_signal_during_the_first_imports_ends_the_command(tmp_path: Path) -> None:
+    done = run(INTERRUPTS + COMMAND, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
 
 
 @pytest.mark.parametrize("name", ["netem", "node", "orchestrator"])

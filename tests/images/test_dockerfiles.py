@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
-from orchestrator.drivers.swarm import channel
-from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
+from orchestrator.drivers.swarm.agents import channel
+from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
 from orchestrator.verbs.image import PACKAGES
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,12 @@ def test_an_agent_stands_upon_the_base_and_the_commands_that_make_links() -> Non
 
 def test_an_agent_knows_its_version() -> None:
     assert f"Name: edgebed\\nVersion: {VERSION}\\n'" in arguments("agent", "RUN")[-1]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_modules_that_a_build_imports_exist(image: str) -> None:
+    imported = re.findall(r"(?:import |, )((?:node|netem|orchestrator)\.[\w.]+)", " ".join(arguments(image, "RUN")))
+    assert [each for each in imported if find_spec(each) is None] == []
 
 
 def test_a_plain_build_has_a_base_of_a_fixed_python_but_no_jetson_is_guessed() -> None:

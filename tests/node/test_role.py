@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,9 +20,9 @@ from node.messaging.memory import MemoryNetwork
 from node.messaging.wire import Message
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
-from node.runtime.clock import run_virtual
 from node.runtime.compute import Mode
 from tests.node.assignments import Nodes
+from tests.virtual import virtual
 
 DEVICES = ["device-0", "device-1", "device-2"]
 NODES = Nodes("cloud", *DEVICES)
@@ -105,13 +105,9 @@ class World:
             await asyncio.gather(*(self.tasks[name] for name in names))
 
 
-def run(work: Callable[[World], Awaitable[None]]) -> World:
-    async def main() -> World:
-        world = World()
-        await work(world)
-        return world
-
-    return run_virtual(main())
+@pytest.fixture
+def world() -> World:
+    return World()
 
 
 class Cloud(Role):
@@ -147,96 +143,85 @@ def start_all(world: World, **values: Any) -> tuple[Any, list[Any]]:
     return world.start(world.role(Cloud, "cloud", **values)), devices
 
 
-def test_rounds_go_round_and_everybody_ends() -> None:
-    async def work(world: World) -> None:
-        cloud, devices = start_all(world)
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen == [DEVICES] * 3
-        assert cloud.total == [9.0] * 3
-        assert [device.rounds_done for device in devices] == [[1, 2, 3]] * 3
-        assert cloud.ended_by == "rounds"
-        # A round is one step of work and two packets of 10 ms.
-        assert asyncio.get_running_loop().time() == pytest.approx(3 * 1.02, abs=0.5)
-
-    world = run(work)
+@virtual
+async def test_rounds_go_round_and_everybody_ends(world: World) -> None:
+    cloud, devices = start_all(world)
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen == [DEVICES] * 3
+    assert cloud.total == [9.0] * 3
+    assert [device.rounds_done for device in devices] == [[1, 2, 3]] * 3
+    assert cloud.ended_by == "rounds"
+    # A round is one step of work and two packets of 10 ms.
+    assert asyncio.get_running_loop().time() == pytest.approx(3 * 1.02, abs=0.5)
     phases = [(round, fields["phase"]) for round, fields in world.notes["cloud"].of("round")]
     assert phases == [(t, phase) for t in (1, 2, 3) for phase in ("start", "end")]
     assert [fields["peer"] for _, fields in world.notes["device-0"].of("joined")] == ["cloud"]
     assert world.notes["device-0"].of("lost") == []
 
 
-def test_who_a_role_is() -> None:
-    async def work(world: World) -> None:
-        cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
-        assert (cloud.name, cloud.tier, cloud.parent, cloud.children) == ("cloud", "cloud", None, tuple(DEVICES))
-        assert (device.name, device.tier, device.parent, device.children) == ("device-1", "device", "cloud", ())
-        expected = np.random.default_rng(derive_seed(1, "cloud", "role")).random()
-        assert cloud.rng.random() == expected
-
-    run(work)
+@virtual
+async def test_who_a_role_is(world: World) -> None:
+    cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
+    assert (cloud.name, cloud.tier, cloud.parent, cloud.children) == ("cloud", "cloud", None, tuple(DEVICES))
+    assert (device.name, device.tier, device.parent, device.children) == ("device-1", "device", "cloud", ())
+    expected = np.random.default_rng(derive_seed(1, "cloud", "role")).random()
+    assert cloud.rng.random() == expected
 
 
-def test_a_reported_accuracy_ends_the_run() -> None:
-    async def work(world: World) -> None:
-        cloud, _ = start_all(world, stop=Stop(rounds=9, accuracy=0.2))
-        await world.over("cloud", *DEVICES)
-        assert len(cloud.seen) == 2
-        assert cloud.ended_by == "accuracy"
-
-    world = run(work)
+@virtual
+async def test_a_reported_accuracy_ends_the_run(world: World) -> None:
+    cloud, _ = start_all(world, stop=Stop(rounds=9, accuracy=0.2))
+    await world.over("cloud", *DEVICES)
+    assert len(cloud.seen) == 2
+    assert cloud.ended_by == "accuracy"
     assert world.notes["cloud"].metrics == [
         (1, {"scope": "global", "accuracy": 0.1}),
         (2, {"scope": "global", "accuracy": 0.2}),
     ]
 
 
-def test_only_global_accuracy_ends_it() -> None:
+@virtual
+async def test_only_global_accuracy_ends_it(world: World) -> None:
     class Own(Cloud):
         def report(self, *, round: int | None = None, **values: float | str) -> None:
             super().report(round=round, **values | {"scope": "own"})
 
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Device, name))
-        cloud: Any = world.start(world.role(Own, "cloud", stop=Stop(rounds=3, accuracy=0.0)))
-        await world.over("cloud")
-        assert len(cloud.seen) == 3
-
-    run(work)
+    for name in DEVICES:
+        world.start(world.role(Device, name))
+    cloud: Any = world.start(world.role(Own, "cloud", stop=Stop(rounds=3, accuracy=0.0)))
+    await world.over("cloud")
+    assert len(cloud.seen) == 3
 
 
-def test_a_lost_device_is_not_waited_for_beyond_the_quorum() -> None:
-    async def work(world: World) -> None:
-        cloud, _ = start_all(world, gathering=Gathering(quorum=0.5, deadline=100.0))
-        await asyncio.sleep(0.5)
-        world.cut("device-2")
-        await world.over("cloud")
-        assert cloud.seen == [DEVICES[:2]] * 3
-        assert asyncio.get_running_loop().time() < 20  # lost_after, not the deadline
-
-    world = run(work)
+@virtual
+async def test_a_lost_device_is_not_waited_for_beyond_the_quorum(world: World) -> None:
+    cloud, _ = start_all(world, gathering=Gathering(quorum=0.5, deadline=100.0))
+    await asyncio.sleep(0.5)
+    world.cut("device-2")
+    await world.over("cloud")
+    assert cloud.seen == [DEVICES[:2]] * 3
+    assert asyncio.get_running_loop().time() < 20  # lost_after, not the deadline
     ((_, lost),) = world.notes["cloud"].of("lost")
     assert lost["peer"] == "device-2"
 
 
-def test_nobody_waits_at_the_beginning_for_a_device_that_is_planned_to_come_late() -> None:
+@virtual
+async def test_nobody_waits_at_the_beginning_for_a_device_that_is_planned_to_come_late(world: World) -> None:
     class Late(Nodes):
         def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
             usual = super().assignment(node, peers, **values)
             return replace(usual, peers=tuple(replace(each, late=each.name == "device-2") for each in usual.peers))
 
-    async def work(world: World) -> None:
-        world.nodes = Late(*NODES.keys)
-        for name in DEVICES[:2]:
-            world.start(world.role(Device, name))
-        cloud: Any = world.start(world.role(Cloud, "cloud", stop=Stop(rounds=6), gathering=Gathering(quorum=0.5)))
-        await asyncio.sleep(2.5)
-        world.start(world.role(Device, "device-2"))
-        await world.over("cloud")
-        assert cloud.seen[0] == DEVICES[:2]
-        assert cloud.seen[-1] == DEVICES
-
-    assert first_round(run(work)) < 0.5  # and not lost_after, 8 s
+    world.nodes = Late(*NODES.keys)
+    for name in DEVICES[:2]:
+        world.start(world.role(Device, name))
+    cloud: Any = world.start(world.role(Cloud, "cloud", stop=Stop(rounds=6), gathering=Gathering(quorum=0.5)))
+    await asyncio.sleep(2.5)
+    world.start(world.role(Device, "device-2"))
+    await world.over("cloud")
+    assert cloud.seen[0] == DEVICES[:2]
+    assert cloud.seen[-1] == DEVICES
+    assert first_round(world) < 0.5  # and not lost_after, 8 s
 
 
 def first_round(world: World) -> float:
@@ -244,60 +229,52 @@ def first_round(world: World) -> float:
     return next(t for t, name, _, _ in world.notes["cloud"].events if name == "round")
 
 
-def test_a_device_that_comes_back_gets_the_model_of_the_round() -> None:
-    async def work(world: World) -> None:
-        cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
-        await asyncio.sleep(0.5)
-        world.cut("device-2")
-        await asyncio.sleep(20)
-        world.heal("device-2")
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen == [DEVICES] * 3
-        assert devices[2].rounds_done == [1, 1, 2, 3]  # its first answer was lost with the link
-        assert devices[0].rounds_done == [1, 2, 3]
-
-    run(work)
+@virtual
+async def test_a_device_that_comes_back_gets_the_model_of_the_round(world: World) -> None:
+    cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
+    await asyncio.sleep(0.5)
+    world.cut("device-2")
+    await asyncio.sleep(20)
+    world.heal("device-2")
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen == [DEVICES] * 3
+    assert devices[2].rounds_done == [1, 1, 2, 3]  # its first answer was lost with the link
+    assert devices[0].rounds_done == [1, 2, 3]
 
 
-def test_a_restarted_device_gets_the_model_of_the_round() -> None:
-    async def work(world: World) -> None:
-        cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
-        await asyncio.sleep(1.5)
-        await world.crash(devices[1])
-        again: Any = world.start(world.role(Device, "device-1"))
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen == [DEVICES] * 3
-        assert again.rounds_done == [2, 3]
-
-    run(work)
+@virtual
+async def test_a_restarted_device_gets_the_model_of_the_round(world: World) -> None:
+    cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
+    await asyncio.sleep(1.5)
+    await world.crash(devices[1])
+    again: Any = world.start(world.role(Device, "device-1"))
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen == [DEVICES] * 3
+    assert again.rounds_done == [2, 3]
 
 
-def test_a_device_that_joins_late_takes_part_from_then_on() -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES[:2]:
-            world.start(world.role(Device, name))
-        rules = Gathering(quorum=0.5, deadline=100.0)
-        cloud: Any = world.start(
-            world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=4), timeouts=Timeouts(lost_after=2.0))
-        )
-        await asyncio.sleep(3.5)  # the cloud waited 2 s for it, and is in its second round
-        world.start(world.role(Device, "device-2"))
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen[0] == DEVICES[:2]
-        assert cloud.seen[2:] == [DEVICES] * 2
-
-    run(work)
+@virtual
+async def test_a_device_that_joins_late_takes_part_from_then_on(world: World) -> None:
+    for name in DEVICES[:2]:
+        world.start(world.role(Device, name))
+    rules = Gathering(quorum=0.5, deadline=100.0)
+    cloud: Any = world.start(
+        world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=4), timeouts=Timeouts(lost_after=2.0))
+    )
+    await asyncio.sleep(3.5)  # the cloud waited 2 s for it, and is in its second round
+    world.start(world.role(Device, "device-2"))
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen[0] == DEVICES[:2]
+    assert cloud.seen[2:] == [DEVICES] * 2
 
 
-def test_below_the_quorum_a_round_is_abandoned_at_the_deadline() -> None:
-    async def work(world: World) -> None:
-        world.start(world.role(Device, "device-0"))
-        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.6, deadline=30.0)))
-        await world.over("cloud")
-        assert cloud.seen == [[]] * 3
-        assert asyncio.get_running_loop().time() == pytest.approx(8 + 3 * 30, abs=1)  # lost_after, then the deadlines
-
-    world = run(work)
+@virtual
+async def test_below_the_quorum_a_round_is_abandoned_at_the_deadline(world: World) -> None:
+    world.start(world.role(Device, "device-0"))
+    cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.6, deadline=30.0)))
+    await world.over("cloud")
+    assert cloud.seen == [[]] * 3
+    assert asyncio.get_running_loop().time() == pytest.approx(8 + 3 * 30, abs=1)  # lost_after, then the deadlines
     expected = {"kind": "update", "have": 1, "need": 2, "peers": ["device-0"]}
     assert world.notes["cloud"].of("round_abandoned") == [(t, expected) for t in (1, 2, 3)]
 
@@ -313,18 +290,16 @@ class Diverged(Device):
             await self.send(self.parent, "update", {"w": np.array([1.0, np.inf, 0.0])}, round=model.round)
 
 
-def test_what_is_not_finite_is_told_and_left_out() -> None:
-    async def work(world: World) -> None:
-        roles = dict(zip(DEVICES, (Device, Diverged, Device), strict=True))
-        for name, kind in roles.items():
-            world.start(world.role(kind, name))
-        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.5, deadline=30.0)))
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen == [["device-0", "device-2"]] * 3
-        assert cloud.total == [6.0] * 3
-        assert asyncio.get_running_loop().time() < 10  # nobody waited for another answer of device-1
-
-    world = run(work)
+@virtual
+async def test_what_is_not_finite_is_told_and_left_out(world: World) -> None:
+    roles = dict(zip(DEVICES, (Device, Diverged, Device), strict=True))
+    for name, kind in roles.items():
+        world.start(world.role(kind, name))
+    cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.5, deadline=30.0)))
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen == [["device-0", "device-2"]] * 3
+    assert cloud.total == [6.0] * 3
+    assert asyncio.get_running_loop().time() < 10  # nobody waited for another answer of device-1
     refused = {"peer": "device-1", "kind": "update", "what": "w"}
     assert world.notes["cloud"].of("not_finite") == [(t, refused) for t in (1, 2, 3)]
     _, first = inspect.getsourcelines(Diverged.run)  # a module outside of `node`, as a plug-in is
@@ -336,29 +311,25 @@ def test_what_is_not_finite_is_told_and_left_out() -> None:
     assert all(math.isnan(values["loss"]) for _, values in world.notes["device-1"].metrics)
 
 
-def test_rounds_tell_how_many_gatherings_came_to_nothing() -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Diverged if name == "device-0" else Device, name))
-        world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=1.0, deadline=30.0)))
-        await world.over("cloud", *DEVICES)
-
-    world = run(work)
+@virtual
+async def test_rounds_tell_how_many_gatherings_came_to_nothing(world: World) -> None:
+    for name in DEVICES:
+        world.start(world.role(Diverged if name == "device-0" else Device, name))
+    world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=1.0, deadline=30.0)))
+    await world.over("cloud", *DEVICES)
     ends = [fields for _, fields in world.notes["cloud"].of("round") if fields["phase"] == "end"]
     assert ends == [{"phase": "end", "gatherings": 1, "abandoned": 1}] * 3
     abandoned = {"kind": "update", "have": 2, "need": 3, "peers": ["device-1", "device-2"]}
     assert world.notes["cloud"].of("round_abandoned")[0] == (1, abandoned)
 
 
-def test_a_round_with_nobody_left_to_ask_is_abandoned() -> None:
-    async def work(world: World) -> None:
-        _, devices = start_all(world)
-        await asyncio.sleep(1.5)  # in the second round
-        for device in devices:
-            device.stop(leaving=True)
-        await world.over("cloud", *DEVICES)
-
-    world = run(work)
+@virtual
+async def test_a_round_with_nobody_left_to_ask_is_abandoned(world: World) -> None:
+    _, devices = start_all(world)
+    await asyncio.sleep(1.5)  # in the second round
+    for device in devices:
+        device.stop(leaving=True)
+    await world.over("cloud", *DEVICES)
     assert [round for round, _ in world.notes["cloud"].of("round_abandoned")] == [2, 3]
 
 
@@ -375,73 +346,64 @@ class Speaker(Role):
         await self.send("cloud", "word", {"w": word})
 
 
-def test_who_receives_leaves_out_what_is_not_finite() -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Speaker, name))
-        cloud: Any = world.start(world.role(Listener, "cloud"))
-        await world.over("cloud")
-        assert sorted(cloud.heard) == DEVICES[1:]
-
-    world = run(work)
+@virtual
+async def test_who_receives_leaves_out_what_is_not_finite(world: World) -> None:
+    for name in DEVICES:
+        world.start(world.role(Speaker, name))
+    cloud: Any = world.start(world.role(Listener, "cloud"))
+    await world.over("cloud")
+    assert sorted(cloud.heard) == DEVICES[1:]
     assert world.notes["cloud"].of("not_finite") == [(None, {"peer": "device-0", "kind": "word", "what": "w"})]
 
 
-def test_a_parents_message_is_heard_whatever_it_holds() -> None:
-    async def work(world: World) -> None:
-        _, devices = start_all(world, restored=Checkpoint(1, {"w": np.full(3, np.nan)}, {}))
-        await world.over("cloud", *DEVICES)
-        assert [device.rounds_done for device in devices] == [[2, 3]] * 3
-
-    world = run(work)
+@virtual
+async def test_a_parents_message_is_heard_whatever_it_holds(world: World) -> None:
+    _, devices = start_all(world, restored=Checkpoint(1, {"w": np.full(3, np.nan)}, {}))
+    await world.over("cloud", *DEVICES)
+    assert [device.rounds_done for device in devices] == [[2, 3]] * 3
     told = world.notes["cloud"].of("not_finite")
     assert [(t, {key: fields[key] for key in ("what", "kind")}) for t, fields in told] == [
         (t, {"what": "w", "kind": "model"}) for t in (2, 3)
     ]
 
 
-def test_whoever_leaves_is_not_waited_for_and_ends_nobody() -> None:
-    async def work(world: World) -> None:
-        cloud, devices = start_all(world)
-        await asyncio.sleep(1.5)
-        devices[0].stop(leaving=True)
-        await world.over("cloud", *DEVICES)
-        assert cloud.seen == [DEVICES, DEVICES[1:], DEVICES[1:]]
-
-    world = run(work)
+@virtual
+async def test_whoever_leaves_is_not_waited_for_and_ends_nobody(world: World) -> None:
+    cloud, devices = start_all(world)
+    await asyncio.sleep(1.5)
+    devices[0].stop(leaving=True)
+    await world.over("cloud", *DEVICES)
+    assert cloud.seen == [DEVICES, DEVICES[1:], DEVICES[1:]]
     assert world.notes["cloud"].of("left") == [(None, {"peer": "device-0"})]
     assert world.notes["cloud"].of("round_abandoned") == []
 
 
 @pytest.mark.parametrize(("late", "seen"), [("discard", [[], [], []]), ("keep", [[], DEVICES, []])])
-def test_late_answers(late: Literal["discard", "keep"], seen: list[list[str]]) -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES:  # answers to round 1 come in round 2, those to round 2 after round 3
-            world.start(world.role(Device, name, work=1.5))
-        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(deadline=1.0, late=late)))
-        await world.over("cloud")
-        assert cloud.seen == seen
-
-    world = run(work)
+@virtual
+async def test_late_answers(world: World, late: Literal["discard", "keep"], seen: list[list[str]]) -> None:
+    for name in DEVICES:  # answers to round 1 come in round 2, those to round 2 after round 3
+        world.start(world.role(Device, name, work=1.5))
+    cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(deadline=1.0, late=late)))
+    await world.over("cloud")
+    assert cloud.seen == seen
     told = world.notes["cloud"].of("late")
     assert {"peer": "device-0", "kind": "update"} in [fields for _, fields in told]
 
 
-def test_a_slow_device_skips_to_the_newest_model() -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Device, name, work=9.0 if name == "device-2" else 1.0))
-        rules = Gathering(quorum=0.5, deadline=2.0)
-        cloud = world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=8))
-        world.start(cloud)
-        await world.over("cloud", *DEVICES)
-
-    world = run(work)
+@virtual
+async def test_a_slow_device_skips_to_the_newest_model(world: World) -> None:
+    for name in DEVICES:
+        world.start(world.role(Device, name, work=9.0 if name == "device-2" else 1.0))
+    rules = Gathering(quorum=0.5, deadline=2.0)
+    cloud = world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=8))
+    world.start(cloud)
+    await world.over("cloud", *DEVICES)
     skipped = [round for round, _ in world.notes["device-2"].of("superseded")]
     assert skipped == [2, 3, 4]
 
 
-def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
+@virtual
+async def test_a_coordinator_goes_on_after_its_checkpoint(world: World, tmp_path: Path) -> None:
     class Careful(Cloud):
         async def run(self) -> None:
             self.first = self.restored.round if self.restored else 0
@@ -450,35 +412,34 @@ def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
                 await self.gather("update", self.children, round=t)
                 await self.checkpoint(t, {"w": np.full(2, t)}, note="x")
 
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Device, name))
-        first = world.start(world.role(Careful, "cloud", checkpoint_directory=str(tmp_path)))
-        await asyncio.sleep(2.5)
-        await world.crash(first)
-        restored = load(checkpoint_path(tmp_path, "cloud"))
-        assert restored is not None
-        assert (restored.round, restored.fields, restored.tensors["w"].tolist()) == (2, {"note": "x"}, [2, 2])
-        world.start(world.role(Careful, "cloud", restored=restored))
-        await world.over("cloud", *DEVICES)
-
-    world = run(work)
+    for name in DEVICES:
+        world.start(world.role(Device, name))
+    first = world.start(world.role(Careful, "cloud", checkpoint_directory=str(tmp_path)))
+    await asyncio.sleep(2.5)
+    await world.crash(first)
+    restored = load(checkpoint_path(tmp_path, "cloud"))
+    assert restored is not None
+    assert (restored.round, restored.fields, restored.tensors["w"].tolist()) == (2, {"note": "x"}, [2, 2])
+    world.start(world.role(Careful, "cloud", restored=restored))
+    await world.over("cloud", *DEVICES)
     assert world.notes["cloud"].of("resumed") == [(2, {})]
     starts = [round for round, fields in world.notes["cloud"].of("round") if fields["phase"] == "start"]
     assert starts == [1, 2, 3, 3]
 
 
-def test_who_is_restored_beyond_the_last_round_is_done() -> None:
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Device, name))
-        world.start(world.role(Cloud, "cloud", restored=Checkpoint(10**12, {"w": np.zeros(1)}, {})))
-        await world.over("cloud", *DEVICES)
+@virtual
+async def test_who_is_restored_beyond_the_last_round_is_done(world: World) -> None:
+    for name in DEVICES:
+        world.start(world.role(Device, name))
+    world.start(world.role(Cloud, "cloud", restored=Checkpoint(10**12, {"w": np.zeros(1)}, {})))
+    await world.over("cloud", *DEVICES)
+    assert world.notes["cloud"].of("round") == []
 
-    assert run(work).notes["cloud"].of("round") == []
 
-
-def test_a_slow_disk_holds_up_the_next_checkpoint_and_the_end_but_not_the_rounds(tmp_path: Path) -> None:
+@virtual
+async def test_a_slow_disk_holds_up_the_next_checkpoint_and_the_end_but_not_the_rounds(
+    world: World, tmp_path: Path
+) -> None:
     """Rounds of 1 s, a disk that takes 5: checkpoints are begun at 1, 6 and 11 s."""
 
     class Disk(Inline):
@@ -495,25 +456,23 @@ def test_a_slow_disk_holds_up_the_next_checkpoint_and_the_end_but_not_the_rounds
                 await self.checkpoint(t, {"w": w})
                 w += 1
 
-    async def work(world: World) -> None:
-        role: Any = world.role(Careful, "cloud", checkpoint_directory=str(tmp_path), stop=Stop(rounds=3))
-        role._compute = Disk()
-        began = asyncio.get_running_loop().time()
-        for name in DEVICES:
-            world.start(world.role(Device, name))
-        world.start(role)
-        await world.over("cloud")
-        waited = role.ends[0] - 1.0 - began  # for the devices
-        assert [end - began - waited for end in role.ends] == pytest.approx([1.0, 2.0, 7.0])
-        assert asyncio.get_running_loop().time() - began - waited == pytest.approx(16.0, abs=0.1)
-        kept = load(checkpoint_path(tmp_path, "cloud"))
-        assert kept is not None
-        assert (kept.round, kept.tensors["w"].tolist()) == (3, [3, 3])
-
-    run(work)
+    role: Any = world.role(Careful, "cloud", checkpoint_directory=str(tmp_path), stop=Stop(rounds=3))
+    role._compute = Disk()
+    began = asyncio.get_running_loop().time()
+    for name in DEVICES:
+        world.start(world.role(Device, name))
+    world.start(role)
+    await world.over("cloud")
+    waited = role.ends[0] - 1.0 - began  # for the devices
+    assert [end - began - waited for end in role.ends] == pytest.approx([1.0, 2.0, 7.0])
+    assert asyncio.get_running_loop().time() - began - waited == pytest.approx(16.0, abs=0.1)
+    kept = load(checkpoint_path(tmp_path, "cloud"))
+    assert kept is not None
+    assert (kept.round, kept.tensors["w"].tolist()) == (3, [3, 3])
 
 
-def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -> None:
+@virtual
+async def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later(world: World) -> None:
     class Publisher(Role):
         async def run(self) -> None:
             w = np.zeros(2)
@@ -526,33 +485,25 @@ def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -
             self.got = (await self.receive("model")).tensors["w"].tolist()
             await self.send("cloud", "update", round=1)
 
-    async def work(world: World) -> None:
-        world.start(world.role(Publisher, "cloud"))
-        await asyncio.sleep(10)
-        reader: Any = world.start(world.role(Reader, "device-0"))
-        await world.over("cloud", "device-0")
-        assert reader.got == [0, 0]
-
-    run(work)
+    world.start(world.role(Publisher, "cloud"))
+    await asyncio.sleep(10)
+    reader: Any = world.start(world.role(Reader, "device-0"))
+    await world.over("cloud", "device-0")
+    assert reader.got == [0, 0]
 
 
-def got_at_once_and_late(publisher: type[Role], reader: type[Role]) -> tuple[Any, Any]:
+async def got_at_once_and_late(world: World, publisher: type[Role], reader: type[Role]) -> tuple[Any, Any]:
     """``got`` of a reader that is there when the cloud publishes, and of one that comes ten seconds later."""
-    found: list[Any] = []
-
-    async def work(world: World) -> None:
-        found.append(world.start(world.role(reader, "device-0")))
-        world.start(world.role(publisher, "cloud"))
-        await asyncio.sleep(10)
-        found.append(world.start(world.role(reader, "device-1")))
-        await world.over("cloud", "device-0", "device-1")
-
-    run(work)
-    here, late = found
+    here: Any = world.start(world.role(reader, "device-0"))
+    world.start(world.role(publisher, "cloud"))
+    await asyncio.sleep(10)
+    late: Any = world.start(world.role(reader, "device-1"))
+    await world.over("cloud", "device-0", "device-1")
     return here.got, late.got
 
 
-def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() -> None:
+@virtual
+async def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes(world: World) -> None:
     class Publisher(Role):
         async def run(self) -> None:
             tensors = {name: {"w": np.full(1, place)} for place, name in enumerate(DEVICES[:2])}
@@ -565,10 +516,11 @@ def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() ->
             self.got = (await self.receive("model")).tensors["w"].tolist()
             await self.send("cloud", "update", round=1)
 
-    assert got_at_once_and_late(Publisher, Reader) == ([0], [1])
+    assert await got_at_once_and_late(world, Publisher, Reader) == ([0], [1])
 
 
-def test_a_withdrawn_message_does_not_go_to_who_comes_later() -> None:
+@virtual
+async def test_a_withdrawn_message_does_not_go_to_who_comes_later(world: World) -> None:
     class Publisher(Role):
         async def run(self) -> None:
             await self.publish(DEVICES[:2], "layer")
@@ -583,10 +535,11 @@ def test_a_withdrawn_message_does_not_go_to_who_comes_later() -> None:
                 self.got.append((await self.receive("layer", "model")).kind)
             await self.send("cloud", "update", round=1)
 
-    assert got_at_once_and_late(Publisher, Reader) == (["layer", "model"], ["model"])
+    assert await got_at_once_and_late(world, Publisher, Reader) == (["layer", "model"], ["model"])
 
 
-def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:
+@virtual
+async def test_told_to_stop_a_role_ends_wherever_it_waits(world: World) -> None:
     class Waiter(Role):
         async def run(self) -> None:
             if self.name == "device-0":
@@ -597,19 +550,17 @@ def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:
                 await self.compute(lambda: None)
             raise AssertionError("the wait should not have ended well")
 
-    async def work(world: World) -> None:
-        roles = [world.start(world.role(Waiter, name, work=1e6)) for name in DEVICES]
-        await asyncio.sleep(20)
-        for role in roles:
-            role.stop()
-        await world.over(*DEVICES)
-        assert asyncio.get_running_loop().time() < 21
-        assert {role.ended_by for role in roles} == {"stopped"}
-
-    run(work)
+    roles = [world.start(world.role(Waiter, name, work=1e6)) for name in DEVICES]
+    await asyncio.sleep(20)
+    for role in roles:
+        role.stop()
+    await world.over(*DEVICES)
+    assert asyncio.get_running_loop().time() < 21
+    assert {role.ended_by for role in roles} == {"stopped"}
 
 
-def test_what_a_role_does_wrong_ends_it_with_its_error() -> None:
+@virtual
+async def test_what_a_role_does_wrong_ends_it_with_its_error(world: World) -> None:
     class Wrong(Role):
         async def run(self) -> None:
             await self.send("device-0", "model", {"w": np.array(["text"])})
@@ -618,29 +569,24 @@ def test_what_a_role_does_wrong_ends_it_with_its_error() -> None:
         async def run(self) -> None:
             await self.send("device-0", "finish")
 
-    async def work(world: World) -> None:
-        world.start(world.role(Wrong, "cloud"))
-        with pytest.raises(NodeError, match="cannot travel"):
-            await world.over("cloud")
-        world.start(world.role(Reserved, "cloud"))
-        with pytest.raises(NodeError, match="messages of kind 'finish' are the runtime's own"):
-            await world.over("cloud")
-
-    run(work)
+    world.start(world.role(Wrong, "cloud"))
+    with pytest.raises(NodeError, match="cannot travel"):
+        await world.over("cloud")
+    world.start(world.role(Reserved, "cloud"))
+    with pytest.raises(NodeError, match="messages of kind 'finish' are the runtime's own"):
+        await world.over("cloud")
 
 
-def test_only_the_parent_ends_a_role() -> None:
-    async def work(world: World) -> None:
-        device = world.start(world.role(Device, "device-0"))
-        stranger = world.network.transport("device-1", ["device-0"])
-        await stranger.start()
-        await stranger.send(["device-0"], Message("finish", "device-1"))
-        await asyncio.sleep(60)
-        assert not world.tasks["device-0"].done()
-        device.stop()
-        await world.over("device-0")
-
-    run(work)
+@virtual
+async def test_only_the_parent_ends_a_role(world: World) -> None:
+    device = world.start(world.role(Device, "device-0"))
+    stranger = world.network.transport("device-1", ["device-0"])
+    await stranger.start()
+    await stranger.send(["device-0"], Message("finish", "device-1"))
+    await asyncio.sleep(60)
+    assert not world.tasks["device-0"].done()
+    device.stop()
+    await world.over("device-0")
 
 
 class Asks(Cloud):
@@ -671,21 +617,20 @@ class Asker(Role):
         await self.receive("over")
 
 
-def test_a_service_answers_while_the_role_is_busy() -> None:
-    async def work(world: World) -> None:
-        world.start(world.role(Asks, "cloud"))
-        asker: Any = world.start(world.role(Asker, "device-0"))
-        for name in DEVICES[1:]:
-            world.start(world.role(Device, name))
-        await world.over("cloud", *DEVICES)
-        assert asker.answer == 2
-        assert asker.answered_at < 3
-        assert not [task for task in asyncio.all_tasks() if "tell" in str(task)]  # it ends with the body
-
-    run(work)
+@virtual
+async def test_a_service_answers_while_the_role_is_busy(world: World) -> None:
+    world.start(world.role(Asks, "cloud"))
+    asker: Any = world.start(world.role(Asker, "device-0"))
+    for name in DEVICES[1:]:
+        world.start(world.role(Device, name))
+    await world.over("cloud", *DEVICES)
+    assert asker.answer == 2
+    assert asker.answered_at < 3
+    assert not [task for task in asyncio.all_tasks() if "tell" in str(task)]  # it ends with the body
 
 
-def test_what_goes_wrong_in_a_service_is_raised_where_the_role_waits() -> None:
+@virtual
+async def test_what_goes_wrong_in_a_service_is_raised_where_the_role_waits(world: World) -> None:
     class Fails(Asks):
         async def tell(self) -> None:
             await self.receive("question")
@@ -695,30 +640,25 @@ def test_what_goes_wrong_in_a_service_is_raised_where_the_role_waits() -> None:
             async with self.beside(self.tell()):
                 await self.receive("nothing")
 
-    async def work(world: World) -> None:
-        world.start(world.role(Fails, "cloud"))
-        world.start(world.role(Asker, "device-0"))
-        for name in DEVICES[1:]:
-            world.start(world.role(Device, name))
-        with pytest.raises(ValueError, match="no answer"):
-            await world.over("cloud")
-        for name in DEVICES:
-            world.tasks[name].cancel()
-
-    run(work)
+    world.start(world.role(Fails, "cloud"))
+    world.start(world.role(Asker, "device-0"))
+    for name in DEVICES[1:]:
+        world.start(world.role(Device, name))
+    with pytest.raises(ValueError, match="no answer"):
+        await world.over("cloud")
+    for name in DEVICES:
+        world.tasks[name].cancel()
 
 
-def test_a_stop_ends_role_and_service() -> None:
-    async def work(world: World) -> None:
-        cloud: Any = world.start(world.role(Asks, "cloud", work=100.0))
-        for name in DEVICES:
-            world.start(world.role(Device, name))
-        await asyncio.sleep(2)
-        cloud.stop()
-        await world.over("cloud", *DEVICES)
-        assert (cloud.done, cloud.ended_by) == (0, "stopped")
-
-    run(work)
+@virtual
+async def test_a_stop_ends_role_and_service(world: World) -> None:
+    cloud: Any = world.start(world.role(Asks, "cloud", work=100.0))
+    for name in DEVICES:
+        world.start(world.role(Device, name))
+    await asyncio.sleep(2)
+    cloud.stop()
+    await world.over("cloud", *DEVICES)
+    assert (cloud.done, cloud.ended_by) == (0, "stopped")
 
 
 @pytest.mark.parametrize(
@@ -730,7 +670,10 @@ def test_a_stop_ends_role_and_service() -> None:
         (0.0, math.inf, DEVICES, 50.0),
     ],
 )
-def test_a_gathering_with_a_rule_of_its_own(quorum: float, deadline: float, seen: list[str], took: float) -> None:
+@virtual
+async def test_a_gathering_with_a_rule_of_its_own(
+    world: World, quorum: float, deadline: float, seen: list[str], took: float
+) -> None:
     """device-0 answers after 1 s, the others after 50 s; the scenario's rule, all within 10 s, does not count."""
 
     class Own(Cloud):
@@ -741,48 +684,42 @@ def test_a_gathering_with_a_rule_of_its_own(quorum: float, deadline: float, seen
             self.got = [answer.sender for answer in answers]
             self.took = asyncio.get_running_loop().time() - began
 
-    async def work(world: World) -> None:
-        for name in DEVICES:
-            world.start(world.role(Device, name, work=1.0 if name == "device-0" else 50.0))
-        cloud: Any = world.start(world.role(Own, "cloud", gathering=Gathering(deadline=10.0)))
-        await world.over("cloud")
-        assert cloud.got == seen
-        assert cloud.took == pytest.approx(took, abs=0.1)
-
-    world = run(work)
+    for name in DEVICES:
+        world.start(world.role(Device, name, work=1.0 if name == "device-0" else 50.0))
+    cloud: Any = world.start(world.role(Own, "cloud", gathering=Gathering(deadline=10.0)))
+    await world.over("cloud")
+    assert cloud.got == seen
+    assert cloud.took == pytest.approx(took, abs=0.1)
     assert bool(world.notes["cloud"].of("round_abandoned")) == (
         quorum > 0
     )  # who wants whoever answers abandons nothing
 
 
-def test_a_gathering_without_a_deadline_waits_for_those_who_are_there() -> None:
+@virtual
+async def test_a_gathering_without_a_deadline_waits_for_those_who_are_there(world: World) -> None:
     class Own(Cloud):
         async def run(self) -> None:
             self.there = self.present
             got = await self.gather("update", self.children, round=1, quorum=0, deadline=math.inf)
             self.got, self.left = [each.sender for each in got], self.present
 
-    async def work(world: World) -> None:
-        cloud: Any = world.start(world.role(Own, "cloud"))
-        devices = [world.start(world.role(Device, name)) for name in DEVICES]
-        await asyncio.sleep(1)
-        devices[0].stop(leaving=True)
-        world.cut("device-1")
-        world.cut("device-2")
-        await world.over("cloud")
-        assert cloud.there == frozenset(DEVICES)
-        assert (cloud.got, cloud.left) == ([], frozenset())
-        for name in DEVICES:
-            world.tasks[name].cancel()
-
-    run(work)
+    cloud: Any = world.start(world.role(Own, "cloud"))
+    devices = [world.start(world.role(Device, name)) for name in DEVICES]
+    await asyncio.sleep(1)
+    devices[0].stop(leaving=True)
+    world.cut("device-1")
+    world.cut("device-2")
+    await world.over("cloud")
+    assert cloud.there == frozenset(DEVICES)
+    assert (cloud.got, cloud.left) == ([], frozenset())
+    for name in DEVICES:
+        world.tasks[name].cancel()
 
 
-def test_seeds_that_nodes_share_and_notes() -> None:
-    async def work(world: World) -> None:
-        cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
-        assert cloud.shared_seed("labels") == device.shared_seed("labels") != cloud.shared_seed("noise")
-        assert cloud.seed("labels", "1") != device.seed("labels", "1") != device.seed("labels", "2")
-        cloud.note("peers", round=3, shares={"edge-1": 0.5})
-
-    assert run(work).notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]
+@virtual
+async def test_seeds_that_nodes_share_and_notes(world: World) -> None:
+    cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
+    assert cloud.shared_seed("labels") == device.shared_seed("labels") != cloud.shared_seed("noise")
+    assert cloud.seed("labels", "1") != device.seed("labels", "1") != device.seed("labels", "2")
+    cloud.note("peers", round=3, shares={"edge-1": 0.5})
+    assert world.notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]

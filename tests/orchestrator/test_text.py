@@ -48,6 +48,7 @@ def test_counts_and_lists() -> None:
     assert text.some("abcd") == "a, b, c, d"
     assert text.some("abcdef") == "a, b, c and 3 more"
     assert (text.number(1234567), text.number(0.031416)) == ("1,234,567", "0.0314")
+    assert text.number(-(10**400)).count(",") == 133  # beyond floats
 
 
 def test_quantities_of_links() -> None:

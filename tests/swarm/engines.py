@@ -19,10 +19,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
-from orchestrator.drivers.swarm.channel import PROTOCOL
+from docker.errors import APIError
+
+from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
+from orchestrator.drivers.swarm.agents.channel import PROTOCOL
 from tests.e2e import image
 from tests.e2e.engine import Daemon, own_daemon, require_dockerd
+from tests.e2e.harness import wait_for
 from tests.e2e.image import import_archive, packed, settings
 from tests.netem.wiring import ROOT, Lab
 
@@ -95,6 +98,23 @@ class Engines:
     @property
     def manager(self) -> EngineHost:
         return self.hosts[0]
+
+    def set_label(self, host: str, key: str, value: str | None) -> None:
+        """Give a host a label, or remove it. Swarm refuses a change while it changes the host itself."""
+        with closing(self.manager.daemon.client()) as client:
+
+            def change() -> bool | None:
+                node = client.nodes.get(host)
+                spec = node.attrs["Spec"]
+                labels = {other: each for other, each in spec["Labels"].items() if other != key}
+                try:
+                    return bool(node.update({**spec, "Labels": labels | ({} if value is None else {key: value})}))
+                except APIError as error:
+                    if "update out of sequence" not in str(error):
+                        raise
+                    return None
+
+            wait_for(change, f"the label of {host}")
 
 
 @contextlib.contextmanager

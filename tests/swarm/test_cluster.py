@@ -81,14 +81,14 @@ def test_the_hosts_and_their_labels(cluster: Cluster, place: Engines) -> None:
     assert [(each.name, each.address) for each in found] == [(each.name, each.underlay) for each in place.hosts]
     assert [each.manager for each in found] == [True, False, False]
     assert all(each.usable and each.cores >= 1 and each.memory > 1 << 29 for each in found)
-    cluster.set_label("b", "edgebed.hardware", "raspberry-pi-4")
+    place.set_label("b", "edgebed.hardware", "raspberry-pi-4")
     assert [each.labels for each in cluster.members()] == [{}, {"edgebed.hardware": "raspberry-pi-4"}, {}]
     told = [(each["name"], each["labels"]) for each in json_of("hosts")["hosts"]]
     assert told == [(each.name, each.labels) for each in cluster.members()]
     on_manager = [*place.manager.enter(), "--unset=DOCKER_HOST", *command("hosts", "--json")]
     shown = subprocess.run(on_manager, capture_output=True, text=True, check=True).stdout
     assert json.loads(shown) == json_of("hosts")
-    cluster.set_label("b", "edgebed.hardware", None)
+    place.set_label("b", "edgebed.hardware", None)
     assert cluster.members()[1].labels == {}
 
 

@@ -20,18 +20,18 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.swarm.cluster import Cluster
-from orchestrator.drivers.swarm.images import identity
+from orchestrator.drivers.swarm.transfers.images import identity
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN
 from orchestrator.planning.hosts.inventory import Inventory
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.network import network_held
+from orchestrator.results.checks.network import network_held
+from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.presence import notes
-from orchestrator.results.rows import Event
-from orchestrator.results.verdicts import Assessment
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event
+from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 from tests.e2e.engine import at
 from tests.e2e.harness import FEW, SMALL, THREE, Background, command, json_of, resume, up, wait_for
@@ -103,16 +103,16 @@ def board(engines: Engines) -> Iterator[EngineHost]:
     """A host that counts as a Raspberry Pi: it has its label and an image for 64-bit Arm, which its kernel can run."""
     foreign.require()
     host = engines.hosts[2]
-    with foreign.emulation(), closing(Cluster.connect()) as cluster:
+    with foreign.emulation():
         with at(host.address):
             foreign.build()
         # What was mounted in the test's namespace after the host's was made is not in the host's.
         lacks = subprocess.run([*host.enter(), "test", "-e", HANDLERS / "register"], check=False).returncode != 0
         if lacks:
             subprocess.run([*host.enter(), "mount", "-t", "binfmt_misc", "binfmt_misc", HANDLERS], check=True)
-        cluster.set_label(host.name, HARDWARE_LABEL, "raspberry-pi-4")
+        engines.set_label(host.name, HARDWARE_LABEL, "raspberry-pi-4")
         yield host
-        cluster.set_label(host.name, HARDWARE_LABEL, None)
+        engines.set_label(host.name, HARDWARE_LABEL, None)
         if lacks:
             subprocess.run([*host.enter(), "umount", HANDLERS], check=True)
     with closing(host.daemon.client()) as client:
@@ -314,7 +314,7 @@ def test_a_node_for_another_processor_trains_on_a_board(
         losses = [each.value for each in history.metrics("loss", "train") if each.node == BOARDS_NODE]
         assert len(losses) == 2
         assert losses[1] < losses[0]
-        sent = [row.messages for row in carried.traffic(history) if (row.node, row.direction) == (BOARDS_NODE, "sent")]
+        sent = [row.messages for row in volumes.traffic(history) if (row.node, row.direction) == (BOARDS_NODE, "sent")]
         assert sum(sent) >= 2
     logs = {name: (run / "logs" / f"{name}.log").read_text() for name in (BOARDS_NODE, "device-0-0")}
     assert [word for text in logs.values() for word in re.findall(r"ready, process \d+ on (\w+)", text)] == [
@@ -477,9 +477,8 @@ def test_nodes_of_a_host_that_was_cut_off_start_elsewhere_and_never_live_twice(
 ) -> None:
     """The cloud and a device live on c, and may live on b. The network to c is cut, and heals."""
     pins = "cloud: home=1, device-1-0: home=1, edge-0: b, device-0-0: b, edge-1: a"
-    with closing(Cluster.connect()) as cluster:
-        for host in ("b", "c"):
-            cluster.set_label(host, "edgebed.home", "1")
+    for host in ("b", "c"):
+        engines.set_label(host, "edgebed.home", "1")
     scenario = re.sub("hosts: {.*}", f"hosts: {{{pins}}}", LONG)
     with Background(tmp_path, scenario, prefix=manager) as run, closing(engines.hosts[2].daemon.client()) as lost:
         run.wait_round(2, timeout=200)

@@ -33,7 +33,7 @@ Parts = list[Indices]
 
 
 @dataclass(frozen=True)
-class Move:
+class LabelMove:
     """A move to top up a client: `count` samples of `label` from client number `source` to client number `target`."""
 
     source: int
@@ -47,7 +47,7 @@ class Partition:
     """Ascending sample indices of each client, in the plan's order of clients, and the moves that were needed."""
 
     parts: tuple[Indices, ...]
-    moves: tuple[Move, ...] = ()
+    moves: tuple[LabelMove, ...] = ()
 
     @cached_property
     def sha256(self) -> str:
@@ -303,7 +303,7 @@ _SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Genera
 }
 
 
-def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[Move]]:
+def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[LabelMove]]:
     """Bring every client to `min_samples`, in order. Samples come from the client that can give the most samples of one
     label and keep `min_samples` itself. Returns the parts and the moves."""
     parts, moves = list(parts), []
@@ -322,7 +322,7 @@ def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[P
             parts[target] = np.concatenate([parts[target], moved])
             counts[source, label] -= count
             counts[target, label] += count
-            moves.append(Move(source, target, label, count))
+            moves.append(LabelMove(source, target, label, count))
     return parts, moves
 
 

@@ -51,7 +51,7 @@ class Peers:
                 self._progress.clear()
                 await self._progress.wait()
 
-    def hear(self, peer: str, frames: Sequence[Buffer]) -> None:
+    def handle(self, peer: str, frames: Sequence[Buffer]) -> None:
         """Handle a packet that arrived from ``peer``."""
         association = self.associations[peer]
         self._tell(association.receive(frames, asyncio.get_running_loop().time()))

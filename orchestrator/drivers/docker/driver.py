@@ -30,7 +30,7 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
-from orchestrator.host.training_devices import notes, refusals, told
+from orchestrator.host.training_devices import notes, refusals, trial_results
 from orchestrator.planning.plan import Accelerated, NodePlan
 from orchestrator.text import some
 
@@ -177,7 +177,7 @@ class DockerDriver:
                 "install NVIDIA's container toolkit on the Engine's host (`edgebed docs accelerators`), or train on the"
                 " processor: compute.device: cpu",
             ) from None
-        found = told(output, errors)
+        found = trial_results(output, errors)
         for refused in refusals(devices, found):
             raise refused
         self._notes += notes(devices, found)

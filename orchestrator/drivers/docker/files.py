@@ -6,7 +6,9 @@ It can write to a folder for its checkpoints. This module gives access to the us
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from orchestrator.host.directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Given:
+class ContainerFiles:
     """The files and folders of the host that one container sees."""
 
     assignment: Path
@@ -43,12 +45,12 @@ class Given:
         ]
 
 
-def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> Given:
+def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> ContainerFiles:
     """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`.
 
     HostError if that user cannot read the prepared data, which do not belong to the run.
     """
-    given = Given(
+    given = ContainerFiles(
         assignment=assignment,
         control=directory.control,
         shards=directory.shards,
@@ -64,3 +66,15 @@ def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, us
         given.shards.chmod(0o644)
     user.refuse_hidden(data)
     return given
+
+
+def remove_rights(folder: Path) -> None:
+    """Remove what the programs of ended containers must not leave in their ``folder``: set-user-ID and set-group-ID of
+    files, and the right of others to write to it. As an ordinary user, only for files of this user."""
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+            with contextlib.suppress(PermissionError):
+                path.chmod(stat.S_IMODE(mode) & 0o1777)
+    with contextlib.suppress(FileNotFoundError):  # a node that never ran has none
+        folder.chmod(0o755)

@@ -20,6 +20,7 @@ from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code
 from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
+from orchestrator.drivers.docker.files import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.programs import NodesHere
@@ -120,6 +121,8 @@ class PodsDriver(NodesHere, DockerDriver):
         await super().close()
         for each in self._inputs.values():
             each.close()
+        for node in {program.node for program in self._programs}:
+            await asyncio.to_thread(remove_rights, self._directory.checkpoints_of(node))
 
     def _of(self, node: str) -> list[_Running]:
         return [running for running in self._running.values() if running.program.node == node]

@@ -24,7 +24,7 @@ LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
 NO_SPACE = "no space left on device"
 
 
-class _Connection(http.client.HTTPConnection):
+class _EngineConnection(http.client.HTTPConnection):
     auto_open = 0  # what was closed stays so
 
     def connect(self) -> None:
@@ -38,7 +38,7 @@ class _Request:
 
     def __init__(self, doing: str, method: str, path: str, headers: dict[str, str] | None = None) -> None:
         self._doing = doing
-        self._connection = _Connection("docker")
+        self._connection = _EngineConnection("docker")
         self._response: http.client.HTTPResponse | None = None
         with self._plain_words():
             self._connection.connect()

@@ -17,7 +17,7 @@ from node.learning.training import Learner, TrainResult
 from orchestrator.drivers.sim.virtual_compute import Pool, Work
 
 
-class Member:
+class BatchedTraining:
     """One client's training, of a batch that has begun or of one that still gathers."""
 
     def __init__(self, batch: Batch, step: Callable[..., Any], learner: Learner, training: Training) -> None:
@@ -36,16 +36,16 @@ class Batch:
     """Trainings that are one step of ``pool``. ``begins`` is called before it begins, when nobody can join any more."""
 
     def __init__(self, pool: Pool, begins: Callable[[], object]) -> None:
-        self.members: list[Member] = []
+        self.members: list[BatchedTraining] = []
         self._pool, self._begins = pool, begins
         self._work: Work | None = None
         self._results: list[TrainResult] | None = None
 
-    def join(self, step: Callable[..., Any], learner: Learner, training: Training) -> Member:
-        self.members.append(Member(self, step, learner, training))
+    def join(self, step: Callable[..., Any], learner: Learner, training: Training) -> BatchedTraining:
+        self.members.append(BatchedTraining(self, step, learner, training))
         return self.members[-1]
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: BatchedTraining) -> None:
         """Forget a training whose result is not needed, if the batch has not begun."""
         if self._work is None:
             self.members.remove(member)
@@ -60,7 +60,7 @@ class Batch:
             self._work = self._pool.submit(step, [each.training for each in self.members])
         return self._work
 
-    def result(self, member: Member) -> Any:
+    def result(self, member: BatchedTraining) -> Any:
         if self._results is None:
             self._results = self.begin().result()
         return self._results[self.members.index(member)]

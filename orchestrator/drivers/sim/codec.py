@@ -47,7 +47,7 @@ def write(value: Any, memory: memoryview) -> int:
 def read(memory: memoryview, head: int, *, copy: bool) -> Any:
     """Read the value at ``head``. Its arrays are read-only views of ``memory``, or copies."""
     size = int.from_bytes(memory[head : head + 8], "big")
-    return _Reader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
+    return _ArrayReader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
 
 
 class _Writer:
@@ -98,7 +98,7 @@ class _Writer:
         return start.to_bytes(8, "big") + packed
 
 
-class _Reader:
+class _ArrayReader:
     def __init__(self, memory: memoryview, copy: bool) -> None:
         self._memory = memory
         self._copy = copy

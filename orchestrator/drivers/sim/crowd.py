@@ -36,7 +36,7 @@ from orchestrator.drivers.sim.part import (
     UNUSED,
     ClientReporter,
     CloudTransport,
-    Part,
+    Participation,
     summed,
 )
 from orchestrator.drivers.sim.virtual_compute import CostFunction, ModelledCompute, Pool
@@ -44,7 +44,7 @@ from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import RunError
 from orchestrator.population.population import Population, client_name
-from orchestrator.population.selection import Seen, Uniform, select
+from orchestrator.population.selection import ClientHistory, UniformSelection, select
 
 EVENT = "client"
 LOOK = 60.0  # s until the next look, if too few clients are there
@@ -70,12 +70,12 @@ class Crowd:
     ) -> None:
         """``template``: the assignment of a client but for its name and speed."""
         self.enough = population.selected
-        self.seen = Seen(population.size)
+        self.seen = ClientHistory(population.size)
         self._population, self._template, self._cloud = population, template, cloud
         self._network, self._fabric, self._learner_of = fabric.network, fabric, learner_of
         self._workers, self._cost, self._params = workers, cost, params
-        self._parts: dict[str, Part] = {}  # that have not been recorded
-        self._recorded: list[Part] = []  # in this round
+        self._parts: dict[str, Participation] = {}  # that have not been recorded
+        self._recorded: list[Participation] = []  # in this round
         self._round = 0
         self._draws: Counter[int] = Counter()  # selections of each round, of this incarnation of the cloud
         self._changed = asyncio.Event()  # a place may be free
@@ -238,7 +238,7 @@ class Crowd:
         speed = float(population.speeds[client])
         assignment = replace(self._template, node=name, index=client + 1, hardware=Hardware(speed=speed))
         transport = self._network.transport(name, [self._cloud], timeouts=assignment.timeouts)
-        part = Part(client, name, round, now, transport)
+        part = Participation(client, name, round, now, transport)
         role = load_role(assignment)(
             assignment,
             transport,
@@ -256,7 +256,7 @@ class Crowd:
             part.leaving = asyncio.get_running_loop().call_later(until - now, self._leave, part)
         self._parts[name] = part
 
-    def _leave(self, part: Part) -> None:
+    def _leave(self, part: Participation) -> None:
         """Let a client go away. The cloud notices it as with any node that vanishes."""
         if part.arrived is not None:
             return
@@ -273,7 +273,7 @@ class Crowd:
         if isinstance(error, Exception) and not self._over.done():
             self._over.set_exception(RunError(f"{name}: {described(error)}"))
 
-    async def _end(self, parts: Iterable[Part]) -> None:
+    async def _end(self, parts: Iterable[Participation]) -> None:
         """Let these clients be nodes no longer."""
         ending = [part for part in parts if not part.ended]
         if not ending:
@@ -304,7 +304,7 @@ class Crowd:
         if losses and self._reporter is not None:
             self._reporter.metric(self._round, {"scope": "train", "loss": sum(losses) / len(losses)})
 
-    def _record(self, parts: Iterable[Part]) -> None:
+    def _record(self, parts: Iterable[Participation]) -> None:
         """Record parts that have ended."""
         late = UNFINISHED if self._population.asynchronous else SLOW
         for part in list(parts):
@@ -312,9 +312,9 @@ class Crowd:
             self._recorded.append(self._parts.pop(part.name))
             self._moved = summed([*self._moved, *part.transport.traffic()], self._cloud)
             if self._reporter is not None:
-                self._reporter.event(EVENT, round=part.round, **part.told(self._population, self._now()))
+                self._reporter.event(EVENT, round=part.round, **part.event_fields(self._population, self._now()))
 
-    def _utility(self, part: Part) -> float | None:
+    def _utility(self, part: Participation) -> float | None:
         """The utility of its answer, if it counted."""
         if part.outcome != COUNTED or part.loss is None:
             return None
@@ -322,7 +322,7 @@ class Crowd:
 
     def _keep(self, round: int) -> None:
         """Write down what was seen until after ``round``, for a run that is continued."""
-        uniform = isinstance(self._population.selection, Uniform)  # then selection does not depend on it
+        uniform = isinstance(self._population.selection, UniformSelection)  # then selection does not depend on it
         arrays = {} if uniform else self.seen.arrays
         fields = {"t": self._now(), "looks": self.seen.looks, "gained": self.seen.gained, "first": self.seen.first}
         checkpoints.write(self._kept, checkpoints.packed(self._template.node, round, arrays, fields))

@@ -26,7 +26,7 @@ _OWN = PRESENCE | {"round", "resumed"}
 
 
 @dataclass(eq=False)
-class Part:
+class Participation:
     """One client's part, from the model of ``round``. Times are in seconds of training; ``arrived``: when the cloud had
     its answer, ``left``: when it went away. ``used``: the round for which its answer counted. ``over``: its place is
     free. ``ended``: it is no node any more."""
@@ -52,7 +52,7 @@ class Part:
             self.leaving.cancel()
         self.task.cancel()
 
-    def told(self, population: Population, now: float) -> dict[str, Any]:
+    def event_fields(self, population: Population, now: float) -> dict[str, Any]:
         """The fields of its event, at the latest ``now``."""
         moved: Counter[str] = Counter()
         for row in self.transport.traffic():
@@ -128,7 +128,7 @@ class CloudReporter(MemoryReporter):
 class ClientReporter:
     """Keeps the loss of a client's training, and hands on what its algorithm notes."""
 
-    part: Part
+    part: Participation
     population: MemoryReporter | None
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:

@@ -2,8 +2,8 @@
 
 The model is one of flows. When a link starts or stops sending, or a channel or its cross traffic changes, all links
 that share channels with it, directly or through others, get new rates by `netem.media.allocation`. The
-`netem.tcp.flow.Flow` of each continues at its new rate, with the buffer of its fullest channel. A link that waits for
-its window does not lend its share to others.
+`netem.tcp.flow.Flow` of each continues at its new rate, with the buffer of its fullest channel. What a link's window
+does not allow it to use, for example in slow start, goes to the others until the window changes.
 
 Changes in one turn of the event loop are one change. It takes time in proportion to the number of links that send.
 """
@@ -24,15 +24,15 @@ from node.messaging.delivery.arrivals import Arrivals
 from orchestrator.drivers.sim.cross_traffic import Occupation
 from orchestrator.fabric.base import ChannelRow
 
-FIFO_EXPONENT = 0.9
+FIFO_EXPONENT = 0.5
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
 
-HEADROOM = 1.5
+HEADROOM = 2.0
 """Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
 like `FIFO_EXPONENT`."""
 
-STANDING = 0.75
+STANDING = 0.85
 """The fraction of the buffer that TCP fills on average in a full channel with the rule ``fifo``, as measured."""
 
 FULL = 0.999  # of a channel's time
@@ -294,33 +294,43 @@ class SharedMedia:
         now = self.arrivals.loop.time()
         channels, flows = self._connected(self._changed)
         self._changed = {}
-        sending = [flow for flow in flows if not flow.is_silent(now)]
+        sending = [flow for flow in flows if flow.crossings and not flow.is_silent(now)]
         links = Counter(crossing for flow in sending for crossing in flow.crossings)
         transfers: dict[Hashable, Transfer] = {flow: self._transfer(flow, links) for flow in sending}
         for name, channel in channels.items():
             channel.catch_up(now)
             if channel.traffic is not None and channel.profile.share != "fifo":
                 transfers[name] = Transfer({name: use_of(channel.profile, CROSS_TRAFFIC)}, channel.traffic.rate)
-        rates = allocate(transfers, {name: channel.free() for name, channel in channels.items()})
+        free = {name: channel.free() for name, channel in channels.items()}
+        shares = allocate(transfers, free)
+        wakes = {name: math.inf for name in channels}
+        limited = transfers.copy()
+        for flow in sending:
+            demand, until = flow.flow.demand(now)
+            if demand < shares[flow]:
+                limited[flow] = replace(transfers[flow], most=demand)
+                first = flow.crossings[0].channel
+                wakes[first] = min(wakes[first], until)
+        rates = allocate(limited, free) if limited != transfers else shares
         used: defaultdict[str, float] = defaultdict(float)
         for each, transfer in transfers.items():
             for name, use in transfer.uses.items():
-                used[name] += rates[each] * use.seconds / channels[name].free()
+                used[name] += rates[each] * use.seconds / free[name]
         for name, channel in channels.items():
-            self._expect(channel, rates.get(name))
+            self._expect(channel, rates.get(name), wakes[name])
             channel.full_since = min(now, channel.full_since) if used[name] > FULL else math.inf
         for flow in sending:
-            if flow.crossings:
-                fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
-                flow.limit(now, rates[flow], fullest)
+            fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
+            flow.limit(now, max(rates[flow], shares[flow]), fullest)
 
-    def _expect(self, channel: _Channel, rate: float | None) -> None:
-        """Set what cross traffic gets, and when it changes the shares next."""
+    def _expect(self, channel: _Channel, rate: float | None, wake: float) -> None:
+        """Set what cross traffic gets, and when the shares change next."""
         channel.plan += 1
         if (traffic := channel.traffic) is not None:
             channel.traffic_most = rate if rate is not None and rate < traffic.rate else channel.profile.rate
-            if channel.sending and traffic.until < math.inf:
-                self.arrivals.add(traffic.until, channel)
+            wake = min(wake, traffic.until)
+        if channel.sending and wake < math.inf:
+            self.arrivals.add(wake, channel)
 
     def _connected(self, names: Iterable[str]) -> tuple[dict[str, _Channel], dict[SharedFlow, None]]:
         """These channels, the links that send over them, the channels that those cross, and so on."""

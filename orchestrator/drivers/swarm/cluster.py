@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from docker.errors import APIError
 from docker.types import (
     ContainerSpec,
     DriverConfig,
@@ -30,10 +29,9 @@ from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY, RUN
 
-T = TypeVar("T")
-
 STANDING = "org.edgebed.standing"
-"""The label of what belongs to agents that are left running between runs, see `orchestrator.drivers.swarm.standing`."""
+"""The label of what belongs to agents that are left running between runs, see
+`orchestrator.drivers.swarm.agents.standing`."""
 
 UNKNOWN_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "::", "::1")
 RESTART_DELAY = 1_000_000_000  # ns, before an agent that has ended is started again
@@ -41,8 +39,6 @@ LOG = {"max-size": "1m", "max-file": "1"}  # of an agent; `docker service logs` 
 STOP_PATIENCE = 30.0  # s; an agent has 10 s to end after SIGTERM
 ONCE_PATIENCE = 60.0  # s
 ENDED = ("complete", "failed", "rejected", "shutdown")  # the states of a task that is not started again
-ATTEMPTS = 5  # to change a host, whose state Swarm changes at the same time
-CONFLICT = "update out of sequence"
 
 
 @dataclass(frozen=True)
@@ -121,19 +117,6 @@ class Cluster:
     def id(self) -> str:
         """What identifies the swarm."""
         return str(self._engine.facts()["Swarm"]["Cluster"]["ID"])
-
-    def set_label(self, host: str, key: str, value: str | None) -> None:
-        """Give a host a label, or take it away. It stays when runs end."""
-        id = _only(self.members(), [host])[0].id
-
-        def change() -> None:
-            found = self._api.inspect_node(id)
-            labels = {other: its for other, its in found["Spec"]["Labels"].items() if other != key}
-            labels |= {} if value is None else {key: value}
-            self._api.update_node(id, found["Version"]["Index"], {**found["Spec"], "Labels": labels})
-
-        with plain_words(f"labelling the host {host}"):
-            _again(change)
 
     def start_agents(
         self,
@@ -360,14 +343,3 @@ def _of(run: str) -> dict[str, str]:
 def _host_of(address: str) -> str:
     """The address without its port: "10.0.0.1:2377", "[fd00::1]:2377"."""
     return address.rpartition(":")[0].strip("[]")
-
-
-def _again(change: Callable[[], T]) -> T:
-    """Repeat a change of what Swarm changes meanwhile."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return change()
-        except APIError as error:
-            if CONFLICT not in str(error):
-                raise
-    return change()

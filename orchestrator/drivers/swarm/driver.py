@@ -8,17 +8,18 @@ import filecmp
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from node.runtime.checkpoint import checkpoint_path
-from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm.absence import Absence, Patience
-from orchestrator.drivers.swarm.channel import Agents, Message
-from orchestrator.drivers.swarm.files import bring, bring_data
-from orchestrator.drivers.swarm.plain import node_to, reading_of
-from orchestrator.drivers.swarm.relay import OrchestratorsEnd
+from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.swarm.agents.calls import Host, HostFiles, HostSetup, from_plain
+from orchestrator.drivers.swarm.agents.channel import Agents, Message
+from orchestrator.drivers.swarm.agents.relay import OrchestratorsEnd
+from orchestrator.drivers.swarm.outage import HostOutage, OutageTimeouts
+from orchestrator.drivers.swarm.transfers.file_writer import FileWriter
+from orchestrator.drivers.swarm.transfers.files import send_data, send_file
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
@@ -27,9 +28,6 @@ from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.together import together
-
-FINISH = 60.0  # s for a host to end its nodes and links
-SENSE = 15.0  # s for a host to find its sensors and to read them
 
 
 class SwarmDriver:
@@ -43,7 +41,7 @@ class SwarmDriver:
 
     name = "swarm"
 
-    def __init__(self, plan: Plan, directory: RunDirectory, patience: Patience | None = None) -> None:
+    def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
@@ -53,14 +51,14 @@ class SwarmDriver:
         self.tcp: dict[str, Mapping[str, str]] = {}  # the TCP settings of nodes on each host
         self.homes = {node.name: node.host for node in plan.nodes}
         self.between: Between = {}  # what was measured between the hosts
-        self._plan, self._directory, self._patience = plan, directory, patience or Patience()
-        self.reopened: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
-        self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
+        self._plan, self._directory, self._timeouts = plan, directory, timeouts or OutageTimeouts()
+        self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
+        self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none
-        self._arguments: Callable[[str], Mapping[str, Any]]
-        self._away: dict[str, Absence] = {}
-        self._changed = asyncio.Event()  # hosts are back, or nodes have moved
+        self._setup: Callable[[str], HostSetup]
+        self._outages: dict[str, HostOutage] = {}
+        self._change = asyncio.Event()  # hosts are back, or nodes have moved
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
         self._reopening: set[asyncio.Task[None]] = set()
         self._relays: dict[str, OrchestratorsEnd] = {}
@@ -69,6 +67,8 @@ class SwarmDriver:
         self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
         self._notes: list[str] = []
         self._logs = {*self.homes, *(program.label for program in plan.programs)}
+        self._writer = FileWriter()
+        self.flush = self._writer.flush
 
     def use(self, agents: Agents) -> None:
         """The agents of this run. They are made after this driver, which hears them."""
@@ -93,110 +93,115 @@ class SwarmDriver:
             directory.socket,
             lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
         )
-        await agents.call(host, "begin", run=directory.run)
-        await self._bring(host)
+        await agents.call(host, Host.begin, directory.run)
+        await self._send_files(host)
 
-    async def _bring(self, host: str) -> None:
+    async def _send_files(self, host: str) -> None:
         """Bring a host the files that its nodes need."""
         agents, directory = self._agents, self._directory
-        kept = [each for node in self._on(host) for each in _files(directory.checkpoints_of(node))]
-        for file in (directory.shards, *_files(directory.plugins), *kept):
-            await bring(agents, host, file, file.relative_to(directory.path))
+        await self.flush()
+        folders = [directory.plugins, *map(directory.checkpoints_of, self._on(host))]
+        for file in (directory.shards, *await asyncio.to_thread(_files, folders)):
+            await send_file(agents, host, file, file.relative_to(directory.path))
         assert self._data is not None, "the data set was prepared"
-        await bring_data(agents, host, Path(self._plan.data_directory), self._data)
+        await send_data(agents, host, Path(self._plan.data_directory), self._data)
 
-    async def open_links(self, arguments: Callable[[str], Mapping[str, Any]]) -> None:
-        """Open the driver, the hub and the links of each host. ``arguments``: those for a host, for the nodes that live
-        there at that moment, as the agent's place takes them."""
-        self._arguments = arguments
+    async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
+        """Open the driver, the hub and the links of each host. ``setup``: that of a host, for the nodes that run there
+        at that moment."""
+        self._setup = setup
         await together(self._open_links(host) for host in self.hosts)
 
     async def _open_links(self, host: str) -> None:
-        found = await self._agents.call(host, "open", data=self._data, **self._arguments(host))
-        self.engines[host], self.tcp[host] = found["engine"], found["tcp"]
-        self._notes += [note for each in found["notes"] if (note := f"{host}: {each}") not in self._notes]
+        found = await self._agents.call(host, Host.open, self._data, self._setup(host))
+        self.engines[host], self.tcp[host] = found.engine, found.tcp
+        self._notes += [note for each in found.notes if (note := f"{host}: {each}") not in self._notes]
 
     def has(self, host: str) -> bool:
         """Whether a host is there, and open."""
-        return host in self._relays and host not in self._away
+        return host in self._relays and host not in self._outages
 
     async def ready(self, node: str) -> str | None:
         """Wait until a node whose host was lost can start: there, or on another host if the restart policy says so.
         Returns why it cannot, None if it can."""
         while True:
-            absence = self._away.get(self.homes[node])
-            if absence is None:
+            outage = self._outages.get(self.homes[node])
+            if outage is None:
                 async with self._moving:
-                    if self.homes[node] not in self._away:
+                    if self.homes[node] not in self._outages:
                         return kept_apart(self._plan, self.homes, node, self.between)
                 continue
-            absence.waiting.add(node)
-            due, moves = absence.due(node, self._patience, may_move=self._plan.restart == "on-failure")
+            outage.waiting.add(node)
+            due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
             if asyncio.get_running_loop().time() < due:
                 await self._change_until(due)
             elif moves:
-                await self._move(absence)
+                await self._move(outage)
             else:
-                reason = absence.staying.get(node)
-                return f"its host {absence.host} stays away" + (f", and {reason}" if reason else "")
+                reason = outage.stuck.get(node)
+                return f"its host {outage.host} stays away" + (f", and {reason}" if reason else "")
 
     async def _change_until(self, due: float) -> None:
-        self._changed.clear()
+        self._change.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(due):
-                await self._changed.wait()
+                await self._change.wait()
 
-    async def _move(self, absence: Absence) -> None:
+    async def _move(self, outage: HostOutage) -> None:
         """Let the nodes that wait for a host live on others, as far as they can."""
         async with self._moving:
-            waiting = {each for each in absence.waiting if self.homes[each] == absence.host} - absence.staying.keys()
-            if self._away.get(absence.host) is not absence or absence.opening or not waiting:
+            waiting = {each for each in outage.waiting if self.homes[each] == outage.host} - outage.stuck.keys()
+            if self._outages.get(outage.host) is not outage or outage.opening or not waiting:
                 return
             there = {host for host in self.hosts if self.has(host)}
             found = moves(self._plan, self.homes, waiting, there, self.between)
-            absence.staying |= found.staying
+            outage.stuck |= found.staying
             for node, reason in found.staying.items():
-                self.news.put_nowait(NodeMove(node, absence.host, None, reason))
+                self.news.put_nowait(NodeMove(node, outage.host, None, reason))
             self.homes |= found.hosts
-            await self.moved(found.hosts)
+            await self.on_move(found.hosts)
             for node, host in found.hosts.items():
-                age = await self._bring_checkpoint(host, node)
-                reason = f"{absence.reason}; {found.reasons[node]}"
-                self.news.put_nowait(NodeMove(node, absence.host, host, reason, age))
-        self._changed.set()
+                age = await self._send_checkpoint(host, node)
+                reason = f"{outage.reason}; {found.reasons[node]}"
+                self.news.put_nowait(NodeMove(node, outage.host, host, reason, age))
+        self._change.set()
 
-    async def _bring_checkpoint(self, host: str, node: str) -> float | None:
+    async def _send_checkpoint(self, host: str, node: str) -> float | None:
         """Bring a host the checkpoint of a node. Returns its age in seconds, None if there is none."""
+        await self.flush()
         file = checkpoint_path(self._directory.checkpoints_of(node), node)
         if not file.exists():
             return None
         age = time.time() - file.stat().st_mtime
         try:
-            await bring(self._agents, host, file, file.relative_to(self._directory.path))
+            await send_file(self._agents, host, file, file.relative_to(self._directory.path))
         except DriverError as error:  # then the node waits for this host, too
             self._agents.lose(host, str(error))
         return age
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
-        content = None if self._plan.programs else await asyncio.to_thread(assignment.read_bytes)
-        host = self.homes[node.name]
-        pid = await self._agents.call(host, "start", node=node_to(node), assignment=content)
-        handle = Handle(pid, host)
+        host, base = self.homes[node.name], self._directory.path
+        place, log = assignment.relative_to(base), log.relative_to(base)
+        if not self._plan.programs:
+            content = await asyncio.to_thread(assignment.read_bytes)
+            await self._agents.call(host, HostFiles.put, place, content, first=True, secret=True)
+        handle = replace(await self._agents.call(host, Driver.start, node, place, log), host=host)
         self._running[host][node.name] = handle
         return handle
 
     async def forget(self, node: str) -> None:
         with contextlib.suppress(LostError):  # what a lost host has is removed when its agent begins again
-            await self._agents.call(self.homes[node], "forget", node=node)
+            place = (self._directory.nodes / f"{node}.json").relative_to(self._directory.path)
+            await self._agents.call(self.homes[node], HostFiles.remove, place)
 
     async def kill(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "kill", node=node)
+        await self._agents.call(self.homes[node], Driver.kill, node)
 
     async def pause(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "pause", node=node)
+        await self._agents.call(self.homes[node], CanPause.pause, node)
 
     async def resume(self, node: str) -> None:
-        await self._agents.call(self.homes[node], "resume", node=node)
+        await self._agents.call(self.homes[node], CanPause.resume, node)
 
     async def sense(self) -> None:
         """Read the sensors of each host. A host whose agent does not answer tells nothing."""
@@ -205,7 +210,7 @@ class SwarmDriver:
 
     async def _sense(self, host: str) -> None:
         with contextlib.suppress(DriverError):  # why, is in the agent's log, or in the news that the host is lost
-            await self._agents.call(host, "sense", timeout=SENSE)
+            await self._agents.call(host, Host.sense)
 
     def note(self, *notes: str) -> None:
         """Add notes for the record."""
@@ -224,10 +229,11 @@ class SwarmDriver:
         finally:
             for relay in self._relays.values():
                 await relay.close()
+            await self.flush()
 
     async def _finish(self, host: str) -> None:
         try:
-            await self._agents.call(host, "finish", timeout=FINISH)
+            await self._agents.call(host, Host.finish)
         except DriverError as error:
             raise DriverError(f"{error}; `down {self._directory.run}` shows what it may have left") from None
 
@@ -237,15 +243,17 @@ class SwarmDriver:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                self._ended(host, node, Handle(pid, host), code)
+                self._handle_exit(host, node, Handle(pid, host), code)
             case {"name": "log", "log": str(log), "data": bytes(data)}:
-                self._log(host, log, data)
+                name = log if log in self._logs else f"{host}.{log}"
+                self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
             case {"name": "checkpoint", "node": str(node), "data": bytes(data)} if self.homes.get(node) == host:
-                self._keep(node, data, first=event["first"], last=event["last"])
+                path = checkpoint_path(self._directory.checkpoints_of(node), node)
+                self._writer.add(_keep, path, data, event["first"], event["last"])
             case {"name": "relay", "connection": int(connection)}:
                 self._relays[host].take(connection, event["data"])
             case {"name": "sensors", "readings": list(rows)}:
-                readings = [reading_of(row) for row in rows]
+                readings = from_plain(dict[str, list[Reading]], {"readings": rows})["readings"]
                 self._sensors[host].update(each[:3] for each in readings)
                 self.news.put_nowait(HostReadings(host, readings))
             case {"name": "broken", "error": str(error)}:
@@ -261,72 +269,72 @@ class SwarmDriver:
         ]
         self.news.put_nowait(HostReadings(host, ended, silent))
         self.news.put_nowait(HostChange(host, "lost", reason))
-        self._away.setdefault(host, Absence(host, asyncio.get_running_loop().time(), reason))
+        self._outages.setdefault(host, HostOutage(host, asyncio.get_running_loop().time(), reason))
         for node, handle in self._running.pop(host, {}).items():
-            self._end(node, handle, -signal.SIGKILL)
+            self._report_exit(node, handle, -signal.SIGKILL)
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
-        if (absence := self._away.get(host)) is not None:
-            task = asyncio.create_task(self._reopen(absence))
+        if (outage := self._outages.get(host)) is not None:
+            task = asyncio.create_task(self._reopen(outage))
             self._reopening.add(task)
             task.add_done_callback(self._reopening.discard)
 
-    async def _reopen(self, absence: Absence) -> None:
+    async def _reopen(self, outage: HostOutage) -> None:
         """Open a host anew for the nodes that live there now. Of others nothing is left there: each agent begins by
         removing what the one before has made."""
-        host = absence.host
-        absence.opening += 1
+        host = outage.host
+        outage.opening += 1
         try:
             await self._relays[host].close()
             await self._open(host)
             async with self._moving:
                 await self._open_links(host)
-                await self.reopened(host)
-                del self._away[host]
+                await self.on_reopen(host)
+                del self._outages[host]
         except OrchestratorError as error:
             self.news.put_nowait(HostChange(host, "unusable", str(error)))
         else:
             self.news.put_nowait(HostChange(host, "back"))
         finally:
-            absence.opening -= 1
-            self._changed.set()
+            outage.opening -= 1
+            self._change.set()
         if self._sensing and self.has(host):
             await self._sense(host)
 
-    def _ended(self, host: str, node: str, handle: Handle, code: int) -> None:
+    def _handle_exit(self, host: str, node: str, handle: Handle, code: int) -> None:
         if self._running[host].get(node) == handle:
             del self._running[host][node]
-        self._end(node, handle, code)
+        self._writer.then(self._report_exit, node, handle, code)  # its last output comes before
 
-    def _end(self, node: str, handle: Handle, code: int) -> None:
+    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
         self.exits.put_nowait(Exit(node, handle, code))
-
-    def _keep(self, node: str, data: bytes, *, first: bool, last: bool) -> None:
-        """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was
-        given comes back once, and stays as old as it is."""
-        path = checkpoint_path(self._directory.checkpoints_of(node), node)
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        with part.open("wb" if first else "ab") as file:
-            file.write(data)
-        if last and path.exists() and filecmp.cmp(part, path, shallow=False):
-            part.unlink()
-        elif last:
-            part.replace(path)
 
     def _on(self, host: str) -> list[str]:
         return [node for node, home in self.homes.items() if home == host]
 
-    def _log(self, host: str, log: str, data: bytes) -> None:
-        name = log if log in self._logs else f"{host}.{log}"
-        with (self._directory.logs / f"{Path(name).name}.log").open("ab") as file:
-            file.write(data)
+
+def _keep(path: Path, data: bytes, first: bool, last: bool) -> None:
+    """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was given
+    comes back once, and stays as old as it is."""
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_suffix(".part")
+    _append(part, data, first=first)
+    if last and path.exists() and filecmp.cmp(part, path, shallow=False):
+        part.unlink()
+    elif last:
+        part.replace(path)
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files in a folder and below it."""
-    return sorted(each for each in folder.rglob("*") if each.is_file())
+def _append(path: Path, data: bytes, *, first: bool = False) -> None:
+    """Add bytes to a file. The first ones replace its content."""
+    with path.open("wb" if first else "ab") as file:
+        file.write(data)
+
+
+def _files(folders: Iterable[Path]) -> list[Path]:
+    """All files in these folders and below them."""
+    return [each for folder in folders for each in sorted(folder.rglob("*")) if each.is_file()]
 
 
 async def _nothing(_: object) -> None:

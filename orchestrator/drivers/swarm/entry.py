@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST, open_control, open_programs
 from orchestrator.drivers.programs import addresses
-from orchestrator.drivers.swarm import agent_image
-from orchestrator.drivers.swarm.images import is_in_registry
+from orchestrator.drivers.swarm.agents import agent_image
+from orchestrator.drivers.swarm.transfers.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import Trunk, id_of, mtu_of
@@ -23,12 +22,15 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 
+if TYPE_CHECKING:
+    from orchestrator.drivers.swarm.agents.calls import HostSetup
+
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
     from orchestrator.drivers.docker.engine import Engine
     from orchestrator.drivers.swarm.cluster import Cluster
-    from orchestrator.drivers.swarm.registry import pin
+    from orchestrator.drivers.swarm.transfers.registry import pin
 
     name = agent_image.image_name()
     try:
@@ -73,22 +75,23 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.swarm.bringing import bring_images, images_of
-    from orchestrator.drivers.swarm.channel import Agents
+    from orchestrator.drivers.swarm.agents.channel import Agents
+    from orchestrator.drivers.swarm.agents.settings import LEASE
+    from orchestrator.drivers.swarm.agents.standing import access
+    from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_all
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.driver import SwarmDriver
-    from orchestrator.drivers.swarm.fabric import SwarmFabric
-    from orchestrator.drivers.swarm.prober import SwarmProber
+    from orchestrator.drivers.swarm.network.fabric import SwarmFabric
+    from orchestrator.drivers.swarm.network.prober import SwarmProber
+    from orchestrator.drivers.swarm.network.underlay import End, SwarmUnderlay, deduction, measure_all, refuse_short
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
-    from orchestrator.drivers.swarm.registry import image_of_agents
-    from orchestrator.drivers.swarm.settings import LEASE
-    from orchestrator.drivers.swarm.standing import access
-    from orchestrator.drivers.swarm.starting import start_agents, wait_for_all
-    from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measured, refuse_short
+    from orchestrator.drivers.swarm.transfers.image_copies import copy_images, images_of
+    from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
     driver = SwarmProgramsDriver(plan, directory) if plan.programs else SwarmDriver(plan, directory)
+    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
     agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)
@@ -102,19 +105,19 @@ async def open_environment(
         driver.note(f"agents are made from the image {image}")
     architectures = {each.name: each.architecture for each in plan.hosts}
     images, programs = images_of(plan), bool(plan.programs)
-    driver.note(*await bring_images(images, architectures, agents, tell, plan.images, programs=programs))
+    driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
     mtu = mtu_of(min(mtus.values())) if len(mtus) > 1 else MTU
-    await driver.open_links(lambda host: _arguments(plan, driver.homes, directory.run, host, mtu))
+    await driver.open_links(lambda host: _setup(plan, driver.homes, directory.run, host, mtu))
     prober = SwarmProber(agents, mtu)
     addresses = {host.name: host.address for host in plan.hosts}
     ends = [End(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
-    between = driver.between = await measured(ends, prober)
+    between = driver.between = await measure_all(ends, prober)
     refuse_short(plan, between)
     fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))
-    driver.reopened, driver.moved = fabric.reshape, fabric.redirect
+    driver.on_reopen, driver.on_move = fabric.reshape, fabric.redirect
     network = None
     if crossed(plan.links, driver.homes):
         network = SwarmUnderlay(
@@ -126,21 +129,19 @@ async def open_environment(
     return Environment(driver, fabric, control, prober, told, network)
 
 
-def _arguments(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> dict[str, Any]:
-    """What the agent of a host needs to open its driver, hub and links, see `orchestrator.agent.place`. ``homes``: the
-    present host of each node."""
-    from orchestrator.drivers.swarm.fabric import remotes
-    from orchestrator.drivers.swarm.plain import program_to, wires_to
+def _setup(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> HostSetup:
+    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
+    from orchestrator.drivers.swarm.agents.calls import HostSetup
+    from orchestrator.drivers.swarm.network.fabric import remotes
 
     (address,) = [each.address for each in plan.hosts if each.name == host]
     elsewhere = remotes(plan, homes, host)
-    trunk = Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None
-    return {
-        "image": node_image.image_name(),
-        "images": sorted(plan.images_of(plan.nodes_on(host))),
-        "accelerated": [list(each) for each in plan.accelerated(host)],
-        "programs": [program_to(each) for each in plan.programs] or None,
-        "names": addresses(plan),
-        "wires": wires_to(wires_of(plan)),
-        "trunk": None if trunk is None else asdict(trunk),
-    }
+    return HostSetup(
+        image=node_image.image_name(),
+        images=sorted(plan.images_of(plan.nodes_on(host))),
+        accelerated=plan.accelerated(host),
+        programs=plan.programs or None,
+        names=addresses(plan),
+        wires=wires_of(plan),
+        trunk=Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None,
+    )

@@ -7,23 +7,20 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.drivers.base import ProgramEnd
+from orchestrator.drivers.base import ProgramEnd, RunsPrograms
 from orchestrator.drivers.programs import quota_notes
-from orchestrator.drivers.swarm.absence import Patience
-from orchestrator.drivers.swarm.channel import Message
+from orchestrator.drivers.swarm.agents.channel import Message
+from orchestrator.drivers.swarm.agents.settings import SCENARIO
 from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.files import bring, fetch
-from orchestrator.drivers.swarm.plain import program_to
-from orchestrator.drivers.swarm.settings import SCENARIO
+from orchestrator.drivers.swarm.outage import OutageTimeouts
+from orchestrator.drivers.swarm.transfers.files import fetch, send_file
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
-
-LOOK = 5.0  # s for a host to say what its programs do
 
 
 class SwarmProgramsDriver(SwarmDriver):
@@ -33,8 +30,8 @@ class SwarmProgramsDriver(SwarmDriver):
     of its nodes are fetched. Those of a host that is lost are lost.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory, patience: Patience | None = None) -> None:
-        super().__init__(plan, directory, patience)
+    def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
+        super().__init__(plan, directory, timeouts)
         self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
@@ -44,8 +41,8 @@ class SwarmProgramsDriver(SwarmDriver):
     async def _prepare(self) -> None:
         await asyncio.to_thread(pack, Path(self._plan.folder), self._archive)
 
-    async def _bring(self, host: str) -> None:
-        await bring(self._agents, host, self._archive, Path(SCENARIO))
+    async def _send_files(self, host: str) -> None:
+        await send_file(self._agents, host, self._archive, Path(SCENARIO))
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         handle = await super().start(node, assignment, log)
@@ -53,42 +50,42 @@ class SwarmProgramsDriver(SwarmDriver):
         return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
-        await self._agents.call(self.homes[program.node], "run", program=program_to(program))
+        place = log.relative_to(self._directory.path)
+        await self._agents.call(self.homes[program.node], RunsPrograms.run, program, place)
 
     async def terminate(self, program: ProgramPlan) -> None:
-        await self._agents.call(self.homes[program.node], "terminate", program=program_to(program))
+        await self._agents.call(self.homes[program.node], RunsPrograms.terminate, program)
 
     async def release(self, node: str, code: int = 0) -> None:
-        await self._agents.call(self.homes[node], "release", node=node, code=code)
+        await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
 
     async def listens(self, node: Handle, port: int) -> bool:
         with contextlib.suppress(DriverError):  # its host is lost, or slow: it is asked again
-            return bool(await self._agents.call(node.host, "listens", timeout=LOOK, pid=node.pid, port=port))
+            return await self._agents.call(node.host, RunsPrograms.listens, node, port)
         return False
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
-        hosts = sorted({handle.host for handle in nodes.values()})
-        found = await asyncio.gather(*(self._usage(host, nodes) for host in hosts))
-        return {node: used for each in found for node, used in each.items()}
+    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, ProcessUsage]:
+        found: dict[str, ProcessUsage] = {}
 
-    async def _usage(self, host: str, nodes: Mapping[str, Handle]) -> dict[str, Usage]:
-        pids = {node: handle.pid for node, handle in nodes.items() if handle.host == host}
-        with contextlib.suppress(DriverError):
-            told = await self._agents.call(host, "usage", timeout=LOOK, nodes=pids)
-            return {node: Usage(**used) for node, used in told.items()}
-        return {}
+        async def of(host: str) -> None:
+            own = {node: handle for node, handle in nodes.items() if handle.host == host}
+            with contextlib.suppress(DriverError):
+                found.update(await self._agents.call(host, RunsPrograms.usage, own))
+
+        await asyncio.gather(*(of(host) for host in {handle.host for handle in nodes.values()}))
+        return found
 
     def hear(self, host: str, event: Message) -> None:
         match event:
             case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
                 program = self._programs[label]
                 if self.homes[program.node] == host:
-                    self.ends.put_nowait(ProgramEnd(program, code))
+                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code))
             case _:
                 super().hear(host, event)
 
-    def _end(self, node: str, handle: Handle, code: int) -> None:
-        super()._end(node, handle, code)
+    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
+        super()._report_exit(node, handle, code)
         self.held.put_nowait((node, None))
 
     async def _finish(self, host: str) -> None:

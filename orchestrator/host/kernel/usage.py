@@ -12,21 +12,21 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Usage:
+class ProcessUsage:
     """``cpu``: seconds, of living processes and of those that they have waited for. ``rss``: resident memory in bytes;
     pages that processes share are counted for each of them."""
 
     cpu: float = 0.0
     rss: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.cpu + other.cpu, self.rss + other.rss)
+    def __add__(self, other: ProcessUsage) -> ProcessUsage:
+        return ProcessUsage(self.cpu + other.cpu, self.rss + other.rss)
 
 
-def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, Usage]:
+def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, ProcessUsage]:
     """What the PID namespaces use of which these processes are members. A process that has ended uses nothing."""
     names = {space: name for name, pid in members.items() if (space := _space(proc / str(pid))) is not None}
-    found = dict.fromkeys(members, Usage())
+    found = dict.fromkeys(members, ProcessUsage())
     if names:
         for folder in proc.iterdir():
             if folder.name.isdigit() and (name := names.get(_space(folder) or "")) is not None:
@@ -41,11 +41,11 @@ def _space(process: Path) -> str | None:
         return None
 
 
-def of_process(process: Path) -> Usage:
+def of_process(process: Path) -> ProcessUsage:
     """What the process uses that has this folder of /proc; nothing if it has ended."""
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return Usage()
+        return ProcessUsage()
     own, waited_for = fields[11:13], fields[13:15]  # utime and stime, cutime and cstime: fields 14 to 17
-    return Usage(sum(map(int, (*own, *waited_for))) / _TICKS, int(fields[21]) * _PAGE)
+    return ProcessUsage(sum(map(int, (*own, *waited_for))) / _TICKS, int(fields[21]) * _PAGE)

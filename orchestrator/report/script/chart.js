@@ -5,10 +5,10 @@
 class Chart {
   constructor(element, figure) {
     this.element = element;
-    this.off = new Set();  // entries of the legend that are switched off
-    this.view = null;      // the zoomed range of x
-    this.cursor = -1;      // the place of the keyboard's cursor
-    this.pointer = null;   // where the pointer is, while it is over the drawing
+    this.off = new Set(); // entries of the legend that are switched off
+    this.view = null; // the zoomed range of x
+    this.cursor = -1; // the place of the keyboard's cursor
+    this.pointer = null; // where the pointer is, while it is over the drawing
     this.dragging = false; // whether a drag goes on: nothing is drawn before its end
     this.build();
     this.width = 0;
@@ -57,7 +57,8 @@ class Chart {
   update(figure) {
     this.figure = figure;
     this.title.textContent = figure.title;
-    for (const made of this.title.nextElementSibling.children) made.setAttribute("aria-label", `${made.textContent}: ${figure.title}`);
+    for (const made of this.title.nextElementSibling.children)
+      made.setAttribute("aria-label", `${made.textContent}: ${figure.title}`);
     this.listEntries();
     this.draw();
     if (!this.behind.hidden) fillTable(this);
@@ -85,13 +86,22 @@ class Chart {
       });
       made.setAttribute("aria-pressed", !this.off.has(entry));
       const sample = svgOf("svg", {width: 20, height: 10, "aria-hidden": "true"}, made);
-      const mark = marks.find((each) => each.mark !== "area") ?? marks[0], style = `stroke:${mark.colour}`;
+      const mark = marks.find((each) => each.mark !== "area") ?? marks[0],
+        style = `stroke:${mark.colour}`;
       if (mark.mark === "line") {
-        svgOf("path", {d: "M0 5H20", style, "stroke-width": Math.max(1.5, mark.width), "stroke-dasharray": mark.dash}, sample);
+        svgOf(
+          "path",
+          {d: "M0 5H20", style, "stroke-width": Math.max(1.5, mark.width), "stroke-dasharray": mark.dash},
+          sample,
+        );
       } else {
         const shown = [...new Set(marks.map((each) => each.colour))].slice(0, 2);
         shown.forEach((colour, place) => {
-          svgOf("rect", {x: 4 + place * 6, width: 12 / shown.length, height: 10, rx: 1, style: `fill:${colour}`}, sample);
+          svgOf(
+            "rect",
+            {x: 4 + place * 6, width: 12 / shown.length, height: 10, rx: 1, style: `fill:${colour}`},
+            sample,
+          );
         });
       }
       made.append(entry);
@@ -113,37 +123,64 @@ class Chart {
   }
 
   draw() {
-    const width = this.width ||= this.plot.clientWidth, figure = this.figure; // asked for once: it costs a layout
+    const width = (this.width ||= this.plot.clientWidth),
+      figure = this.figure; // asked for once: it costs a layout
     if (!width || this.dragging) return;
-    const marks = this.shown(), lanes = figure.lanes ?? [];
+    const marks = this.shown(),
+      lanes = figure.lanes ?? [];
     const [low, high] = this.view ?? this.range(figure.x, "x", marks, 0.015);
     const [bottomY, topY] = this.range(figure.y, "y", marks, 0.05);
     const yTicks = figure.y.labels ? figure.y.labels.map((_, row) => row) : ticks(bottomY, topY, figure.height / 38);
     const said = yTicks.map((value) => (figure.y.labels ? figure.y.labels[value] : inWords(figure.y, value)));
     const small = figure.y.labels && figure.height / said.length < 15 ? 9.5 : 11.5;
-    const longest = Math.max(...said.flatMap((each) => each.split("\n")).map((each) => widthOf(each, small)),
-      ...lanes.map((lane) => widthOf(lane.name, 10.5)));
-    const left = Math.min(width * 0.45, Math.ceil(longest) + 10 + (figure.y.title ? 18 : 0)), right = width - 14;
-    const top = lanes.length * LANE + 8, bottom = top + figure.height, height = bottom + (figure.x.title ? 40 : 22);
+    const longest = Math.max(
+      ...said.flatMap((each) => each.split("\n")).map((each) => widthOf(each, small)),
+      ...lanes.map((lane) => widthOf(lane.name, 10.5)),
+    );
+    const left = Math.min(width * 0.45, Math.ceil(longest) + 10 + (figure.y.title ? 18 : 0)),
+      right = width - 14;
+    const top = lanes.length * LANE + 8,
+      bottom = top + figure.height,
+      height = bottom + (figure.x.title ? 40 : 22);
     const frame = {
-      ...{left, right, top, bottom, low, high, x: figure.x, y: figure.y},
+      left,
+      right,
+      top,
+      bottom,
+      low,
+      high,
+      x: figure.x,
+      y: figure.y,
       X: (value) => left + ((value - low) / (high - low)) * (right - left),
       Y: figure.y.labels
         ? (value) => top + ((value + 0.5) / said.length) * figure.height
         : (value) => bottom - ((value - bottomY) / (topY - bottomY)) * figure.height,
     };
     this.frame = frame;
-    const svg = svgOf("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img", tabindex: 0, "aria-label": this.summary(marks)});
+    const svg = svgOf("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "img",
+      tabindex: 0,
+      "aria-label": this.summary(marks),
+    });
     const clip = `clip-${this.element.id}`;
     svgOf("rect", {x: left - 4, y: 0, width: right - left + 8, height: bottom + 4}, svgOf("clipPath", {id: clip}, svg));
     const grid = svgOf("g", {class: "grid"}, svg);
     this.drawAxes(frame, grid, yTicks, said, small, height);
     const inside = svgOf("g", {"clip-path": `url(#${clip})`}, svg);
     for (const shade of figure.shades ?? []) {
-      const x = frame.X(shade.x0), w = Math.max(1, frame.X(shade.x1) - x);
-      svgOf("rect", {class: "shade", x: px(x), y: top, width: px(w), height: figure.height, style: `fill:${shade.colour}`}, inside);
+      const x = frame.X(shade.x0),
+        w = Math.max(1, frame.X(shade.x1) - x);
+      svgOf(
+        "rect",
+        {class: "shade", x: px(x), y: top, width: px(w), height: figure.height, style: `fill:${shade.colour}`},
+        inside,
+      );
     }
-    for (const rule of figure.rules ?? []) svgOf("path", {class: "rule", d: `M${left} ${px(frame.Y(rule))}H${right}`}, inside);
+    for (const rule of figure.rules ?? [])
+      svgOf("path", {class: "rule", d: `M${left} ${px(frame.Y(rule))}H${right}`}, inside);
     lanes.forEach((lane, row) => {
       textOf(lane.name, {class: "lane", x: left - 6, y: row * LANE + LANE / 2 + 1, dy: "0.3em"}, grid);
       drawBoxes(lane, {...frame, laneTop: row * LANE + 2}, inside);
@@ -165,10 +202,12 @@ class Chart {
   }
 
   drawAxes(frame, grid, yTicks, said, small, height) {
-    const {left, right, top, bottom} = frame, {x, y} = this.figure;
-    const every = Math.ceil(yTicks.length * (small + 1) / this.figure.height);
+    const {left, right, top, bottom} = frame,
+      {x, y} = this.figure;
+    const every = Math.ceil((yTicks.length * (small + 1)) / this.figure.height);
     yTicks.forEach((value, place) => {
-      const at = px(frame.Y(value)), lines = said[place].split("\n");
+      const at = px(frame.Y(value)),
+        lines = said[place].split("\n");
       if (!y.labels) svgOf("path", {d: `M${left} ${at}H${right}`}, grid);
       if (place % every) return;
       const text = svgOf("text", {class: "tick y", x: left - 6, y: at, "font-size": small}, grid);
@@ -178,8 +217,9 @@ class Chart {
       });
     });
     const room = x.labels ? Math.max(...x.labels.map((each) => widthOf(each, 11.5))) + 8 : 64;
-    const sparse = x.labels ? Math.ceil(x.labels.length * room / (right - left)) : 1;
-    const xTicks = x.labels ? x.labels.map((_, place) => place).filter((place) => place % sparse === 0)
+    const sparse = x.labels ? Math.ceil((x.labels.length * room) / (right - left)) : 1;
+    const xTicks = x.labels
+      ? x.labels.map((_, place) => place).filter((place) => place % sparse === 0)
       : ticks(frame.low, frame.high, (right - left) / room);
     for (const value of xTicks) {
       const at = px(frame.X(value));
@@ -208,15 +248,22 @@ class Chart {
   /** What the figure shows, in words, for those who do not see it. */
   summary(marks) {
     const {x, y, title, lanes} = this.figure;
-    const parts = marks.filter((mark) => mark.mark === "line" && !mark.group).map((mark) => {
-      const known = mark.y.filter((value) => value !== null);
-      return known.length ? `${mark.name} from ${inWords(y, known[0])} to ${inWords(y, known.at(-1))}` : "";
-    });
-    parts.push(...marks.filter((mark) => mark.name && mark.mark === "boxes").map((mark) => `${mark.name}: ${mark.x0.length}`));
+    const parts = marks
+      .filter((mark) => mark.mark === "line" && !mark.group)
+      .map((mark) => {
+        const known = mark.y.filter((value) => value !== null);
+        return known.length ? `${mark.name} from ${inWords(y, known[0])} to ${inWords(y, known.at(-1))}` : "";
+      });
+    parts.push(
+      ...marks.filter((mark) => mark.name && mark.mark === "boxes").map((mark) => `${mark.name}: ${mark.x0.length}`),
+    );
     parts.push(...(lanes ?? []).map((lane) => `${lane.name}: ${lane.x0.length}`));
-    const told = parts.filter(Boolean), most = told.slice(0, 12).join("; ");
-    return `${title}, against ${x.title || "the labels"}. ${most}${told.length > 12 ? " and others" : ""}. ` +
-      "Arrow keys read values, plus and minus zoom, 0 shows the whole range.";
+    const told = parts.filter(Boolean),
+      most = told.slice(0, 12).join("; ");
+    return (
+      `${title}, against ${x.title || "the labels"}. ${most}${told.length > 12 ? " and others" : ""}. ` +
+      "Arrow keys read values, plus and minus zoom, 0 shows the whole range."
+    );
   }
 }
 

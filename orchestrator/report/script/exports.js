@@ -2,7 +2,7 @@
 
 // The table behind a figure, and the figure as a file: CSV, SVG or PNG.
 
-const MOST_ROWS = 1000;  // of the table on the page; the CSV has all
+const MOST_ROWS = 1000; // of the table on the page; the CSV has all
 
 /** The values of a figure: headings, then rows. */
 function rowsOf({figure}) {
@@ -11,14 +11,24 @@ function rowsOf({figure}) {
   for (const mark of [...marks, ...(lanes ?? [])]) {
     const notes = mark.notes ?? [];
     if (mark.mark === "line" || mark.mark === "points") {
-      mark.x.forEach((at, place) => rows.push([mark.name, at, "", y.labels ? inWords(y, mark.y[place]) : mark.y[place], notes[place] ?? ""]));
+      mark.x.forEach((at, place) =>
+        rows.push([mark.name, at, "", y.labels ? inWords(y, mark.y[place]) : mark.y[place], notes[place] ?? ""]),
+      );
     } else if (mark.mark === "area") {
-      mark.x.forEach((at, place) => rows.push([mark.name || mark.group || "range", at, "", `${mark.low[place]} to ${mark.high[place]}`, ""]));
+      mark.x.forEach((at, place) =>
+        rows.push([mark.name || mark.group || "range", at, "", `${mark.low[place]} to ${mark.high[place]}`, ""]),
+      );
     } else if (mark.mark === "boxes") {
       mark.x0.forEach((from, place) => {
         const middle = mark.y0 ? (mark.y0[place] + mark.y1[place]) / 2 : null;
         const where = middle === null ? "" : y.labels ? inWords(y, middle) : mark.y1[place];
-        rows.push([mark.name, x.labels ? inWords(x, (from + mark.x1[place]) / 2) : from, x.labels ? "" : mark.x1[place], where, notes[place] ?? ""]);
+        rows.push([
+          mark.name,
+          x.labels ? inWords(x, (from + mark.x1[place]) / 2) : from,
+          x.labels ? "" : mark.x1[place],
+          where,
+          notes[place] ?? "",
+        ]);
       });
     } else if (mark.mark === "ranges") {
       mark.y.forEach((row, place) => rows.push(["range", mark.low[place], mark.high[place], inWords(y, row), ""]));
@@ -34,7 +44,7 @@ function fillTable(chart) {
     const row = chart.make("tr", "", parent);
     cells.forEach((cell) => {
       const made = chart.make(tag, typeof cell === "number" ? "number" : "", row);
-      made.textContent = typeof cell === "number" ? inDigits(cell) : cell ?? "";
+      made.textContent = typeof cell === "number" ? inDigits(cell) : (cell ?? "");
       if (tag === "th") made.scope = "col";
     });
   };
@@ -57,11 +67,23 @@ function saveAs(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-const COPIED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity", "font-size", "font-weight", "text-anchor"];
+const COPIED = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "stroke-dasharray",
+  "opacity",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+];
 
 /** The drawing with its colours written out, its title above and its legend below. */
 function standalone(chart) {
-  const copy = chart.svg.cloneNode(true), root = getComputedStyle(document.documentElement);
+  const copy = chart.svg.cloneNode(true),
+    root = getComputedStyle(document.documentElement);
   const originals = [...chart.svg.querySelectorAll("*")];
   [...copy.querySelectorAll("*")].forEach((each, place) => {
     const style = getComputedStyle(originals[place]);
@@ -69,11 +91,14 @@ function standalone(chart) {
     each.removeAttribute("style");
     for (const name of COPIED) each.setAttribute(name, style.getPropertyValue(name));
   });
-  const {width, height} = chart.svg.viewBox.baseVal, text = root.getPropertyValue("--text").trim();
-  let x = 10, y = height + 16;
+  const {width, height} = chart.svg.viewBox.baseVal,
+    text = root.getPropertyValue("--text").trim();
+  let x = 10,
+    y = height + 16;
   for (const entry of chart.entries.hidden ? [] : chart.entries.children) {
     if (entry.getAttribute("aria-pressed") === "false") continue;
-    const said = entry.textContent, need = widthOf(said, 11) + 40;
+    const said = entry.textContent,
+      need = widthOf(said, 11) + 40;
     if (x + need > width) [x, y] = [10, y + 16];
     const colour = getComputedStyle(entry.querySelector("path, rect"));
     const fill = entry.querySelector("path") ? colour.stroke : colour.fill;
@@ -92,7 +117,8 @@ function standalone(chart) {
 
 /** RFC 4180. A text that a spreadsheet would carry out as a formula begins with an apostrophe. */
 function csvCell(cell) {
-  const text = String(cell ?? ""), said = typeof cell === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const text = String(cell ?? ""),
+    said = typeof cell === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\n\r]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
 }
 

@@ -4,13 +4,22 @@
 
 /** The values of all lines near `x`, as lines of text. Lines of a group are told by their range. */
 function valuesNear(chart, x) {
-  const {figure, frame} = chart, told = [], groups = new Map();
+  const {figure, frame} = chart,
+    told = [],
+    groups = new Map();
   for (const mark of chart.shown()) {
     if (mark.mark !== "line" || !mark.x.length) continue;
-    const place = nearest(mark.x, x), value = mark.y[place];
+    const place = nearest(mark.x, x),
+      value = mark.y[place];
     if (value === null) continue;
     if (mark.group) groups.set(mark.group, [...(groups.get(mark.group) ?? []), value]);
-    else told.push({colour: mark.colour, said: `${mark.name}: ${mark.notes?.[place] ?? inWords(figure.y, value)}`, value, x: mark.x[place]});
+    else
+      told.push({
+        colour: mark.colour,
+        said: `${mark.name}: ${mark.notes?.[place] ?? inWords(figure.y, value)}`,
+        value,
+        x: mark.x[place],
+      });
   }
   told.sort((one, other) => other.value - one.value);
   for (const [group, values] of groups) {
@@ -49,12 +58,17 @@ function clearReadout(chart) {
 
 /** One readout for all lines at `x`, with a line through the plot. */
 function readAt(chart, x, top) {
-  const {frame} = chart, {title, told} = valuesNear(chart, x);
+  const {frame} = chart,
+    {title, told} = valuesNear(chart, x);
   chart.overlay.replaceChildren();
   svgOf("path", {class: "cursor", d: `M${px(frame.X(x))} ${frame.top}V${frame.bottom}`}, chart.overlay);
   for (const each of told) {
     if (each.value === undefined) continue;
-    svgOf("circle", {cx: px(frame.X(each.x)), cy: px(frame.Y(each.value)), r: 4, style: `fill:${each.colour}`}, chart.overlay);
+    svgOf(
+      "circle",
+      {cx: px(frame.X(each.x)), cy: px(frame.Y(each.value)), r: 4, style: `fill:${each.colour}`},
+      chart.overlay,
+    );
   }
   showReadout(chart, title, told, frame.X(x), top);
   return [title, ...told.map((each) => each.said)].join("; ");
@@ -64,7 +78,11 @@ function readAt(chart, x, top) {
 function readMark(chart, drawn, top) {
   chart.overlay.replaceChildren();
   const box = drawn.getBBox();
-  svgOf("rect", {class: "cursor", x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2}, chart.overlay);
+  svgOf(
+    "rect",
+    {class: "cursor", x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2},
+    chart.overlay,
+  );
   showReadout(chart, "", [{said: drawn.told}], box.x + box.width / 2, top ?? box.y);
   return drawn.told;
 }
@@ -77,7 +95,8 @@ function stops(chart) {
     const values = new Set(lines.flatMap((mark) => mark.x));
     return [...values].filter((x) => x !== null && x >= frame.low && x <= frame.high).sort((one, other) => one - other);
   }
-  return [...chart.svg.querySelectorAll("rect, circle")].filter((each) => each.told !== undefined)
+  return [...chart.svg.querySelectorAll("rect, circle")]
+    .filter((each) => each.told !== undefined)
     .sort((one, other) => one.getBBox().y - other.getBBox().y || one.at - other.at);
 }
 
@@ -87,16 +106,19 @@ function readStop(chart, stop) {
 
 /** The place of a pointer in the drawing: x and y. */
 function placeOf(chart, {clientX, clientY}) {
-  const box = chart.svg.getBoundingClientRect(), {width, height} = chart.svg.viewBox.baseVal;
-  return [(clientX - box.left) / box.width * width, (clientY - box.top) / box.height * height];
+  const box = chart.svg.getBoundingClientRect(),
+    {width, height} = chart.svg.viewBox.baseVal;
+  return [((clientX - box.left) / box.width) * width, ((clientY - box.top) / box.height) * height];
 }
 
 /** Read what is at the pointer; `target` is the element there. */
 function readPointer(chart, event, target) {
-  const {frame} = chart, [at, top] = placeOf(chart, event);
+  const {frame} = chart,
+    [at, top] = placeOf(chart, event);
   if (target.told !== undefined) return readMark(chart, target, top);
   if (chart.figure.hover !== "x" || at < frame.left || at > frame.right) return clearReadout(chart);
-  const all = stops(chart), x = frame.low + (at - frame.left) / (frame.right - frame.left) * (frame.high - frame.low);
+  const all = stops(chart),
+    x = frame.low + ((at - frame.left) / (frame.right - frame.left)) * (frame.high - frame.low);
   if (all.length) readAt(chart, all[nearest(all, x)], top);
 }
 
@@ -112,14 +134,16 @@ function readAgain(chart) {
 }
 
 function pressed(chart, event) {
-  const {frame} = chart, step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity}[event.key];
+  const {frame} = chart,
+    step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity}[event.key];
   if (step !== undefined) {
     const all = stops(chart);
     if (!all.length) return;
     chart.cursor = Math.min(all.length - 1, Math.max(0, chart.cursor + step));
     chart.spoken.textContent = readStop(chart, all[chart.cursor]);
   } else if (event.key === "+" || event.key === "-") {
-    const middle = (frame.low + frame.high) / 2, half = (frame.high - frame.low) * (event.key === "+" ? 0.25 : 1);
+    const middle = (frame.low + frame.high) / 2,
+      half = (frame.high - frame.low) * (event.key === "+" ? 0.25 : 1);
     chart.zoom([middle - half, middle + half]);
   } else if (event.key === "0" || event.key === "Escape") {
     clearReadout(chart);
@@ -133,14 +157,18 @@ function pressed(chart, event) {
 function listen(chart, svg) {
   const {frame} = chart;
   let from = null;
-  const value = (at) => frame.low + (at - frame.left) / (frame.right - frame.left) * (frame.high - frame.low);
+  const value = (at) => frame.low + ((at - frame.left) / (frame.right - frame.left)) * (frame.high - frame.low);
   const within = (at) => Math.min(frame.right, Math.max(frame.left, at));
   svg.addEventListener("pointermove", (event) => {
     chart.pointer = event;
     if (from === null) return void readPointer(chart, event, event.target);
     chart.overlay.replaceChildren();
     const [left, right] = [from, within(placeOf(chart, event)[0])].sort((one, other) => one - other);
-    svgOf("rect", {class: "chosen", x: left, y: frame.top, width: right - left, height: frame.bottom - frame.top}, chart.overlay);
+    svgOf(
+      "rect",
+      {class: "chosen", x: left, y: frame.top, width: right - left, height: frame.bottom - frame.top},
+      chart.overlay,
+    );
   });
   svg.addEventListener("pointerdown", (event) => {
     const [at] = placeOf(chart, event);

@@ -53,7 +53,8 @@ function widthOf(text, size = 12) {
 
 /** The lowest and the highest of these numbers; null without any. */
 function extent(values) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity,
+    high = -Infinity;
   for (const value of values) {
     if (value === null || value === undefined) continue;
     if (value < low) low = value;
@@ -64,10 +65,12 @@ function extent(values) {
 
 /** The place of the value in a sorted list that is nearest to `wanted`. */
 function nearest(sorted, wanted) {
-  let low = 0, high = sorted.length - 1;
+  let low = 0,
+    high = sorted.length - 1;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (sorted[middle] < wanted) low = middle + 1; else high = middle;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle;
   }
   return low > 0 && wanted - sorted[low - 1] < sorted[low] - wanted ? low - 1 : low;
 }

@@ -8,7 +8,9 @@ class Topology {
     this.course = course;
     this.nodes = new Map([...svg.querySelectorAll("[data-node]")].map((each) => [each.dataset.node, each]));
     this.links = new Map([...svg.querySelectorAll("[data-ends]")].map((each) => [each.dataset.ends, each]));
-    this.names = new Map([...this.nodes].map(([name, each]) => [name, each.querySelector("title").textContent.split("\n")]));
+    this.names = new Map(
+      [...this.nodes].map(([name, each]) => [name, each.querySelector("title").textContent.split("\n")]),
+    );
   }
 
   /** Show the moment `t`; returns its round in words. */
@@ -42,7 +44,8 @@ function latest(changes, t) {
 function showMoments(topology, slider, button, said) {
   let frame = null;
   const show = () => {
-    const round = topology.show(+slider.value), words = `${(+slider.value).toFixed(1)} s${round ? `, ${round}` : ""}`;
+    const round = topology.show(+slider.value),
+      words = `${(+slider.value).toFixed(1)} s${round ? `, ${round}` : ""}`;
     said.textContent = words;
     slider.setAttribute("aria-valuetext", words);
   };
@@ -54,14 +57,16 @@ function showMoments(topology, slider, button, said) {
   };
   button.addEventListener("click", () => {
     if (frame !== null) return stop();
-    const {begin, end} = topology.course, from = +slider.value >= end ? Math.max(0, begin) : +slider.value;
+    const {begin, end} = topology.course,
+      from = +slider.value >= end ? Math.max(0, begin) : +slider.value;
     const since = performance.now();
     button.textContent = "❚❚";
     button.setAttribute("aria-label", "Pause");
     const step = (now) => {
-      slider.value = Math.min(end, from + Math.max(0, now - since) / 10000 * (end - Math.max(0, begin)));
+      slider.value = Math.min(end, from + (Math.max(0, now - since) / 10000) * (end - Math.max(0, begin)));
       show();
-      if (+slider.value >= end) stop(); else frame = requestAnimationFrame(step);
+      if (+slider.value >= end) stop();
+      else frame = requestAnimationFrame(step);
     };
     frame = requestAnimationFrame(step);
   });

@@ -37,8 +37,8 @@ CheckName = Literal[
     "nodes responded",
     "no unplanned failures",
 ]
-"""The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations
-and that of refused messages, which only a run with some has."""
+"""The checks that a scenario may require: all of `orchestrator.results.checks.registry` except the check of
+expectations and that of refused messages, which only a run with some has."""
 
 FORMER_NAMES = {
     "links as asked": "links as configured",

@@ -9,12 +9,18 @@ function filled(element, attributes, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
+  element.append(
+    ...children
+      .flat()
+      .filter((child) => child !== null && child !== undefined)
+      .map((child) => (child instanceof Node ? child : String(child))),
+  );
   return element;
 }
 
 export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
-export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
+export const svg = (name, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, name), attributes, children);
 
 const KEY = "key"; // in localStorage, which no other port of this host can read
 
@@ -44,7 +50,8 @@ export function say(text) {
 
 export async function read(path) {
   const answer = await fetch(path);
-  if (answer.status === 403) throw new Error("This page is not open to you any more: open the address that `serve` printed.");
+  if (answer.status === 403)
+    throw new Error("This page is not open to you any more: open the address that `serve` printed.");
   const said = await answer.json();
   if (!answer.ok) throw new Error(said.error ?? `The server answered with the code ${answer.status}.`);
   return said;
@@ -67,45 +74,88 @@ function digits(value) {
 function scaled(value, units) {
   if (value === null || value === undefined) return "–";
   let unit = 0;
-  while (Math.abs(value) >= 999.5 && unit < units.length - 1) { value /= 1000; unit += 1; }
+  while (Math.abs(value) >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
   return `${digits(value)} ${units[unit]}`;
 }
 
-export const number = (value) => value === null || value === undefined ? "–" : Number.isInteger(value) ? value.toLocaleString("en") : digits(value);
+export const number = (value) =>
+  value === null || value === undefined ? "–" : Number.isInteger(value) ? value.toLocaleString("en") : digits(value);
 export const size = (value) => scaled(value, ["B", "kB", "MB", "GB", "TB"]);
 export const rate = (value) => scaled(value * 8, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
-export const percent = (value) => value === null || value === undefined ? "–" : `${(value * 100).toFixed(1)}%`;
+export const percent = (value) => (value === null || value === undefined ? "–" : `${(value * 100).toFixed(1)}%`);
 
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds > 0 && seconds < 0.9995) return `${digits(seconds * 1000)} ms`;
   if (seconds < 99.95) return `${seconds < 10 ? digits(seconds) : seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  const whole = Math.round(seconds),
+    minutes = Math.floor(whole / 60);
   if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
-export const day = (seconds) => seconds ? new Date(seconds * 1000).toLocaleString("sv").slice(0, 16) : "–";
+export const day = (seconds) => (seconds ? new Date(seconds * 1000).toLocaleString("sv").slice(0, 16) : "–");
 
 const MARKS = {fail: "✕", unknown: "?", pass: "✓", modelled: "~", measured: "="};
-export const badge = (verdict, text = verdict) => el("span", {class: `badge ${verdict in MARKS ? verdict : ""}`}, MARKS[verdict] ? `${MARKS[verdict]} ` : "", text);
+export const badge = (verdict, text = verdict) =>
+  el("span", {class: `badge ${verdict in MARKS ? verdict : ""}`}, MARKS[verdict] ? `${MARKS[verdict]} ` : "", text);
 
 // A table: heads are texts, or [text, "number"]; cells are texts or elements. `label` names it for screen readers.
 export function table(label, heads, rows) {
   const numeric = heads.map((head) => Array.isArray(head));
-  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, table`},
-    el("table", {}, el("caption", {class: "spoken"}, label),
-      el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", {scope: "col", class: numeric[index] && "number"}, numeric[index] ? head[0] : head)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) =>
-        index ? el("td", {class: numeric[index] && "number"}, cell) : el("th", {scope: "row"}, cell)))))));
+  return el(
+    "div",
+    {class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, table`},
+    el(
+      "table",
+      {},
+      el("caption", {class: "spoken"}, label),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((head, index) =>
+            el("th", {scope: "col", class: numeric[index] && "number"}, numeric[index] ? head[0] : head),
+          ),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) =>
+          el(
+            "tr",
+            {},
+            row.map((cell, index) =>
+              index ? el("td", {class: numeric[index] && "number"}, cell) : el("th", {scope: "row"}, cell),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 // What is too long to be always there. `fill` makes it when it is opened, and again with `refresh`.
 export function details(summary, fill) {
   const inside = el("div");
-  const refresh = () => { if (box.open) inside.replaceChildren(...[fill()].flat()); };
-  const title = el("summary", {}, summary), box = el("details", {ontoggle: refresh}, title, inside);
-  return {box, refresh, name: (text) => { if (title.textContent !== text) title.textContent = text; }};
+  const refresh = () => {
+    if (box.open) inside.replaceChildren(...[fill()].flat());
+  };
+  const title = el("summary", {}, summary),
+    box = el("details", {ontoggle: refresh}, title, inside);
+  return {
+    box,
+    refresh,
+    name: (text) => {
+      if (title.textContent !== text) title.textContent = text;
+    },
+  };
 }
 
 export const saveCsv = (name, rows) => saveAs(`${name}.csv`, asCsv(rows));

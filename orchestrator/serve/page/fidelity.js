@@ -5,10 +5,29 @@ import {plot} from "./plots.js";
 const EVERY = 5000; // ms between two looks, at least
 
 export function fidelity(story, run) {
-  const box = el("div", {}, el("p", {class: "quiet"}, "No link has been measured yet.")), figures = new Map(), drawn = el("div", {class: "pair"});
-  let known = "", last = -EVERY, reading = false, rows = [];
-  const probes = details("", () => table("Probes", ["verdict", "link", "class", "kind", "quantity", ["configured"], ["measured"], ["accepted"]], rows.map((row) =>
-    [badge(row.verdict), row.link, row.link_class, row.kind, row.quantity, row.asked, row.measured, row.kind === "real" ? "–" : `${row.low} … ${row.high}`])));
+  const box = el("div", {}, el("p", {class: "quiet"}, "No link has been measured yet.")),
+    figures = new Map(),
+    drawn = el("div", {class: "pair"});
+  let known = "",
+    last = -EVERY,
+    reading = false,
+    rows = [];
+  const probes = details("", () =>
+    table(
+      "Probes",
+      ["verdict", "link", "class", "kind", "quantity", ["configured"], ["measured"], ["accepted"]],
+      rows.map((row) => [
+        badge(row.verdict),
+        row.link,
+        row.link_class,
+        row.kind,
+        row.quantity,
+        row.asked,
+        row.measured,
+        row.kind === "real" ? "–" : `${row.low} … ${row.high}`,
+      ]),
+    ),
+  );
 
   async function look() {
     const found = await read(of(run, "/api/fidelity"));
@@ -27,18 +46,46 @@ export function fidelity(story, run) {
     probes.refresh();
     if (rows.length) parts.push(drawn, probes.box);
     if (found.looks.length) {
-      parts.push(el("h3", {}, "Losses while the run used the links"), table("Losses", ["verdict", "links", ["packets"], ["lost"], ["configured"], ["measured"], ["accepted"]], found.looks.map((row) =>
-        [badge(row.verdict), row.links, row.packets, row.lost, row.asked, row.measured, `${row.low} … ${row.high}`])));
+      parts.push(
+        el("h3", {}, "Losses while the run used the links"),
+        table(
+          "Losses",
+          ["verdict", "links", ["packets"], ["lost"], ["configured"], ["measured"], ["accepted"]],
+          found.looks.map((row) => [
+            badge(row.verdict),
+            row.links,
+            row.packets,
+            row.lost,
+            row.asked,
+            row.measured,
+            `${row.low} … ${row.high}`,
+          ]),
+        ),
+      );
     }
-    if (!parts.length) parts.push(el("p", {class: "quiet"}, story.plan.simulated ? "The simulation computes every link from its profile: nothing is measured." : "No link has been measured yet."));
+    if (!parts.length)
+      parts.push(
+        el(
+          "p",
+          {class: "quiet"},
+          story.plan.simulated
+            ? "The simulation computes every link from its profile: nothing is measured."
+            : "No link has been measured yet.",
+        ),
+      );
     box.replaceChildren(...parts);
   }
 
   function again() {
-    const {probes, looks, status} = story.present, now = `${probes} ${looks} ${status}`;
+    const {probes, looks, status} = story.present,
+      now = `${probes} ${looks} ${status}`;
     if (now === known || reading || performance.now() - last < EVERY) return;
     [known, last, reading] = [now, performance.now(), true];
-    look().catch((error) => box.replaceChildren(el("p", {class: "failing", role: "alert"}, error.message))).finally(() => { reading = false; });
+    look()
+      .catch((error) => box.replaceChildren(el("p", {class: "failing", role: "alert"}, error.message)))
+      .finally(() => {
+        reading = false;
+      });
   }
   return {box, again};
 }

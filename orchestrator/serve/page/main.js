@@ -9,7 +9,8 @@ const PAGES = [
 
 keepKey();
 const main = document.getElementById("main");
-const [address, module] = PAGES.map(([form, name]) => [form.exec(location.pathname), name]).find(([found]) => found) ?? [];
+const [address, module] =
+  PAGES.map(([form, name]) => [form.exec(location.pathname), name]).find(([found]) => found) ?? [];
 try {
   if (!module) throw new Error("There is no such page.");
   await (await import(module)).show(main, ...address.slice(1).map(decodeURIComponent));

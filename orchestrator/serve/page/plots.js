@@ -3,13 +3,21 @@ import {el} from "./dom.js";
 
 export const GLOBAL = "var(--global)";
 
-const watched = new IntersectionObserver((entries) => entries.forEach(({target, isIntersecting}) => target.dispatchEvent(new CustomEvent("seen", {detail: isIntersecting}))), {rootMargin: "100px"});
+const watched = new IntersectionObserver(
+  (entries) =>
+    entries.forEach(({target, isIntersecting}) =>
+      target.dispatchEvent(new CustomEvent("seen", {detail: isIntersecting})),
+    ),
+  {rootMargin: "100px"},
+);
 
 // A figure that can be drawn again. `make()` gives it as orchestrator/report/marks.py describes, or null for none. One that
 // is scrolled out of the window is drawn when it is seen again.
 export function plot(id, make) {
   const box = el("figure", {class: "plot", id});
-  let chart = null, seen = true, stale = false;
+  let chart = null,
+    seen = true,
+    stale = false;
   function draw() {
     const figure = make();
     stale = false;
@@ -23,9 +31,24 @@ export function plot(id, make) {
     if (seen && stale) draw();
   });
   watched.observe(box);
-  addEventListener("beforeprint", () => { if (stale) draw(); });
-  return {box, again: () => { if (chart && !seen && !box.hidden) stale = true; else draw(); }};
+  addEventListener("beforeprint", () => {
+    if (stale) draw();
+  });
+  return {
+    box,
+    again: () => {
+      if (chart && !seen && !box.hidden) stale = true;
+      else draw();
+    },
+  };
 }
 
-export const line = (name, points, colour, more = {}) =>
-  ({mark: "line", name, x: points.map(([x]) => x), y: points.map(([, y]) => y), colour, width: 1.5, ...more});
+export const line = (name, points, colour, more = {}) => ({
+  mark: "line",
+  name,
+  x: points.map(([x]) => x),
+  y: points.map(([, y]) => y),
+  colour,
+  width: 1.5,
+  ...more,
+});

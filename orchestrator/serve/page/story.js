@@ -1,10 +1,21 @@
 // What the stream of a run has sent: how it stands, its figures and its faults.
 
 export class Story {
-  present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], lost: [], kinds: {}, probes: 0};
-  figures = {};         // by id, as orchestrator/report/marks.py describes
+  present = {
+    status: "",
+    now: 0,
+    training: null,
+    round: 0,
+    nodes: [],
+    links: [],
+    checks: [],
+    lost: [],
+    kinds: {},
+    probes: 0,
+  };
+  figures = {}; // by id, as orchestrator/report/marks.py describes
   faults = {planned: 0, begun: 0, manual: 0, rows: []};
-  changed = new Set();  // figures that were not drawn yet
+  changed = new Set(); // figures that were not drawn yet
   version = "";
 
   constructor(plan) {
@@ -18,6 +29,10 @@ export class Story {
     Object.assign(this, {faults, present, version});
   }
 
-  stateOf(name) { return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0]; }
-  flowOf(index) { return this.present.links[index] ?? ["idle", 0, 0, 0]; }
+  stateOf(name) {
+    return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0];
+  }
+  flowOf(index) {
+    return this.present.links[index] ?? ["idle", 0, 0, 0];
+  }
 }

@@ -8,20 +8,58 @@ const MARKED = 7; // the least size of a node that bears the mark of its state
 export function topology(title, picture, data, onnode, onlink) {
   let current = 0;
   const lines = picture.links.map(([one, other, d, colour]) => {
-    const tip = svg("title"), path = svg("path", {class: "link", style: `stroke:${colour}`, d});
+    const tip = svg("title"),
+      path = svg("path", {class: "link", style: `stroke:${colour}`, d});
     return {path, tip, box: svg("g", {onclick: () => onlink([one, other])}, path, svg("path", {class: "hit", d}, tip))};
   });
   const marks = picture.nodes.map(([name, tier, x, y, size, label, beside], index) => {
-    const glyph = svg("text", {dy: "0.35em", class: "glyph"}), tip = svg("title"), away = (size * 1.4 + (beside ? 6 : 12)).toFixed(1);
-    const body = tier === "device" ? svg("circle", {class: "body", r: size})
-      : svg("rect", {class: "body", x: -size, y: -size, width: 2 * size, height: 2 * size, rx: tier === "cloud" ? size : 3});
-    const said = label ? svg("text", beside ? {class: "name beside", x: away, dy: "0.35em"} : {class: "name", y: away}, label) : null;
-    const box = svg("g", {class: `node ${tier}`, "data-node": name, transform: `translate(${x} ${y})`, role: "button",
-      onclick: () => onnode(name), onfocus: () => { current = index; }, onkeydown: (event) => move(event, name)}, body, size < MARKED ? null : glyph, said, tip);
+    const glyph = svg("text", {dy: "0.35em", class: "glyph"}),
+      tip = svg("title"),
+      away = (size * 1.4 + (beside ? 6 : 12)).toFixed(1);
+    const body =
+      tier === "device"
+        ? svg("circle", {class: "body", r: size})
+        : svg("rect", {
+            class: "body",
+            x: -size,
+            y: -size,
+            width: 2 * size,
+            height: 2 * size,
+            rx: tier === "cloud" ? size : 3,
+          });
+    const said = label
+      ? svg("text", beside ? {class: "name beside", x: away, dy: "0.35em"} : {class: "name", y: away}, label)
+      : null;
+    const box = svg(
+      "g",
+      {
+        class: `node ${tier}`,
+        "data-node": name,
+        transform: `translate(${x} ${y})`,
+        role: "button",
+        onclick: () => onnode(name),
+        onfocus: () => {
+          current = index;
+        },
+        onkeydown: (event) => move(event, name),
+      },
+      body,
+      size < MARKED ? null : glyph,
+      said,
+      tip,
+    );
     return {box, glyph, tip};
   });
-  const drawn = svg("svg", {class: "topology", viewBox: `0 0 ${picture.width} ${picture.height}`, role: "group", "aria-label": title},
-    svg("g", {class: picture.links.length > 60 ? "links many" : "links"}, lines.map((line) => line.box)), marks.map((mark) => mark.box));
+  const drawn = svg(
+    "svg",
+    {class: "topology", viewBox: `0 0 ${picture.width} ${picture.height}`, role: "group", "aria-label": title},
+    svg(
+      "g",
+      {class: picture.links.length > 60 ? "links many" : "links"},
+      lines.map((line) => line.box),
+    ),
+    marks.map((mark) => mark.box),
+  );
 
   function again() {
     const {nodes, links} = data();
@@ -43,7 +81,11 @@ export function topology(title, picture, data, onnode, onlink) {
   }
 
   function move(event, name) {
-    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onnode(name); return; }
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      onnode(name);
+      return;
+    }
     const step = {ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1}[event.key];
     if (!step) return;
     event.preventDefault();
@@ -52,5 +94,12 @@ export function topology(title, picture, data, onnode, onlink) {
     marks[current].box.focus();
   }
 
-  return {box: el("div", {class: "map scroll", tabindex: 0, role: "region", "aria-label": "The picture of nodes and links"}, drawn), again};
+  return {
+    box: el(
+      "div",
+      {class: "map scroll", tabindex: 0, role: "region", "aria-label": "The picture of nodes and links"},
+      drawn,
+    ),
+    again,
+  };
 }

@@ -4,27 +4,52 @@ import {change, el, of, read} from "./dom.js";
 const ON_NODE = ["crash", "pause", "disconnect", "partition", "degrade", "slow", "leave", "join"];
 const ON_LINK = ["partition", "degrade"];
 const LASTING = ["leave", "join"]; // actions that nothing ends
-const IMPAIRED = [["latency", "50ms"], ["jitter", "10ms"], ["loss", "5%"], ["rate", "1mbit"]];
+const IMPAIRED = [
+  ["latency", "50ms"],
+  ["jitter", "10ms"],
+  ["loss", "5%"],
+  ["rate", "1mbit"],
+];
 
 const named = (text, control) => el("label", {}, el("span", {}, text), control);
-const entry = (placeholder, value = "") => el("input", {type: "text", size: 7, placeholder, value, spellcheck: "false", autocomplete: "off"});
+const entry = (placeholder, value = "") =>
+  el("input", {type: "text", size: 7, placeholder, value, spellcheck: "false", autocomplete: "off"});
 
 // The menu of a node, or of the link between two.
 export function menu(run, plan, {node, ends}) {
-  const action = el("select", {autofocus: true}, (node ? ON_NODE : ON_LINK).map((name) => el("option", {}, name)));
-  const lasts = entry("to the end", "5s"), factor = entry("4", "4");
+  const action = el(
+    "select",
+    {autofocus: true},
+    (node ? ON_NODE : ON_LINK).map((name) => el("option", {}, name)),
+  );
+  const lasts = entry("to the end", "5s"),
+    factor = entry("4", "4");
   const linked = node ? [...new Set(plan.links.filter((link) => link.source === node).map((link) => link.target))] : [];
-  const other = el("select", {}, linked.map((name) => el("option", {}, name)));
-  const profile = el("select", {}, el("option", {value: ""}, "as it is"), plan.profiles.map((name) => el("option", {}, name)));
+  const other = el(
+    "select",
+    {},
+    linked.map((name) => el("option", {}, name)),
+  );
+  const profile = el(
+    "select",
+    {},
+    el("option", {value: ""}, "as it is"),
+    plan.profiles.map((name) => el("option", {}, name)),
+  );
   const keys = Object.fromEntries(IMPAIRED.map(([key, example]) => [key, entry(example)]));
   const parts = {
-    lasts: named("for", lasts), other: named("cut off from", other), factor: named("times longer", factor), profile: named("profile", profile),
+    lasts: named("for", lasts),
+    other: named("cut off from", other),
+    factor: named("times longer", factor),
+    profile: named("profile", profile),
     ...Object.fromEntries(IMPAIRED.map(([key]) => [key, named(key, keys[key])])),
   };
-  const said = el("p", {class: "answer", role: "status"}), go = el("button", {type: "submit", class: "button"}, "Do it now");
+  const said = el("p", {class: "answer", role: "status"}),
+    go = el("button", {type: "submit", class: "button"}, "Do it now");
 
   function show() {
-    const what = action.value, degrades = what === "degrade";
+    const what = action.value,
+      degrades = what === "degrade";
     parts.lasts.hidden = LASTING.includes(what);
     parts.other.hidden = !node || what !== "partition";
     parts.factor.hidden = what !== "slow";
@@ -32,7 +57,8 @@ export function menu(run, plan, {node, ends}) {
   }
 
   function fault() {
-    const what = action.value, whom = node && what !== "partition" ? {node} : {between: node ? [node, other.value] : ends};
+    const what = action.value,
+      whom = node && what !== "partition" ? {node} : {between: node ? [node, other.value] : ends};
     const found = {action: what, ...whom};
     if (!LASTING.includes(what) && lasts.value.trim()) found.for = lasts.value.trim();
     if (what === "slow") found.factor = Number(factor.value);
@@ -51,7 +77,9 @@ export function menu(run, plan, {node, ends}) {
     try {
       const {told, refused} = await change(run, "inject", {fault: fault()});
       said.className = `answer ${refused.length ? "fail" : "done"}`;
-      said.textContent = [...told, ...refused.map((each) => `${each.action} ${each.target}: ${each.reason}`)].join("\n");
+      said.textContent = [...told, ...refused.map((each) => `${each.action} ${each.target}: ${each.reason}`)].join(
+        "\n",
+      );
     } catch (error) {
       said.className = "answer fail";
       said.textContent = error.message;
@@ -61,13 +89,18 @@ export function menu(run, plan, {node, ends}) {
 
   action.addEventListener("change", show);
   show();
-  return el("form", {class: "menu", "aria-label": `Make a fault: ${node ?? ends.join(" – ")}`, onsubmit: make},
-    el("div", {class: "filters"}, named("fault", action), Object.values(parts), go), said);
+  return el(
+    "form",
+    {class: "menu", "aria-label": `Make a fault: ${node ?? ends.join(" – ")}`, onsubmit: make},
+    el("div", {class: "filters"}, named("fault", action), Object.values(parts), go),
+    said,
+  );
 }
 
 // The pace of a simulation that goes on.
 export function pace(run) {
-  const said = el("span", {class: "answer", role: "status"}), speed = entry("10x", "10x");
+  const said = el("span", {class: "answer", role: "status"}),
+    speed = entry("10x", "10x");
   async function set(to) {
     said.className = "answer quiet";
     said.textContent = to === "step" ? "until the next round starts …" : "…";
@@ -80,14 +113,30 @@ export function pace(run) {
     }
   }
   const button = (text, to) => el("button", {type: "button", class: "button", onclick: () => set(to)}, text);
-  return el("form", {class: "tools", "aria-label": "Pace of the simulation", onsubmit: (event) => { event.preventDefault(); set(speed.value.trim()); }},
-    el("span", {}, "pace"), button("Pause", "pause"), button("Step a round", "step"), el("label", {}, el("span", {class: "spoken"}, "speed"), speed),
-    el("button", {type: "submit", class: "button"}, "Set"), button("Free", "free"), said);
+  return el(
+    "form",
+    {
+      class: "tools",
+      "aria-label": "Pace of the simulation",
+      onsubmit: (event) => {
+        event.preventDefault();
+        set(speed.value.trim());
+      },
+    },
+    el("span", {}, "pace"),
+    button("Pause", "pause"),
+    button("Step a round", "step"),
+    el("label", {}, el("span", {class: "spoken"}, "speed"), speed),
+    el("button", {type: "submit", class: "button"}, "Set"),
+    button("Free", "free"),
+    said,
+  );
 }
 
 // The faults of the run as a scenario writes them, to be copied. Read when opened, and again with `refresh`.
 export function again(run) {
-  const text = el("pre", {tabindex: 0, role: "region", "aria-label": "The same faults as `faults` of a scenario"}), said = el("span", {role: "status", class: "quiet"});
+  const text = el("pre", {tabindex: 0, role: "region", "aria-label": "The same faults as `faults` of a scenario"}),
+    said = el("span", {role: "status", class: "quiet"});
   async function fill() {
     if (box.open) text.textContent = (await read(of(run, "/api/faults"))).yaml;
   }
@@ -95,13 +144,19 @@ export function again(run) {
     try {
       await navigator.clipboard.writeText(text.textContent);
       said.textContent = "copied";
-    } catch { // no secure context, or not allowed: it is chosen, for Ctrl-C
+    } catch {
+      // no secure context, or not allowed: it is chosen, for Ctrl-C
       getSelection().selectAllChildren(text);
       said.textContent = "chosen: press Ctrl-C";
     }
   }
-  const box = el("details", {ontoggle: fill}, el("summary", {}, "The same again: these faults for a scenario"),
+  const box = el(
+    "details",
+    {ontoggle: fill},
+    el("summary", {}, "The same again: these faults for a scenario"),
     el("p", {class: "quiet"}, "Put this into a scenario in place of its faults. The next run then has them by itself."),
-    el("p", {class: "tools"}, el("button", {type: "button", class: "button", onclick: copy}, "Copy"), said), text);
+    el("p", {class: "tools"}, el("button", {type: "button", class: "button", onclick: copy}, "Copy"), said),
+    text,
+  );
   return {box, refresh: fill};
 }

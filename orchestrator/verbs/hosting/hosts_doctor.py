@@ -16,14 +16,15 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm import agent_image, findings
-from orchestrator.drivers.swarm.bringing import find_sources
+from orchestrator.drivers.swarm.agents import agent_image
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.examination import Examination, examine
-from orchestrator.drivers.swarm.facts import Facts
-from orchestrator.drivers.swarm.findings import Finding, Wanted
-from orchestrator.drivers.swarm.images import Source
-from orchestrator.drivers.swarm.registry import image_of_agents
+from orchestrator.drivers.swarm.doctor import findings
+from orchestrator.drivers.swarm.doctor.examination import Examination, examine
+from orchestrator.drivers.swarm.doctor.facts import Facts
+from orchestrator.drivers.swarm.doctor.findings import Finding, Wanted
+from orchestrator.drivers.swarm.transfers.image_copies import find_sources
+from orchestrator.drivers.swarm.transfers.images import Source
+from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import HostError
 from orchestrator.host.process.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table
@@ -61,7 +62,7 @@ class HostReport:
         return usable(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        facts = None if self.facts is None else self.facts.to_plain()
+        facts = None if self.facts is None else asdict(self.facts)
         return described(self.host) | {"facts": facts, "findings": [each.to_json() for each in self.findings]}
 
 

@@ -11,14 +11,15 @@ from typing import Any
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm import agent_image, leftovers, standing
-from orchestrator.drivers.swarm.bringing import bring_images
-from orchestrator.drivers.swarm.channel import Agents
+from orchestrator.drivers.swarm import leftovers
+from orchestrator.drivers.swarm.agents import agent_image, standing
+from orchestrator.drivers.swarm.agents.channel import Agents
+from orchestrator.drivers.swarm.agents.settings import LEASE
+from orchestrator.drivers.swarm.agents.standing import NAME, PORT, Access, Standing
+from orchestrator.drivers.swarm.agents.starting import dismiss, leave_agents, wait_for_each
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.registry import image_of_agents
-from orchestrator.drivers.swarm.settings import LEASE
-from orchestrator.drivers.swarm.standing import NAME, PORT, Access, Standing
-from orchestrator.drivers.swarm.starting import dismiss, leave_agents, wait_for_each
+from orchestrator.drivers.swarm.transfers.image_copies import copy_images
+from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible
@@ -49,7 +50,7 @@ class Ended:
     data: bool
     left: dict[str, str] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The result in one line."""
         what = "the agents are ended" if self.agents else "no agents were left running"
         what += " and the data sets are removed" if self.data else ""
@@ -138,7 +139,7 @@ async def _provide(hosts: list[Member], agents: Agents, tell: Tell) -> dict[str,
         alike = {each.name: architecture for each in hosts if each.architecture == architecture}
         wanted = {name: {node_image.image_name()} for name in alike}
         try:
-            await bring_images(wanted, alike, agents, tell)
+            await copy_images(wanted, alike, agents, tell)
         except OrchestratorError as error:
             refused |= dict.fromkeys(alike, str(error))
     return refused

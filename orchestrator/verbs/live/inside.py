@@ -15,7 +15,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE, RUN, address
 from orchestrator.host.kernel import namespaces
 from orchestrator.host.process import processes
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.scenario.sections.topology import unknown_node
 

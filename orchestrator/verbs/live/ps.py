@@ -10,7 +10,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import processes
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.run.down import traces
 
 

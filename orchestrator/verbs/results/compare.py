@@ -12,10 +12,10 @@ from rich.text import Text
 
 from orchestrator import text
 from orchestrator.layout import Cell, write, write_entries, write_table
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import STYLES
+from orchestrator.results.evaluation.targets import accuracy_series, first_at
+from orchestrator.results.record.history import History
 from orchestrator.results.summary import finite, summary
-from orchestrator.results.targets import accuracy_series, first_at
-from orchestrator.results.verdicts import STYLES
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Target accuracies. The time to each target that a run reached is compared."""

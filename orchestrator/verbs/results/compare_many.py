@@ -11,9 +11,9 @@ from rich.text import Text
 
 from orchestrator import text
 from orchestrator.layout import Cell, write, write_entries, write_wide_table
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.overview import overview
-from orchestrator.results.verdicts import STYLES
+from orchestrator.results.record.history import History
 from orchestrator.verbs.results.compare import differing, differing_tcp, shown_setting
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")

@@ -12,7 +12,7 @@ from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, find_run
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
 
 
 @dataclass(frozen=True)

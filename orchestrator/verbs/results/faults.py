@@ -9,9 +9,9 @@ import yaml
 from rich.console import Console
 
 from orchestrator.layout import write, write_table
-from orchestrator.results.history import History
-from orchestrator.results.record import INJECTED
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.writer import INJECTED
 
 FIRST = ("at", "round", "every_round", "random", "node", "nodes", "of", "fraction", "count", "between", "action", "for")
 WIDE = 10_000  # columns, so that each rule is one line

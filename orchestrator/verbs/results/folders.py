@@ -14,10 +14,10 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory, is_run, known_runs
 from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
-from orchestrator.results.history import History
-from orchestrator.results.record import DATABASE
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import DATABASE
 from orchestrator.results.summary import summary
-from orchestrator.run.judging import exit_code
+from orchestrator.run.judgement import exit_code
 from orchestrator.verbs.background import OUTPUT
 
 LOOK_EVERY = 0.1  # s

@@ -11,7 +11,7 @@ from orchestrator.exports.extras import imported
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, Mark
 from orchestrator.report.template import style
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plot

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import strategies as st
 from PIL import Image
 
-from orchestrator.population import __main__ as population
+from scenarios.traces import convert
 from tests.campaign.hostile.material import (
     Draw,
     changed,
@@ -255,7 +255,7 @@ def feed_traces(place: Path, given: tuple[str, bytes]) -> None:
     (place / "file").write_bytes(given[1])
     errors = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
-        code = population.main([given[0], str(place / "file")])
+        code = convert.main([given[0], str(place / "file")])
     if code not in (0, 2) or errors.getvalue().count("error: ") != (code == 2):
         raise BrokenError(f"exit code {code}, {errors.getvalue()!r}")
     check_text(errors.getvalue())

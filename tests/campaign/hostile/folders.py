@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.results.schema import TABLES
+from orchestrator.results.record.schema import TABLES
 from tests.campaign.hostile.material import (
     Draw,
     scalars,

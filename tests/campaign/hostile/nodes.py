@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from node.errors import CheckpointError
 from node.runtime import checkpoint
-from orchestrator.agent.files import files_below, piece_of
+from orchestrator.agent.files import Files
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
-from orchestrator.results.record import Record
-from orchestrator.run.hearing import Hearing
+from orchestrator.results.record.writer import Record
+from orchestrator.run.nodes.recording import Hearing
 from tests.campaign.hostile.material import (
     Draw,
     changed,
@@ -84,7 +84,8 @@ def feed_messages(place: Path, given: Iterable[dict[str, Any]]) -> None:
     hearing.end()
     record.outcome(30.0, {"ended": "rounds", "error": None, "wall_seconds": 30.0})
     record.close()
-    call("report", RUN, "--json", "--runs", str(place.parent))
+    if not call("report", RUN, "--json", "--runs", str(place.parent)):
+        raise BrokenError("what a node reports costs the run its report")
     call("logs", "cloud", "--record", "--run", RUN, "--runs", str(place.parent))
     ask(place.parent, f"/api/plan/{RUN}")
 
@@ -123,10 +124,10 @@ def feed_returned(place: Path, given: Sequence[tuple[str, str]]) -> None:
     for name, kind in given:
         with contextlib.suppress(OSError):
             spoil(place.parent, place / name, kind)
-    for name in {*files_below(place), *(name for name, _ in given)}:
+    for name in {*Files().files(place), *(name for name, _ in given)}:
         refused(DriverError, functools.partial(_fetch, place, name))
 
 
 def _fetch(place: Path, name: str) -> None:
-    if SECRET.encode() in piece_of(place, name, 0):
+    if SECRET.encode() in Files().get(place, name, 0):
         raise BrokenError("a file from elsewhere was read")

@@ -55,7 +55,7 @@ def test_what_a_terminal_obeys_is_found_and_made_small(runs: Path, monkeypatch: 
 
 
 def test_a_program_that_is_started_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.population.importing.plain_data", pickle.loads)
+    monkeypatch.setattr("scenarios.traces.convert.plain_data", pickle.loads)
     monkeypatch.setattr(data, "EVIL", [b"cos\ngetpid\n."])
     found = search(ENTRIES["traces of others"], runs, 1, 500)
     assert "pickle.find_class" in str(found)

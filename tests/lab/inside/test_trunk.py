@@ -18,7 +18,7 @@ from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
-from orchestrator.fabric.trunk import Trunk, lay
+from orchestrator.fabric.trunk import Trunk, create_trunk
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import settled, wait_until
 from tests.netem.traffic import datagrams, round_trips, transfer
@@ -68,7 +68,7 @@ def engine(request: pytest.FixtureRequest) -> Opening:
 
 @pytest.fixture
 def laying() -> Laying:
-    return lay
+    return create_trunk
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from tests.e2e.engine import Place, at, own_daemon, with_image
 from tests.e2e.harness import traces_of, up
 from tests.lab.conftest import IMAGE, RESULTS
@@ -73,7 +73,7 @@ def test_containers_learn_over_links_of_the_kernel(
     run = Path(summary["run"])
     with closing(History.open(run)) as history:
         (rtt,) = [each for each in history.probes() if each.quantity == "rtt"]
-        counted = {(each.source, each.target): each for each in carried.link_counters(history)}
+        counted = {(each.source, each.target): each for each in volumes.link_counters(history)}
     assert rtt.measured is not None
     assert rtt.measured == pytest.approx(0.2, abs=0.005)
     links = list(permutations(("cloud", "device-0"), 2))

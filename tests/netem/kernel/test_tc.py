@@ -206,19 +206,6 @@ def test_nothing_random_needs_no_seed() -> None:
     assert tc.not_applied([link(1, LinkProfile(latency=0.1, rate=1e6))], OLD, alone=True) == []
 
 
-def test_many_links_are_found_by_hash() -> None:
-    links = [link(index, WAN, f"10.9.{index // 250}.{index % 250 + 2}") for index in range(1, 301)]
-    lines = tc.batch(tc.setup_commands("data0", links, OLD)).splitlines()
-    filters = [line for line in lines if line.startswith("filter")]
-    add = "filter add dev data0 parent 1: protocol ip prio 1"
-    assert filters[:2] == [
-        f"{add} handle 2: u32 divisor 256",
-        f"{add} u32 ht 800:: match ip src 0.0.0.0/0 hashkey mask 0x000000ff at 12 link 2:",
-    ]
-    assert f"{add} u32 ht 2:ac: match ip src 10.9.0.172/32 flowid 1:aa" in filters  # 172 = 0xac, link 170 = 0xaa
-    assert len(filters) == 2 + 300
-
-
 def test_few_links_need_no_hash() -> None:
     commands = tc.setup_commands("data0", [link(index, WAN) for index in range(1, 33)], OLD)
     assert not any("divisor" in command for command in commands)

@@ -366,6 +366,36 @@ profiles = st.builds(
     duplicate=st.sampled_from([0.0, 0.1]),
     corrupt=st.sampled_from([0.0, 0.05]),
 )
+
+
+@pytest.mark.parametrize("latency", [0.005, 0.05])
+@pytest.mark.parametrize("rate", [2e6, 20e6, 100e6])
+@pytest.mark.parametrize("times", [1, 30])
+def test_packets_that_stay_in_their_round_are_not_delayed(latency: float, rate: float, times: int) -> None:
+    """Changes to the same profile, at any time of a transfer."""
+    profile = LinkProfile(latency=latency, rate=rate)
+    size = segments(7000)
+    unchanged = Flow(profile, profile, 1).send(0.0, size)
+    for part in range(10):
+        connection = Flow(profile, profile, 1)
+        connection.send(0.0, size)
+        for number in range(times):
+            (arrival,) = connection.reshape((part + number / times) / 10 * unchanged, profile, profile, resume=True)
+        assert arrival == pytest.approx(unchanged, rel=0.002)
+
+
+def test_a_flow_says_when_its_messages_leave_the_queue_and_how_many_packets_wait() -> None:
+    connection = flow(latency=0.05, rate=20e6)
+    assert connection.leaves() == -math.inf
+    arrival = connection.send(0.0, segments(10))
+    assert connection.leaves() == pytest.approx(arrival - 0.05) == pytest.approx(10 * FULL / 20e6)
+    assert connection.queued(0.0) == 10
+    assert connection.queued(connection.leaves() / 2) == 5
+    assert connection.queued(connection.leaves() + 0.001) == 0
+    connection.cut(0.01)
+    assert connection.leaves() == math.inf
+
+
 actions = st.sampled_from(["send", "send", "send", "reshape", "cut", "restore"])
 steps = st.lists(st.tuples(st.floats(0, 2), actions, st.integers(0, 10**6)), max_size=12)
 

@@ -14,6 +14,7 @@ from node.messaging.memory import MemoryNetwork
 from node.messaging.numbering import EdgeRounds
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
+from tests.virtual import virtual
 
 
 class Told:
@@ -60,23 +61,21 @@ def test_superseded_messages_too() -> None:
     assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE
 
 
-def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
+@virtual
+async def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
     class Full(Told):
         def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
             raise OSError(f"no room for {name}")
 
-    async def work() -> None:
-        network = MemoryNetwork()
-        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
-        exchange = Exchange(a, ["b"], None, Gathering(), Full(), EdgeRounds())
-        exchange.membership.join("b")
-        listening = asyncio.create_task(exchange.listen())
-        await asyncio.sleep(0)
-        await exchange.gather("update", ["b"], round=2, quorum=0, deadline=0)
-        exchange._hear_at_once("b", Message("update", "b", 1))  # it is late, which is told
-        with pytest.raises(OSError, match="no room for late"):
-            await exchange.receive(["update"])
-        listening.cancel()
-        await b.close()
-
-    run_virtual(work())
+    network = MemoryNetwork()
+    a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+    exchange = Exchange(a, ["b"], None, Gathering(), Full(), EdgeRounds())
+    exchange.membership.join("b")
+    listening = asyncio.create_task(exchange.listen())
+    await asyncio.sleep(0)
+    await exchange.gather("update", ["b"], round=2, quorum=0, deadline=0)
+    exchange._hear_at_once("b", Message("update", "b", 1))  # it is late, which is told
+    with pytest.raises(OSError, match="no room for late"):
+        await exchange.receive(["update"])
+    listening.cancel()
+    await b.close()

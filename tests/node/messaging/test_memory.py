@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +15,7 @@ from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    run_virtual(work)
+from tests.virtual import virtual
 
 
 def now() -> float:
@@ -53,22 +48,21 @@ def heal(network: MemoryNetwork) -> None:
     network.restore("b", "a")
 
 
-def test_a_message_takes_as_long_as_the_flow_says() -> None:
-    async def work() -> None:
-        a, b = await pair(MemoryNetwork(lambda source, target: Delay(0.25 if source == "a" else 0.1)))
-        began = now()
-        await a.send(["b"], Message("model", "a"))
-        await message(b)
-        assert now() - began == pytest.approx(0.25)
-        began = now()
-        await b.send(["a"], Message("update", "b"))
-        await message(a)
-        assert now() - began == pytest.approx(0.1)
-
-    run(work())
+@virtual
+async def test_a_message_takes_as_long_as_the_flow_says() -> None:
+    a, b = await pair(MemoryNetwork(lambda source, target: Delay(0.25 if source == "a" else 0.1)))
+    began = now()
+    await a.send(["b"], Message("model", "a"))
+    await message(b)
+    assert now() - began == pytest.approx(0.25)
+    began = now()
+    await b.send(["a"], Message("update", "b"))
+    await message(a)
+    assert now() - began == pytest.approx(0.1)
 
 
-def test_a_flow_is_told_the_size_of_each_message() -> None:
+@virtual
+async def test_a_flow_is_told_the_size_of_each_message() -> None:
     class Noting(Delay):
         def __init__(self) -> None:
             super().__init__()
@@ -79,216 +73,187 @@ def test_a_flow_is_told_the_size_of_each_message() -> None:
             return super().send(now, size)
 
     flows = {"a": Noting(), "b": Noting()}
-
-    async def work() -> None:
-        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
-        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(100_000, np.uint8)}))
-        await message(b)
-        (sent,) = a.traffic()
-        assert flows["a"].sizes == [sent.bytes]
-        assert 100_000 < sent.bytes < 100_200
-
-    run(work())
+    a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
+    await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(100_000, np.uint8)}))
+    await message(b)
+    (sent,) = a.traffic()
+    assert flows["a"].sizes == [sent.bytes]
+    assert 100_000 < sent.bytes < 100_200
 
 
-def test_processing_takes_time_after_the_flow_and_keeps_the_order() -> None:
+@virtual
+async def test_processing_takes_time_after_the_flow_and_keeps_the_order() -> None:
     """A large message takes 1 s in addition to the flow's 0.1 s, a small one sent with it none of its own."""
-
-    async def work() -> None:
-        a, b = await pair(MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0))
-        began = now()
-        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
-        await a.send(["b"], Message("note", "a"))
-        assert [(await message(b)).kind for _ in range(2)] == ["model", "note"]
-        assert now() - began == pytest.approx(1.1)
-        began = now()
-        await a.send(["b"], Message("note", "a"))
-        await message(b)
-        assert now() - began == pytest.approx(0.1)
-
-    run(work())
+    a, b = await pair(MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0))
+    began = now()
+    await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
+    await a.send(["b"], Message("note", "a"))
+    assert [(await message(b)).kind for _ in range(2)] == ["model", "note"]
+    assert now() - began == pytest.approx(1.1)
+    began = now()
+    await a.send(["b"], Message("note", "a"))
+    await message(b)
+    assert now() - began == pytest.approx(0.1)
 
 
-def test_changes_of_a_link_do_not_start_the_processing_again() -> None:
+@virtual
+async def test_changes_of_a_link_do_not_start_the_processing_again() -> None:
     """A message that takes 1 s after its arrival arrives on time, though its link changes every 0.3 s."""
-
-    async def work() -> None:
-        network = MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0)
-        a, b = await pair(network)
-        began = now()
-        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
-        for _ in range(3):
-            await asyncio.sleep(0.3)
-            network.line("a", "b").reschedule([])  # the flow counts it as arrived
-        await message(b)
-        assert now() - began == pytest.approx(1.1)
-
-    run(work())
+    network = MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0)
+    a, b = await pair(network)
+    began = now()
+    await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
+    for _ in range(3):
+        await asyncio.sleep(0.3)
+        network.line("a", "b").reschedule([])  # the flow counts it as arrived
+    await message(b)
+    assert now() - began == pytest.approx(1.1)
 
 
-def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        began = now()
-        await a.send(["b"], Message("model", "a", 1))
-        await asyncio.sleep(0.05)
-        cut(network)
-        await a.send(["b"], Message("model", "a", 2))
-        await asyncio.sleep(5)
-        heal(network)
-        assert [(await message(b)).round for _ in range(2)] == [1, 2]
-        assert now() - began == pytest.approx(5.15)
-
-    run(work())
+@virtual
+async def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    began = now()
+    await a.send(["b"], Message("model", "a", 1))
+    await asyncio.sleep(0.05)
+    cut(network)
+    await a.send(["b"], Message("model", "a", 2))
+    await asyncio.sleep(5)
+    heal(network)
+    assert [(await message(b)).round for _ in range(2)] == [1, 2]
+    assert now() - began == pytest.approx(5.15)
 
 
-def test_a_cut_longer_than_the_patience_loses_the_peer_and_all_in_flight() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        began = now()
-        cut(network)
-        await a.send(["b"], Message("model", "a", 1))
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        assert await b.receive() == Lost("a", "silent for 8.0 s")
-        assert now() - began == pytest.approx(8.0)
-        await asyncio.sleep(3.3)
-        heal(network)
-        assert await a.receive() == Joined("b")
-        # Attempts to connect come at 8, 9, 10, 11, 12 s: the first after 11.3 s succeeds, and a hello takes 0.1 s.
-        assert now() - began == pytest.approx(12.1)
-        assert await b.receive() == Joined("a")
-        await a.send(["b"], Message("model", "a", 2))
-        assert (await message(b)).round == 2
-
-    run(work())
+@virtual
+async def test_a_cut_longer_than_the_patience_loses_the_peer_and_all_in_flight() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    began = now()
+    cut(network)
+    await a.send(["b"], Message("model", "a", 1))
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    assert await b.receive() == Lost("a", "silent for 8.0 s")
+    assert now() - began == pytest.approx(8.0)
+    await asyncio.sleep(3.3)
+    heal(network)
+    assert await a.receive() == Joined("b")
+    # Attempts to connect come at 8, 9, 10, 11, 12 s: the first after 11.3 s succeeds, and a hello takes 0.1 s.
+    assert now() - began == pytest.approx(12.1)
+    assert await b.receive() == Joined("a")
+    await a.send(["b"], Message("model", "a", 2))
+    assert (await message(b)).round == 2
 
 
-def test_nothing_reaches_or_leaves_a_frozen_node() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        network.freeze("b", True)
-        await a.send(["b"], Message("model", "a", 1))
-        await b.send(["a"], Message("update", "b", 7))
-        await asyncio.sleep(4)
-        network.freeze("b", False)
-        began = now()
-        assert (await message(b)).round == 1
-        assert now() == began
-        assert (await message(a)).round == 7
-        assert now() - began == pytest.approx(0.1)
-
-    run(work())
+@virtual
+async def test_nothing_reaches_or_leaves_a_frozen_node() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    network.freeze("b", True)
+    await a.send(["b"], Message("model", "a", 1))
+    await b.send(["a"], Message("update", "b", 7))
+    await asyncio.sleep(4)
+    network.freeze("b", False)
+    began = now()
+    assert (await message(b)).round == 1
+    assert now() == began
+    assert (await message(a)).round == 7
+    assert now() - began == pytest.approx(0.1)
 
 
-def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        network.freeze("b", True)
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        network.freeze("b", False)
-        assert await a.receive() == Joined("b")
-        assert await b.receive() == Lost("a", "the peer had lost this node")
-        assert await b.receive() == Joined("a")
-
-    run(work())
+@virtual
+async def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    network.freeze("b", True)
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    network.freeze("b", False)
+    assert await a.receive() == Joined("b")
+    assert await b.receive() == Lost("a", "the peer had lost this node")
+    assert await b.receive() == Joined("a")
 
 
 @pytest.mark.parametrize("flush", [None, 1.0], ids=["it printed nothing", "in order"])
-def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: float | None) -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        network.freeze("b", True)
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        await a.close(flush)
-        await asyncio.sleep(100)
-        network.freeze("b", False)
-        thawed = now()
-        assert await b.receive() == Lost("a", "silent for 8.0 s")
-        assert now() - thawed == pytest.approx(8.0)
-
-    run(work())
+@virtual
+async def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: float | None) -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    network.freeze("b", True)
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    await a.close(flush)
+    await asyncio.sleep(100)
+    network.freeze("b", False)
+    thawed = now()
+    assert await b.receive() == Lost("a", "silent for 8.0 s")
+    assert now() - thawed == pytest.approx(8.0)
 
 
-def test_a_node_whose_peer_ends_before_they_have_met_again_notices_the_silence() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        network.freeze("b", True)
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        await asyncio.sleep(0.3)
-        network.freeze("b", False)  # the next attempt to connect is 0.7 s away
-        await asyncio.sleep(0.3)
-        await a.close(1.0)
-        assert await b.receive() == Lost("a", "silent for 8.0 s")
-
-    run(work())
+@virtual
+async def test_a_node_whose_peer_ends_before_they_have_met_again_notices_the_silence() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    network.freeze("b", True)
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    await asyncio.sleep(0.3)
+    network.freeze("b", False)  # the next attempt to connect is 0.7 s away
+    await asyncio.sleep(0.3)
+    await a.close(1.0)
+    assert await b.receive() == Lost("a", "silent for 8.0 s")
 
 
-def test_a_frozen_node_whose_peer_is_restarted_meanwhile_meets_it_again() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        network.freeze("b", True)
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        await a.close()
-        again = network.transport("a", ["b"])
-        await again.start()
-        network.freeze("b", False)
-        assert await again.receive() == Joined("b")
-        assert await b.receive() == Lost("a", "it was restarted")
-        assert await b.receive() == Joined("a")
-
-    run(work())
+@virtual
+async def test_a_frozen_node_whose_peer_is_restarted_meanwhile_meets_it_again() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    network.freeze("b", True)
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    await a.close()
+    again = network.transport("a", ["b"])
+    await again.start()
+    network.freeze("b", False)
+    assert await again.receive() == Joined("b")
+    assert await b.receive() == Lost("a", "it was restarted")
+    assert await b.receive() == Joined("a")
 
 
-def test_a_farewell_that_does_not_arrive_is_silence() -> None:
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.1))
-        a, b = await pair(network)
-        await b.close(1.0)
-        cut(network)
-        assert isinstance(await a.receive(), Lost)
-        await a.close()
-
-    run(work())
+@virtual
+async def test_a_farewell_that_does_not_arrive_is_silence() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    await b.close(1.0)
+    cut(network)
+    assert isinstance(await a.receive(), Lost)
+    await a.close()
 
 
-def test_a_name_is_taken_while_its_transport_is_open() -> None:
-    async def work() -> None:
-        network = MemoryNetwork()
-        first = network.transport("a", ["b"])
-        await first.start()
-        second = network.transport("a", ["b"])
-        with pytest.raises(TransportError, match="a is in this network already"):
-            await second.start()
-        await first.close()
+@virtual
+async def test_a_name_is_taken_while_its_transport_is_open() -> None:
+    network = MemoryNetwork()
+    first = network.transport("a", ["b"])
+    await first.start()
+    second = network.transport("a", ["b"])
+    with pytest.raises(TransportError, match="a is in this network already"):
         await second.start()
-        await second.close()
-
-    run(work())
-
-
-def test_waiting_costs_no_time_of_ones_own() -> None:
-    async def work() -> None:
-        network = MemoryNetwork()
-        timeouts = Timeouts(beat=10.0, lost_after=3600.0)
-        a, b = (network.transport(name, [peer], timeouts=timeouts) for name, peer in (("a", "b"), ("b", "a")))
-        await b.start()
-        await a.start()
-        assert await a.receive() == Joined("b")
-        await b.close()
-        assert isinstance(await a.receive(), Lost)
-        assert now() >= 3600
-
-    run(work())
+    await first.close()
+    await second.start()
+    await second.close()
 
 
-def test_a_connection_that_gave_up_is_made_anew() -> None:
+@virtual
+async def test_waiting_costs_no_time_of_ones_own() -> None:
+    network = MemoryNetwork()
+    timeouts = Timeouts(beat=10.0, lost_after=3600.0)
+    a, b = (network.transport(name, [peer], timeouts=timeouts) for name, peer in (("a", "b"), ("b", "a")))
+    await b.start()
+    await a.start()
+    assert await a.receive() == Joined("b")
+    await b.close()
+    assert isinstance(await a.receive(), Lost)
+    assert now() >= 3600
+
+
+@virtual
+async def test_a_connection_that_gave_up_is_made_anew() -> None:
     class Hopeless(Delay):
         gave_up = False
 
@@ -300,19 +265,15 @@ def test_a_connection_that_gave_up_is_made_anew() -> None:
             return super().open(now)
 
     flows = {"a": Hopeless(0.1), "b": Hopeless(0.1)}
-
-    async def work() -> None:
-        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
-        flows["a"].gave_up = True
-        await a.send(["b"], Message("model", "a", 1))
-        assert await a.receive() == Lost("b", "silent for 8.0 s")
-        assert await b.receive() == Lost("a", "silent for 8.0 s")
-        assert await a.receive() == Joined("b")
-        await a.send(["b"], Message("model", "a", 2))
-        assert await b.receive() == Joined("a")
-        assert (await message(b)).round == 2
-
-    run(work())
+    a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
+    flows["a"].gave_up = True
+    await a.send(["b"], Message("model", "a", 1))
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    assert await b.receive() == Lost("a", "silent for 8.0 s")
+    assert await a.receive() == Joined("b")
+    await a.send(["b"], Message("model", "a", 2))
+    assert await b.receive() == Joined("a")
+    assert (await message(b)).round == 2
 
 
 def test_a_farewell_over_a_connection_that_gave_up_is_silence() -> None:
@@ -329,102 +290,92 @@ def test_a_farewell_over_a_connection_that_gave_up_is_silence() -> None:
     run_virtual(asyncio.wait_for(work(), 100.0))
 
 
-def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
-    async def work() -> None:
-        network = MemoryNetwork()
-        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
-        network.freeze("b", True)
-        await a.start()
-        await b.start()
-        asyncio.get_running_loop().call_later(3.0, network.freeze, "b", False)
-        assert await a.receive() == Joined("b")
-        assert now() == pytest.approx(3.0)
-
-    run(work())
+@virtual
+async def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
+    network = MemoryNetwork()
+    a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+    network.freeze("b", True)
+    await a.start()
+    await b.start()
+    asyncio.get_running_loop().call_later(3.0, network.freeze, "b", False)
+    assert await a.receive() == Joined("b")
+    assert now() == pytest.approx(3.0)
 
 
-def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
-    async def work() -> None:
-        network = MemoryNetwork()
-        _, b = await pair(network)
-        network.freeze("b", True)
-        await b.close()
-        again = network.transport("b", ["a"])
-        await again.start()
-        assert await again.receive() == Joined("a")
-
-    run(work())
+@virtual
+async def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
+    network = MemoryNetwork()
+    _, b = await pair(network)
+    network.freeze("b", True)
+    await b.close()
+    again = network.transport("b", ["a"])
+    await again.start()
+    assert await again.receive() == Joined("a")
 
 
-def test_peers_may_be_admitted_and_forgotten_while_a_node_runs() -> None:
-    async def main() -> None:
-        network = MemoryNetwork(lambda *_: Delay(1.0))
-        cloud = network.transport("cloud", [])
-        await cloud.start()
-        for number in range(2):  # the same client twice, as two incarnations
-            cloud.admit("client")
-            client = network.transport("client", ["cloud"])
-            await client.start()
-            assert await cloud.receive() == Joined("client")
-            assert await client.receive() == Joined("cloud")
-            await client.send(["cloud"], Message("update", "client", number))
-            assert (await message(cloud)).round == number
-            await client.send(["cloud"], Message("update", "client", 7))  # in flight when it ends
-            await client.close()
-            cloud.forget(["client"])
-        await asyncio.sleep(60)
-        assert not len(cloud._events)  # neither the message in flight nor a loss
-        with pytest.raises(TransportError, match="has no peer 'client'"):
-            await cloud.send(["client"], Message("model", "cloud", 1))
-        assert [(row.peer, row.messages) for row in cloud.traffic()] == [("client", 2)]
-
-    run(main())
-
-
-def test_events_of_a_forgotten_peer_are_dropped() -> None:
-    async def main() -> None:
-        network = MemoryNetwork()
-        cloud = network.transport("cloud", ["other"])
-        await cloud.start()
+@virtual
+async def test_peers_may_be_admitted_and_forgotten_while_a_node_runs() -> None:
+    network = MemoryNetwork(lambda *_: Delay(1.0))
+    cloud = network.transport("cloud", [])
+    await cloud.start()
+    for number in range(2):  # the same client twice, as two incarnations
         cloud.admit("client")
-        client, other = network.transport("client", ["cloud"]), network.transport("other", ["cloud"])
+        client = network.transport("client", ["cloud"])
         await client.start()
-        await other.start()
-        await asyncio.sleep(1)
+        assert await cloud.receive() == Joined("client")
+        assert await client.receive() == Joined("cloud")
+        await client.send(["cloud"], Message("update", "client", number))
+        assert (await message(cloud)).round == number
+        await client.send(["cloud"], Message("update", "client", 7))  # in flight when it ends
+        await client.close()
         cloud.forget(["client"])
-        assert await cloud.receive() == Joined("other")
-        assert not len(cloud._events)
+    await asyncio.sleep(60)
+    assert not len(cloud._events)  # neither the message in flight nor a loss
+    with pytest.raises(TransportError, match="has no peer 'client'"):
+        await cloud.send(["client"], Message("model", "cloud", 1))
+    assert [(row.peer, row.messages) for row in cloud.traffic()] == [("client", 2)]
 
-    run(main())
+
+@virtual
+async def test_events_of_a_forgotten_peer_are_dropped() -> None:
+    network = MemoryNetwork()
+    cloud = network.transport("cloud", ["other"])
+    await cloud.start()
+    cloud.admit("client")
+    client, other = network.transport("client", ["cloud"]), network.transport("other", ["cloud"])
+    await client.start()
+    await other.start()
+    await asyncio.sleep(1)
+    cloud.forget(["client"])
+    assert await cloud.receive() == Joined("other")
+    assert not len(cloud._events)
 
 
-def test_a_listener_hears_messages_when_they_arrive_and_after_the_events_before_them() -> None:
+@virtual
+async def test_a_listener_hears_messages_when_they_arrive_and_after_the_events_before_them() -> None:
     heard: list[tuple[str, int | None, float]] = []
 
     def hear(peer: str, message: Message) -> None:
         heard.append((peer, message.round, now()))
 
-    async def work() -> None:
-        network = MemoryNetwork(lambda source, target: Delay(0.25))
-        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
-        a.on_message(hear)
-        await a.start()
-        await b.start()
-        assert await b.receive() == Joined("a")
-        joined = now()
-        await b.send(["a"], Message("update", "b", 1))
-        await asyncio.sleep(1)
-        assert heard == []  # nobody has taken the event before it
-        assert await a.receive() == Joined("b")
-        assert (await message(a)).round == 1
-        await b.send(["a"], Message("update", "b", 2))
-        await asyncio.sleep(1)
-        assert heard == [("b", 2, joined + 1.25)]
-        await b.send(["a"], Message("update", "b", 3))
-        network.freeze("a", True)
-        await asyncio.sleep(1)
-        network.freeze("a", False)
-        assert (await message(a)).round == 3
-        assert len(heard) == 1
-
-    run(work())
+    network = MemoryNetwork(lambda source, target: Delay(0.25))
+    a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+    a.on_message(hear)
+    await a.start()
+    await b.start()
+    assert await b.receive() == Joined("a")
+    joined = now()
+    await b.send(["a"], Message("update", "b", 1))
+    await asyncio.sleep(1)
+    assert heard == []  # nobody has taken the event before it
+    assert await a.receive() == Joined("b")
+    assert (await message(a)).round == 1
+    await b.send(["a"], Message("update", "b", 2))
+    await asyncio.sleep(1)
+    assert heard == [("b", 2, joined + 1.25)]
+    await b.send(["a"], Message("update", "b", 3))
+    network.freeze("a", True)
+    await asyncio.sleep(1)
+    network.freeze("a", False)
+    assert (await message(a)).round == 3
+    assert len(heard) == 1

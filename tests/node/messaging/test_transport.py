@@ -11,11 +11,10 @@ import pytest
 import zmq
 
 from node.errors import TransportError
-from node.messaging.delivery.association import BadMessage, Joined, Received
+from node.messaging.delivery.association import BadMessage, Joined
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport
-from node.messaging.wire import Message
 from tests.node.assignments import Nodes
 
 PATIENCE = 10.0
@@ -105,18 +104,3 @@ async def test_peers_at_one_address_keep_their_connections(monkeypatch: pytest.M
     for context in contexts:
         context.destroy(linger=0)
     assert not ended
-
-
-async def test_the_last_words_of_a_transport_that_closes_arrive(world: World) -> None:
-    a, b = world.transport("edge-0"), world.transport("edge-1")
-    await a.start()
-    await b.start()
-    async with asyncio.timeout(PATIENCE):
-        assert await a.receive() == Joined("edge-1")
-        assert await b.receive() == Joined("edge-0")
-        await a.send(["edge-1"], Message("finish", "edge-0"))
-        await a.close(PATIENCE)
-        event = await b.receive()
-    assert isinstance(event, Received)
-    assert event.message.kind == "finish"
-    await b.close()

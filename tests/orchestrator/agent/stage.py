@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Any
 
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
-from orchestrator.agent.worker import Examine, Examined, Open, Worker
-from orchestrator.drivers.swarm.absence import Patience
-from orchestrator.drivers.swarm.channel import AgentChannel, Agents
+from orchestrator.agent.worker import Examine, Open, Worker
+from orchestrator.drivers.swarm.agents.channel import AgentChannel, Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
+from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
@@ -26,11 +26,11 @@ from orchestrator.planning.plan import Plan
 
 LOOPBACK = "127.0.0.1"
 LEASE = 3.0  # s
-AWAY = Patience(grace=LEASE + 2.0, end=LEASE + 5.0)
+AWAY = OutageTimeouts(grace=LEASE + 2.0, end=LEASE + 5.0)
 PATIENCE = 20.0
 
 
-async def _nobody_asks(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+async def _nobody_asks(*_: Any) -> Any:
     raise AssertionError("nobody examines the host")
 
 

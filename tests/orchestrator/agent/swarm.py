@@ -11,9 +11,9 @@ from typing import Any
 
 from orchestrator.agent.runs import Start
 from orchestrator.agent.worker import Examine, Worker
-from orchestrator.drivers.swarm.channel import AgentChannel, Message
+from orchestrator.drivers.swarm.agents.channel import AgentChannel, Message
+from orchestrator.drivers.swarm.agents.settings import FILE, Settings
 from orchestrator.drivers.swarm.cluster import Agent, Member
-from orchestrator.drivers.swarm.settings import FILE, Settings
 from tests.orchestrator.agent.stage import LOOPBACK
 
 

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,15 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent.worker import Examine, Examined
-from orchestrator.drivers.swarm import starting
+from orchestrator.agent.worker import Examine
+from orchestrator.drivers.swarm.agents import starting
+from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.examination import Examination, examine
-from orchestrator.drivers.swarm.facts import Facts
+from orchestrator.drivers.swarm.doctor.examination import Examination, examine
+from orchestrator.drivers.swarm.doctor.facts import Facts
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
+from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
 from tests.orchestrator.agent.swarm import PlayedCluster
 
@@ -62,11 +64,11 @@ class PlayedProber:
 
 
 def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", narrow: int = 9000) -> Examine:
-    async def played(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
-        asked[host] = {key: value for key, value in arguments.items() if key != "run"}
+    async def played(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[Facts, int, Prober]:
+        asked[host] = setup
         if host == "pc-2" and deaf == "all":
             raise HostError("no namespaces here")
-        return Examined(replace(FACTS, model=host, trunk="").to_plain(), HUB, PlayedProber(deaf, narrow))
+        return replace(FACTS, model=host, trunk=""), HUB, PlayedProber(deaf, narrow)
 
     return played
 
@@ -89,7 +91,7 @@ async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path,
     found = await ask(cluster)
     assert {host: facts.model for host, facts in found.facts.items()} == {each.name: each.name for each in HOSTS}
     addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
-    assert asked["pc-2"] == {"image": "edgebed-node", "number": 1, "hosts": addresses, "mtu": 1500}
+    assert asked["pc-2"] == ExaminationSetup(asked["pc-1"].run, "edgebed-node", 1, addresses, 1500)
     there = dict.fromkeys(PAIRS, Underlay(0.001, THERE, 1500))
     assert found.underlay == there | {pair[::-1]: Underlay(0.001, BACK, 1500) for pair in PAIRS}
     assert (found.silent, found.unmeasured, found.cut) == ({}, {}, {})
@@ -161,7 +163,7 @@ async def test_without_hosts_nothing_is_started(tmp_path: Path) -> None:
 
 
 async def test_the_agents_end_when_the_question_is_cancelled(tmp_path: Path, folders: Path) -> None:
-    async def never(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+    async def never(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[Facts, int, Prober]:
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.files import files_below, piece_of
-from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.agent.files import Files
+from orchestrator.drivers.swarm.agents.channel import PIECE
 from orchestrator.errors import DriverError
 
 
@@ -16,9 +16,9 @@ def test_a_file_is_read_piece_by_piece(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "cloud.log").write_bytes(bytes(PIECE) + b"end")
     (tmp_path / "plan.json").write_text("{}")
-    assert files_below(tmp_path) == ["logs/cloud.log", "plan.json"]
-    assert piece_of(tmp_path, "logs/cloud.log", 0) == bytes(PIECE)
-    assert piece_of(tmp_path, "logs/cloud.log", PIECE) == b"end"
+    assert Files().files(tmp_path) == ["logs/cloud.log", "plan.json"]
+    assert Files().get(tmp_path, "logs/cloud.log", 0) == bytes(PIECE)
+    assert Files().get(tmp_path, "logs/cloud.log", PIECE) == b"end"
 
 
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
@@ -29,17 +29,17 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (own / "up").symlink_to(tmp_path)
     (own / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
     os.mkfifo(own / "pipe")
-    assert files_below(own) == []
+    assert Files().files(own) == []
     (own / "circle").symlink_to("circle")
     for path in ("pipe", "circle"):
         with pytest.raises(DriverError, match=f"{path} cannot be read"):
-            piece_of(own, path, 0)
+            Files().get(own, path, 0)
     for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
         with pytest.raises(DriverError, match="no file of the run"):
-            piece_of(own, path, 0)
+            Files().get(own, path, 0)
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    assert files_below(tmp_path / "nobody") == []
+    assert Files().files(tmp_path / "nobody") == []
     with pytest.raises(DriverError, match="gone cannot be read"):
-        piece_of(tmp_path, "gone", 0)
+        Files().get(tmp_path, "gone", 0)

@@ -17,9 +17,10 @@ from orchestrator.agent.images import Images
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm import bringing
-from orchestrator.drivers.swarm.bringing import Progress, bring_images, images_of
-from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.drivers.swarm.agents.calls import HostImages
+from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.swarm.transfers import image_copies
+from orchestrator.drivers.swarm.transfers.image_copies import Progress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -166,7 +167,7 @@ class World:
     async def bring(self) -> list[str]:
         architectures = {each.name: each.architecture for each in self.plan.hosts}
         wanted, given, programs = images_of(self.plan), self.plan.images, bool(self.plan.programs)
-        return await bring_images(wanted, architectures, self.stage.agents, self.told.append, given, programs=programs)
+        return await copy_images(wanted, architectures, self.stage.agents, self.told.append, given, programs=programs)
 
     def layers(self) -> list[str | None]:
         """That of each host's image of nodes."""
@@ -184,7 +185,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async with AsyncExitStack() as stack:
         made = World(tmp_path, stack)
         monkeypatch.setattr(Engine, "connect", lambda: made.engines["pc-1"])
-        monkeypatch.setattr(bringing, "Saving", PlayedSaving)
+        monkeypatch.setattr(image_copies, "Saving", PlayedSaving)
         await made.open()
         yield made
 
@@ -235,7 +236,7 @@ async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -
     bringing_it = asyncio.create_task(world.bring())
     await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
     for _ in range(3):  # other requests are answered
-        await world.stage.agents.call("pc-2", "images", names=[])
+        await world.stage.agents.call("pc-2", HostImages.images, [])
     assert PIECES - SAVINGS[0].left <= 1
     slow.takes.set()
     await asyncio.wait_for(bringing_it, PATIENCE)
@@ -255,7 +256,7 @@ async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
     assert slow.closed > closed
     assert (SAVINGS[0].closed, world.layers()) == (True, ["a", None, None])
     with pytest.raises(DriverError, match="pc-3: the image other has not been started"):
-        await world.stage.agents.call("pc-3", "load", name="other", data=b"x", first=False)
+        await world.stage.agents.call("pc-3", HostImages.load, "other", b"x", first=False)
 
 
 async def test_a_disk_that_gets_full_is_told_with_its_host(world: World) -> None:

@@ -12,22 +12,22 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent.programs import Programs
-from orchestrator.agent.worker import Place
+from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
+from orchestrator.drivers.swarm.agents.calls import HostSetup
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
-from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedProber
+from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedProber, setup_of
 
 HOSTS = ("pc-1", "pc-2")
 SCENARIO = """
@@ -69,8 +69,8 @@ class PlayedPods(PlayedDriver):
     async def listens(self, node: Handle, port: int) -> bool:
         return (node.pid, port) == (101, 80)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
-        return {name: Usage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+        return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
 
     @staticmethod
     def _print(log: Path, program: ProgramPlan) -> None:
@@ -99,11 +99,9 @@ class World:
         return self.stage.driver
 
     def player(self, host: str) -> Callable[..., Any]:
-        async def make(
-            arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack
-        ) -> Place:
+        async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
             pods = self.pods[host] = PlayedPods(directory)
-            return Place(cast(Driver, pods), FakeFabric(), PlayedProber())
+            return HostRun(cast(Driver, pods), FakeFabric(), PlayedProber())
 
         return make
 
@@ -111,7 +109,7 @@ class World:
         for host in HOSTS:
             await self.stage.join(host, self.player(host))
         await self.driver.open()
-        await self.driver.open_links(lambda host: {})
+        await self.driver.open_links(lambda host: setup_of(self.plan, host))
 
     async def start(self, name: str) -> Handle:
         place = self.directory.nodes / f"{name}.json"
@@ -175,7 +173,7 @@ async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(wo
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
     assert await world.driver.listens(nodes["cloud"], 80)
     assert not await world.driver.listens(nodes["cloud"], 81)
-    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101), "device-0": Usage(0.5, 102)}
+    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101), "device-0": ProcessUsage(0.5, 102)}
     await world.driver.release("cloud", 3)
     assert world.pods["pc-1"].asked == [("release", "cloud", 3)]
 
@@ -186,7 +184,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     await world.stage.leave("pc-2")
     assert await world.held() == [("device-0", None)]
     assert (await world.driver.exits.get()).node == "device-0"
-    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101)}
+    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101)}
     assert not await world.driver.listens(nodes["device-0"], 80)
     with pytest.raises(LostError):
         await world.run("device-0")
@@ -228,19 +226,13 @@ async def test_files_that_cannot_be_fetched_are_told(world: World, monkeypatch: 
         await world.driver.close()
 
 
-async def test_nodes_of_an_algorithm_run_no_programs() -> None:
-    programs = Programs(lambda: cast(Driver, PlayedDriver(RunDirectory(Path()))), lambda: RunDirectory(Path()))
-    with pytest.raises(DriverError, match="the nodes of this run have roles of an algorithm"):
-        await programs.release("cloud", 0)
-
-
 @pytest.mark.slow
 async def test_programs_move_with_their_node_to_a_host_that_has_their_images(world: World) -> None:
 
     async def moved(_: object) -> None:
         pass
 
-    world.driver.moved = moved
+    world.driver.on_move = moved
     await world.start("device-0")
     await world.stage.leave("pc-2")
     assert (await world.change())[:2] == ("pc-2", "lost")

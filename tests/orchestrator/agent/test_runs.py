@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.agent import runs
 from orchestrator.agent.runs import Carrier, Runs
-from orchestrator.drivers.swarm.settings import MARK, RUNS
+from orchestrator.drivers.swarm.agents.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 
@@ -33,7 +33,8 @@ class Played:
 
     async def _start(
         self,
-        arguments: Mapping[str, Any],
+        image: str,
+        command: Sequence[str],
         directory: RunDirectory,
         hear: Callable[[str | None], None],
         stack: AsyncExitStack,
@@ -60,19 +61,19 @@ async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(pla
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
     async def cancelled(*given: Any) -> Carrier:
-        given[2](None)  # the carrier has ended
+        given[3](None)  # the carrier has ended
         raise asyncio.CancelledError
 
     runs = Runs(played._tell, played.failures.append, cancelled, lambda: RunDirectory(Path()))
     with pytest.raises(asyncio.CancelledError):
-        await runs.employ(image="edgebed-node")
+        await runs.employ("edgebed-node", "module", "pc-1")
     del runs
     gc.collect()
     assert reported == []
 
 
 async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
-    await played.runs.employ(image="edgebed-node")
+    await played.runs.employ("edgebed-node", "module", "pc-1")
     await played.runs.carry("small-1", "abc", [])
     assert [json.loads(each) for each in played.given] == [{"run": "small-1", "data": "abc", "plugins": []}]
     played.hear("a warning of torch")
@@ -84,17 +85,17 @@ async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
 
 
 async def test_the_files_of_a_run_are_removed(played: Played, tmp_path: Path) -> None:
-    await played.runs.drop("small-1")
+    played.runs.drop("small-1")
     assert list((tmp_path / RUNS).iterdir()) == []
     for run in ("", "..", ".", "small-1/logs", "/etc"):
         with pytest.raises(DriverError, match="no run"):
-            await played.runs.drop(run)
+            played.runs.drop(run)
 
 
 async def test_an_end_before_it_was_ready_tells_why(played: Played) -> None:
     played.first = ["Traceback", "ModuleNotFoundError: No module named 'yaml'", None]
     with pytest.raises(HostError, match=r"has ended: Traceback / ModuleNotFoundError: No module named 'yaml'"):
-        await played.runs.employ()
+        await played.runs.employ("edgebed-node", "module", "pc-1")
     assert played.failures == []
 
 
@@ -102,11 +103,11 @@ async def test_one_that_is_never_ready(played: Played, monkeypatch: pytest.Monke
     monkeypatch.setattr(runs, "READY", 0.01)
     played.first = ["loading"]
     with pytest.raises(HostError, match="was not ready within 0 s: loading"):
-        await played.runs.employ()
+        await played.runs.employ("edgebed-node", "module", "pc-1")
 
 
 async def test_its_end_breaks_the_host_unless_it_is_closed(played: Played) -> None:
-    await played.runs.employ()
+    await played.runs.employ("edgebed-node", "module", "pc-1")
     played.hear("MemoryError")
     played.hear(None)
     assert played.failures == ["the worker for runs has ended: MemoryError"]

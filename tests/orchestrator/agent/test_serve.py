@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.agent.serve import name_of, served_by
-from orchestrator.drivers.swarm.settings import Settings
-from orchestrator.drivers.swarm.standing import NAME
+from orchestrator.agent.serve import name_of, run_of
+from orchestrator.drivers.swarm.agents.settings import Settings
+from orchestrator.drivers.swarm.agents.standing import NAME
 from orchestrator.planning.keys import keypair
 
 
@@ -18,4 +18,4 @@ from orchestrator.planning.keys import keypair
 )
 def test_the_run_whose_orchestrator_is_gone(service: str, standing: bool, container: str, run: str | None) -> None:
     settings = Settings(run=service, address="", server="", keys=keypair(), lease=1.0, standing=standing)
-    assert served_by(name_of(container), settings) == run
+    assert run_of(name_of(container), settings) == run

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,23 +17,28 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
-from orchestrator.agent.worker import Place, Worker
-from orchestrator.drivers.base import Driver, Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm import underlay
-from orchestrator.drivers.swarm.fabric import SwarmFabric
-from orchestrator.drivers.swarm.prober import SwarmProber
-from orchestrator.drivers.swarm.starting import dismiss
-from orchestrator.drivers.swarm.underlay import SwarmUnderlay
+from orchestrator.agent.host_run import HostRun
+from orchestrator.agent.log_stream import LogStream
+from orchestrator.agent.worker import Worker
+from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.swarm.agents.calls import HostDataSets, HostFiles, HostSetup
+from orchestrator.drivers.swarm.agents.channel import Message
+from orchestrator.drivers.swarm.agents.starting import dismiss
+from orchestrator.drivers.swarm.network import underlay
+from orchestrator.drivers.swarm.network.fabric import SwarmFabric
+from orchestrator.drivers.swarm.network.prober import SwarmProber
+from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, Handle, LinkChange
 from orchestrator.fabric.fake import FakeFabric
+from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import Accelerated, NodePlan, Plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
@@ -95,6 +100,13 @@ class PlayedProber:
         return {"from": handle.pid, "with": list(arguments)}
 
 
+def setup_of(plan: Plan, host: str) -> HostSetup:
+    programs = plan.programs or None
+    return HostSetup(
+        host, ["other"], [Accelerated(None, "cuda", ["x"])], programs, {"x": "10.0.0.1"}, wires_of(plan), None
+    )
+
+
 class World:
     """The stage, and what was played on each host."""
 
@@ -118,10 +130,8 @@ class World:
         self.shown: list[HostReadings] = []
 
     def player(self, host: str) -> Callable[..., Any]:
-        async def make(
-            arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack
-        ) -> Place:
-            self.opened[host] = dict(arguments), (data / "train.npy").stat().st_size
+        async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
+            self.opened[host] = setup, (data / "train.npy").stat().st_size
             driver = self.drivers[host] = PlayedDriver(directory)
             fabric = self.fabrics[host] = FakeFabric()
             fabric.figures = {"forwarded": 5, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
@@ -129,7 +139,7 @@ class World:
             fabric.refuse = lambda change: None if change.cut is None else "no scissors"
             stack.push_async_callback(fabric.close)
             prober = self.probers[host] = PlayedProber()
-            return Place(cast(Driver, driver), cast(Fabric, fabric), prober)
+            return HostRun(cast(Driver, driver), cast(Fabric, fabric), prober)
 
         return make
 
@@ -141,7 +151,7 @@ class World:
         for host in HOSTS:
             await self.stage.join(host, self.player(host))
         await self.stage.driver.open()
-        await self.stage.driver.open_links(lambda host: {"word": host})
+        await self.stage.driver.open_links(lambda host: setup_of(self.plan, host))
 
     def fabric(self) -> SwarmFabric:
         homes = self.stage.driver.homes
@@ -167,7 +177,7 @@ class World:
     async def lose(self, host: str) -> SwarmFabric:
         """A host that has nodes and links falls silent."""
         fabric = self.fabric()
-        self.stage.driver.reopened, self.stage.driver.moved = fabric.reshape, fabric.redirect
+        self.stage.driver.on_reopen, self.stage.driver.on_move = fabric.reshape, fabric.redirect
         await fabric.shape(self.plan.links)
         await self.start("device-0")
         await self.stage.leave(host)
@@ -189,22 +199,41 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) -> None:
-    assert world.opened == {host: ({"word": host}, 3 << 20) for host in HOSTS}
+    assert world.opened == {host: (setup_of(world.plan, host), 3 << 20) for host in HOSTS}
     assert world.stage.driver.notes() == ["pc-1: a note", "pc-2: a note"]
     run = world.hosts / "pc-2" / world.directory.run
     assert (run / "shards.npz").read_bytes() == b"shards"
     assert (run / "plugins" / "mine.py").read_text() == "pass\n"
     with pytest.raises(DriverError, match="no file of the run"):
-        await world.stage.agents.call("pc-2", "put", path="../../other", data=b"x", first=True)
+        await world.stage.agents.call("pc-2", HostFiles.put, Path("../../other"), b"x", first=True)
 
 
 async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
     named: list[str] = []
-    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, begun=named.append)
-    await worker.answer("begin", {"run": "mine-1"})
+    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, on_begin=named.append)
+    await worker.answer("Host.begin", {"run": "mine-1"})
     assert named == ["mine-1"]
     await worker.close()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "error"),
+    [
+        ("Driver.fly", {}, "no call 'Driver.fly': the agent has another version"),
+        ("Worker.close", {}, "no call 'Worker.close': the agent has another version"),
+        (
+            "RunsPrograms.release",
+            {"node": "a", "code": 0},
+            "no call 'RunsPrograms.release': a PlayedDriver is open here",
+        ),
+        ("Driver.kill", {"node": 7}, r"'Driver.kill' has invalid arguments \(node: Input should be a valid string\)"),
+        ("Driver.kill", {}, r"'Driver.kill' has invalid arguments \(node: Field required\)"),
+    ],
+)
+async def test_a_call_that_is_not_possible_is_refused(world: World, call: str, arguments: Message, error: str) -> None:
+    with pytest.raises(DriverError, match=error):
+        await world.stage.agents.request("pc-1", call, arguments)
 
 
 async def unasked(*_: object) -> Any:
@@ -219,14 +248,14 @@ async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypa
     asked = []
     call = world.stage.agents.call
 
-    async def noted(host: str, verb: str, **arguments: Any) -> Any:
-        asked.append(verb)
-        return await call(host, verb, **arguments)
+    async def noted(host: str, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        asked.append(method)
+        return await call(host, method, *arguments, **named)
 
     monkeypatch.setattr(world.stage.agents, "call", noted)
     await world.stage.join("pc-2", world.player("pc-2"))
     assert await world.changes(1) == [HostChange("pc-2", "back")]
-    assert ("has_data" in asked, "put_data" in asked) == (True, False)
+    assert (HostDataSets.has_data in asked, HostDataSets.put_data in asked) == (True, False)
 
 
 async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
@@ -245,6 +274,41 @@ async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: Wor
     await world.stage.driver.kill("device-0")
     assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", Handle(100, "pc-2"), -9)
     assert (world.directory.logs / "device-0.log").read_text().endswith("last words\n")  # before its end
+
+
+async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:
+    driver, log = world.stage.driver, world.directory.logs / "device-2.log"
+    os.mkfifo(log)  # a write waits until somebody reads
+    tested = threading.Event()
+    reading = asyncio.create_task(asyncio.to_thread(lambda: (tested.wait(PATIENCE), log.read_bytes())))
+    driver.hear("pc-2", {"name": "log", "log": "device-2", "data": b"last words\n"})
+    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0})
+    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
+    assert driver.exits.empty()  # the output of a node comes before its end
+    tested.set()
+    assert await asyncio.wait_for(driver.exits.get(), PATIENCE) == Exit("device-2", Handle(1, "pc-2"), 0)
+    assert await reading == (True, b"last words\n")
+
+
+async def test_a_slow_disk_of_a_host_does_not_stop_its_agent_and_nothing_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, tested, pieces = threading.Event(), threading.Event(), ["device-2"]
+
+    def read(output: LogStream) -> Iterator[tuple[str, bytes]]:
+        while pieces:
+            log = pieces.pop()
+            reads.set()
+            yield log, b"in time\n" if tested.wait(PATIENCE) else b"too late\n"
+
+    monkeypatch.setattr(LogStream, "read", read)
+    assert await asyncio.to_thread(reads.wait, PATIENCE)
+    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
+    closing = asyncio.create_task(world.stage.driver.close())
+    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")  # the agent has got the request to finish
+    tested.set()
+    await closing
+    assert (world.directory.logs / "device-2.log").read_text() == "in time\n"
 
 
 def _wait_for_content(path: Path, content: bytes) -> None:
@@ -371,7 +435,7 @@ async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:
 
 async def test_a_host_that_was_lost_is_opened_again_with_its_links_as_they_are(world: World) -> None:
     fabric = world.fabric()
-    world.stage.driver.reopened = fabric.reshape
+    world.stage.driver.on_reopen = fabric.reshape
     await fabric.shape(world.plan.links)
     handle = await world.start("device-0")
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.1))
@@ -433,7 +497,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     handle = await world.start("device-0")
     assert handle.host == "pc-1"
     await fabric.attach(world.plan.node("device-0"), handle)
-    assert fabric_of_1.attached == {"device-0": Handle(handle.pid)}
+    assert fabric_of_1.attached == {"device-0": handle}
     await fabric.detach(world.plan.node("device-0"))
     assert fabric_of_1.attached == {}
     await driver.pause("device-0")
@@ -448,6 +512,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     assert await driver.ready("device-0") is None
     # A checkpoint that is still told by its old host is not its own.
     driver.hear("pc-2", {"name": "checkpoint", "node": "device-0", "data": b"old", "first": True, "last": True})
+    await driver.flush()
     assert kept.read_bytes() == b"kept"
     assert time.time() - kept.stat().st_mtime > 90  # though it came back from pc-1
 
@@ -571,6 +636,6 @@ async def test_the_readings_of_a_lost_host_end_and_begin_anew_when_it_is_back(wo
 @pytest.mark.parametrize("row", [[], ["power", "test", "in", "much", ""], "power", None])
 async def test_what_is_no_reading_is_refused(world: World, row: Any) -> None:
     """`Agents` logs it."""
-    with pytest.raises(WireError, match="not a reading"):
+    with pytest.raises(WireError, match=r"^readings\.0"):
         world.stage.driver.hear("pc-1", {"name": "sensors", "readings": [row]})
     assert world.stage.driver.news.empty()

@@ -216,15 +216,6 @@ def test_a_run_that_does_not_exist(runs: Path, words: tuple[str, ...]) -> None:
     assert "good-20260101-120000-0000, damaged-20260102-120000-0000" in str(result.exception)
 
 
-@pytest.mark.parametrize(
-    "words", [("report",), ("resume",), ("compare", "damaged-20260102-120000-0000", "good-20260101-120000-0000")]
-)
-def test_a_damaged_record_is_named(runs: Path, words: tuple[str, ...]) -> None:
-    result = verb(*words, "--runs", runs)
-    assert isinstance(result.exception, RecordError)
-    assert "damaged-20260102-120000-0000/run.db cannot be read" in str(result.exception)
-
-
 def test_what_a_node_printed_can_be_read_without_a_record(runs: Path) -> None:
     result = verb("logs", "cloud", "--runs", runs)
     assert (result.exit_code, result.output) == (0, "ready\n")
@@ -240,7 +231,7 @@ def test_what_a_node_printed_moves_no_cursor(runs: Path) -> None:
 
 
 def test_logs_of_a_simulated_node_are_in_the_record(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
+    monkeypatch.setattr("orchestrator.results.record.history.History.driver", "sim")
     result = verb("logs", "edge-0", "--run", "good-20260101-120000-0000", "--runs", runs)
     assert result.exit_code == 0
     assert "s] round 1: round (phase start" in result.output
@@ -304,7 +295,7 @@ def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(
 
 
 def test_what_was_removed_is_counted_in_words() -> None:
-    assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).told() == (
+    assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).describe() == (
         "a: ended 1 process, removed 2 cgroups; nothing of it is left on this host"
     )
-    assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).told()
+    assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).describe()

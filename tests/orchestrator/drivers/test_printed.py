@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers.printed import LONGEST_LINE, Lines, Printed
-from orchestrator.run.messages import problem
+from orchestrator.run.nodes.messages import problem
 
 
 def told(*lines: str, rounds: int | None = None) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_not
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -60,8 +60,8 @@ class FakeDriver:
         self.asked.append(("listens", node.pid, port))
         return port in self.ports
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
-        return {node: Usage(cpu=handle.pid, rss=1) for node, handle in nodes.items()}
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+        return {node: ProcessUsage(cpu=handle.pid, rss=1) for node, handle in nodes.items()}
 
     def end(self, label: str, code: int) -> None:
         self.ends.put_nowait(ProgramEnd(self._programs[label], code))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.exports.scalars import Scalar, Unwritten, epoch, scalars, settings
-from orchestrator.results import carried
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
+from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 
@@ -44,7 +44,7 @@ def test_the_series_are_the_numbers_of_the_record(tmp_path: Path) -> None:
 def test_bytes_at_the_end_of_a_round_lie_between_two_readings(tmp_path: Path) -> None:
     path = Example(rounds=2, with_faults=False).build(tmp_path / "run")
     with History.open(path) as history:
-        times, totals = carried.delivered_bytes(history)["edge-cloud"]
+        times, totals = volumes.delivered_bytes(history)["edge-cloud"]
     # Readings are taken 0.5 s after each second. Models go down in the first second of a round, and the first reading
     # counts as the beginning. Round 1 ends at 3.9 s, 0.4 s after a reading and 0.6 s before the next.
     assert times[:5] == [SETUP + second + 0.5 for second in range(5)]

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import Fabric, Handle, Redirects
 from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
-from orchestrator.fabric.trunk import PORT, Carrier, Trunk, id_of, lay, mtu_of
+from orchestrator.fabric.trunk import PORT, Carrier, Trunk, create_trunk, id_of, mtu_of
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.scenario.reading import parse
@@ -60,7 +60,7 @@ class Hosts:
         opening: Opening,
         devices: int = 3,
         attached: Sequence[str] = (),
-        laying: Sequence[Laying] = (lay, lay, lay),
+        laying: Sequence[Laying] = (create_trunk, create_trunk, create_trunk),
         homes: Mapping[str, int] | None = None,
     ) -> None:
         """``opening``: opens the engine under test. ``attached``: the nodes that are there, by default all.
@@ -105,7 +105,7 @@ class Hosts:
             one.run(*f"ip link set p{number} master u0 up".split())
         for number, (outside, hub) in enumerate(zip(self._outside, self._hubs, strict=True)):
             outside.run("ip", "address", "add", f"{UNDERLAY[number]}/24", "dev", "u0")
-            if any(each is not lay for each in laying):
+            if any(each is not create_trunk for each in laying):
                 _without_offloads(outside, "u0")
             outside.run("ip", "link", "set", "u0", "up")
             trunk = Trunk(UNDERLAY[number], id_of(RUN), self._remotes(number), MTU)

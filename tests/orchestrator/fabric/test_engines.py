@@ -13,9 +13,9 @@ from orchestrator.fabric.engines import OPENING, open_fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.host.directory import RunDirectory
-from orchestrator.run.media import Media
+from orchestrator.run.links.media import Media
 from orchestrator.scenario.sections.engines import ENGINES, SHARE_MEDIA, candidates
-from tests.orchestrator.run.test_channel_probe import CELL, plan
+from tests.orchestrator.run.links.test_channel_probe import CELL, plan
 
 
 def test_auto_is_userspace_where_links_share_media() -> None:

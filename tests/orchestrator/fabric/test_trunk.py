@@ -1,4 +1,4 @@
-"""Links between hosts: the commands that lay a trunk, then the userspace engine with real packets over a trunk."""
+"""Links between hosts: the commands that create a trunk, then the userspace engine with real packets over a trunk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
-from orchestrator.fabric.trunk import PORT, Trunk, forwarding_lines, host_lines, id_of, lay, lay_by_process, mtu_of
+from orchestrator.fabric.trunk import (
+    PORT,
+    Trunk,
+    create_trunk,
+    create_trunk_by_process,
+    forwarding_lines,
+    host_lines,
+    id_of,
+    mtu_of,
+)
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import assert_as_asked, measure, settled, wait_until
@@ -256,10 +265,10 @@ async def test_a_second_trunk_of_a_run_is_refused_and_the_first_ends_with_its_hu
         hub = await Hub.open(RUN, tmp_path)
     outside = Namespace([*hub.enter(), "unshare", "-n"], user=not hub.privileged)
     try:
-        await lay(TRUNK, hub, RUN, tmp_path, outside.pid)
+        await create_trunk(TRUNK, hub, RUN, tmp_path, outside.pid)
         assert f":{PORT}" in outside.run("ss", "-uan")
         with pytest.raises(HostError, match=r"cannot be made .*exists"):
-            await lay(TRUNK, hub, RUN, tmp_path, outside.pid)
+            await create_trunk(TRUNK, hub, RUN, tmp_path, outside.pid)
         await hub.close()
         wait_until(lambda: f":{PORT}" not in outside.run("ss", "-uan"), 20.0)
     finally:
@@ -276,7 +285,7 @@ class TestAProcess:
     @classmethod
     def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         with namespaces():
-            made = Hosts(tmp_path_factory.mktemp("hosts"), userspace, laying=(lay, lay_by_process))
+            made = Hosts(tmp_path_factory.mktemp("hosts"), userspace, laying=(create_trunk, create_trunk_by_process))
         with made:
             yield made
 
@@ -309,7 +318,7 @@ class TestAProcess:
         assert datagrams(hosts, "cloud", "device-1", 5) == list(range(5))
 
     def test_its_end_is_told(self, tmp_path: Path) -> None:
-        with Hosts(tmp_path, userspace, attached=("cloud",), laying=(lay, lay_by_process)) as hosts:
+        with Hosts(tmp_path, userspace, attached=("cloud",), laying=(create_trunk, create_trunk_by_process)) as hosts:
             carrier = hosts.hosts[1].carrier
             assert "no VXLAN" in carrier.notes()[0]
             hosts.do(carrier.close())
@@ -323,7 +332,7 @@ def engine() -> Opening:
     return userspace
 
 
-@pytest.fixture(params=[lay, pytest.param(lay_by_process, marks=tap)])
+@pytest.fixture(params=[create_trunk, pytest.param(create_trunk_by_process, marks=tap)])
 def laying(request: pytest.FixtureRequest) -> Laying:
     return request.param  # type: ignore[no-any-return]
 

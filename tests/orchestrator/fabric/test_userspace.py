@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from netem.profile import LinkProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.engines import open_fabric
@@ -146,35 +145,6 @@ async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
 async def test_a_link_has_its_latency_and_others_do_not_exist(stage: Stage) -> None:
     assert 0.020 <= statistics.median(await stage.round_trips("device-0", "cloud")) < BUSY
     assert await stage.round_trips("device-0", "device-1", count=2, timeout=0.1) == [float("inf")] * 2
-
-
-async def test_cut_and_restore(stage: Stage) -> None:
-    await stage.fabric.cut("device-0", "cloud")
-    assert await stage.round_trips("device-0", "cloud", count=2, timeout=0.1) == [float("inf")] * 2
-    assert statistics.median(await stage.round_trips("device-1", "cloud", count=5)) < BUSY
-    await stage.fabric.restore("device-0", "cloud")
-    assert statistics.median(await stage.round_trips("device-0", "cloud", count=5)) < BUSY
-
-
-async def test_change_in_place(stage: Stage) -> None:
-    await stage.fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
-    assert 0.060 <= statistics.median(await stage.round_trips("device-0", "cloud", count=7)) < 0.075
-
-
-async def test_a_restarted_node_is_attached_anew(stage: Stage, stack: contextlib.AsyncExitStack) -> None:
-    os.kill(stage.pids["device-0"], 9)
-    await stage.fabric.detach(stage.plan.node("device-0"))
-    await stage.start_node("device-0", stack)
-    assert 0.020 <= statistics.median(await stage.round_trips("cloud", "device-0", count=7)) < BUSY
-
-
-async def test_counters_name_every_link(stage: Stage) -> None:
-    await stage.round_trips("device-0", "cloud", count=10)
-    counted = {(link["source"], link["target"]): link for link in (await stage.fabric.counters()).links}
-    assert set(counted) == {(link.source, link.target) for link in stage.plan.links}
-    assert counted["device-0", "cloud"]["delivered"] == 10
-    assert counted["cloud", "device-0"]["delivered"] == 10
-    assert counted["device-1", "cloud"]["delivered"] == 0
 
 
 async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:

@@ -58,11 +58,13 @@ def test_digits_that_another_run_has_are_drawn_anew(tmp_path: Path, monkeypatch:
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
+    path, folder = tmp_path / "report.html", tmp_path / "folder"
     write_whole(path, "first")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "\ud800")
-    assert (path.read_text(), list(tmp_path.iterdir())) == ("first", [path])
+    write_whole(path, "a\ud800z")
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_whole(folder, "second")
+    assert (path.read_text(), sorted(tmp_path.iterdir())) == ("a?z", [folder, path])
 
 
 def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import HostError
-from orchestrator.host.training_devices import missing_here, notes, refusals, told, tried_here
+from orchestrator.host.training_devices import missing_here, notes, refusals, trial_results, tried_here
 
 NODES = {"cuda": ["edge-0"], "cuda:1": ["edge-1", "edge-2"]}
 FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU, and numbers start at 0"}}
@@ -40,11 +40,11 @@ def test_the_record_has_the_names_of_gpus() -> None:
 
 
 def test_a_trial_that_says_nothing_is_an_error_with_its_last_line() -> None:
-    assert told('warning: slow\n{"cuda": {"name": "Tesla T4"}}\n', "") == {"cuda": {"name": "Tesla T4"}}
+    assert trial_results('warning: slow\n{"cuda": {"name": "Tesla T4"}}\n', "") == {"cuda": {"name": "Tesla T4"}}
     with pytest.raises(HostError, match="could not be tried: ModuleNotFoundError: No module named 'torch'"):
-        told("", "Traceback ...\nModuleNotFoundError: No module named 'torch'\n")
+        trial_results("", "Traceback ...\nModuleNotFoundError: No module named 'torch'\n")
     with pytest.raises(HostError, match="it said nothing"):
-        told("", "")
+        trial_results("", "")
 
 
 @pytest.mark.skipif(GPU, reason="this host has a GPU")

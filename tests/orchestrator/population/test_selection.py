@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from orchestrator.population.selection import (
+    ClientHistory,
     LeastAvailable,
     Oort,
-    Seen,
-    Uniform,
+    UniformSelection,
     drawn,
     exploration,
     preferred_duration,
@@ -21,25 +21,27 @@ from orchestrator.population.selection import (
 )
 
 
-def seen_of(outcomes: dict[int, list[tuple[int, float, float | None]]], clients: int = 6) -> Seen:
+def seen_of(outcomes: dict[int, list[tuple[int, float, float | None]]], clients: int = 6) -> ClientHistory:
     """What was seen after rounds with these outcomes: (client, seconds, utility)."""
-    seen = Seen(clients)
+    seen = ClientHistory(clients)
     for round, found in outcomes.items():
         seen.end_round(round, found)
     return seen
 
 
-def chosen(params: Uniform | LeastAvailable | Oort, seen: Seen, count: int, round: int = 1, seed: int = 1) -> list[int]:
+def chosen(
+    params: UniformSelection | LeastAvailable | Oort, seen: ClientHistory, count: int, round: int = 1, seed: int = 1
+) -> list[int]:
     n = seen.clients
     return select(params, seed, round, count, np.ones(n, bool), np.ones(n), seen)
 
 
 def test_uniform_selection_gives_every_client_that_is_there_the_same_chance() -> None:
     there = np.array([True, True, False, True, True])
-    seen = Seen(5)
+    seen = ClientHistory(5)
     counts: Counter[int] = Counter()
     for round in range(1, 2001):
-        found = select(Uniform(), 1, round, 2, there, np.ones(5), seen)
+        found = select(UniformSelection(), 1, round, 2, there, np.ones(5), seen)
         assert len(set(found)) == 2
         counts.update(found)
     assert counts[2] == 0
@@ -52,22 +54,25 @@ def test_clients_of_one_round_may_be_selected_one_by_one() -> None:
 
     def drawn_in(round: int) -> list[list[int]]:
         return [
-            select(Uniform(), 1, round, 3, np.ones(1000, bool), np.ones(1000), Seen(1000), draw) for draw in range(3)
+            select(UniformSelection(), 1, round, 3, np.ones(1000, bool), np.ones(1000), ClientHistory(1000), draw)
+            for draw in range(3)
         ]
 
     found = drawn_in(4)
     assert found == drawn_in(4)
     assert len({tuple(each) for each in found + drawn_in(5)}) == 6
-    assert found[0] == select(Uniform(), 1, 4, 3, np.ones(1000, bool), np.ones(1000), Seen(1000))
+    assert found[0] == select(UniformSelection(), 1, 4, 3, np.ones(1000, bool), np.ones(1000), ClientHistory(1000))
 
 
 def test_a_round_gets_as_many_clients_as_are_there() -> None:
     there = np.array([False, True, False])
-    assert select(Uniform(), 1, 1, 2, there, np.ones(3), Seen(3)) == [1]
+    assert select(UniformSelection(), 1, 1, 2, there, np.ones(3), ClientHistory(3)) == [1]
 
 
-@pytest.mark.parametrize("params", [Uniform(), LeastAvailable(), Oort()])
-def test_selection_is_a_function_of_seed_round_and_what_was_seen(params: Uniform | LeastAvailable | Oort) -> None:
+@pytest.mark.parametrize("params", [UniformSelection(), LeastAvailable(), Oort()])
+def test_selection_is_a_function_of_seed_round_and_what_was_seen(
+    params: UniformSelection | LeastAvailable | Oort,
+) -> None:
     seen = seen_of({1: [(0, 1.0, 5.0), (1, 2.0, 3.0)]}, clients=50)
     again = seen_of({1: [(0, 1.0, 5.0), (1, 2.0, 3.0)]}, clients=50)
     assert chosen(params, seen, 10, round=2) == chosen(params, again, 10, round=2)
@@ -76,7 +81,7 @@ def test_selection_is_a_function_of_seed_round_and_what_was_seen(params: Uniform
 
 
 def test_least_available_clients_come_first() -> None:
-    seen = Seen(4)
+    seen = ClientHistory(4)
     for there in ([1, 1, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]):  # there 3, 2, 1 and 1 of 3 times
         seen.look(np.array(there, bool))
     assert chosen(LeastAvailable(), seen, 2) == [2, 3]
@@ -124,7 +129,7 @@ def test_the_pacer_raises_the_preferred_duration_when_less_is_gained() -> None:
 
 def test_without_a_pace_the_first_answers_say_what_is_preferred() -> None:
     assert preferred_duration(Oort(), seen_of({1: [(0, 1.0, 1.0), (1, 2.0, 1.0), (2, 9.0, 1.0)]})) == 2.0
-    assert preferred_duration(Oort(), Seen(3)) == math.inf
+    assert preferred_duration(Oort(), ClientHistory(3)) == math.inf
 
 
 def test_oort_exploits_the_best_known_clients_and_explores_others() -> None:
@@ -136,7 +141,7 @@ def test_oort_exploits_the_best_known_clients_and_explores_others() -> None:
 
 
 def test_oort_takes_known_clients_if_none_is_new_and_new_ones_if_none_is_known() -> None:
-    assert len(chosen(Oort(), Seen(6), 3)) == 3
+    assert len(chosen(Oort(), ClientHistory(6), 3)) == 3
     everybody = seen_of({1: [(client, 1.0, 1.0) for client in range(6)]})
     assert len(chosen(Oort(), everybody, 3, round=2)) == 3
 

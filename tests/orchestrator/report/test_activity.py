@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.report import activity
 from orchestrator.report.activity import Stretch, activities, course, divided
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 
 BEGAN = 10.0

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.report import render
 from orchestrator.report.calibration import calibration_figures
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.report.test_page import Page
 

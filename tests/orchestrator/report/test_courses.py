@@ -17,8 +17,8 @@ from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report import render
 from orchestrator.report.courses import MOST, course_figures, read_schedule
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.report.test_page import Page
 
 BASE = LinkProfile(latency=0.01, rate=10e6)

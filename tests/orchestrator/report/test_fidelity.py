@@ -11,8 +11,8 @@ from orchestrator.fidelity.overload import LATE_PACKETS, SATURATED, Overload
 from orchestrator.report import render
 from orchestrator.report.fidelity import HARMFUL, HARMLESS, MOST, look_rows, mark_overloads, overload_rows
 from orchestrator.report.timeline import timeline
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.fidelity.test_loss_audit import CLASSES, row
 from tests.orchestrator.report.test_page import Page

@@ -6,10 +6,10 @@ import pytest
 
 from orchestrator.report import render
 from orchestrator.report.host import MOST, Curve, highest, host_figures, host_rows, placement_rows, steps
-from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
-from orchestrator.results.record import Record
-from orchestrator.results.rows import SensorReading
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import SensorReading
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 

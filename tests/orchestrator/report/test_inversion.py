@@ -13,10 +13,10 @@ import pytest
 from orchestrator import text
 from orchestrator.report import render
 from orchestrator.report.inversion import inversion, png, psnr
-from orchestrator.results import carried
-from orchestrator.results.history import History
-from orchestrator.results.inversion import GUESSES
-from orchestrator.results.record import Record
+from orchestrator.results.evaluation.inversion import GUESSES
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
+from orchestrator.results.traffic import volumes
 from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example, plan_of
 
@@ -105,7 +105,7 @@ def test_it_changes_nothing_else_and_without_it_there_is_nothing(tmp_path: Path)
     sent = [
         {
             (row.node, row.peer, row.kind): row.bytes
-            for row in carried.traffic(runs[name].history())
+            for row in volumes.traffic(runs[name].history())
             if row.direction == "sent"
         }
         for name in ("with", "without")

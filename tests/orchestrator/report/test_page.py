@@ -17,10 +17,11 @@ from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import WIDTH, picture
-from orchestrator.results import carried, facts
+from orchestrator.results import facts
 from orchestrator.results.facts import IN_ROUND, WAITING
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
+from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.report.test_timeline import rows_of
 
@@ -283,7 +284,7 @@ def test_traffic_is_told_by_class_and_kind(finished: History) -> None:
     assert model["x0"] == [0.0] * len(figure["y"]["labels"])
     assert model["x1"][row] == sum(
         row.bytes
-        for row in carried.traffic(finished)
+        for row in volumes.traffic(finished)
         if (row.kind, row.node, row.direction) == ("model", "cloud", "sent")
     )
 

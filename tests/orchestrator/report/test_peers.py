@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.report import render
 from orchestrator.report.peers import COLOURS, HEIGHT, ROWS, meetings, own_accuracy, peers
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 
 BEGAN = 10.0

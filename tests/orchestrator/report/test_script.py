@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from orchestrator.report import render
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.report import render
 from orchestrator.report.timeline import timeline
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import LOST, ROUND, Example
 
 

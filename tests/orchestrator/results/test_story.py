@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import carried, facts, usage
+from orchestrator.results import facts
 from orchestrator.results import story as module
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story, TimeLeft
-from orchestrator.results.usage import Flow
+from orchestrator.results.traffic import usage, volumes
+from orchestrator.results.traffic.usage import Flow
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 
@@ -27,10 +28,10 @@ def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
     with History.open(tmp_path / "run") as history:
         assert found.training_began == history.training_began == SETUP
         assert found.seconds == history.seconds
-        assert {name: max(of.values()) for name, of in used.delivered.items()} == carried.bytes_by_class(history)
-        assert {kind: count for kind, (count, _) in used.kinds.items()} == carried.messages_by_kind(history)
+        assert {name: max(of.values()) for name, of in used.delivered.items()} == volumes.bytes_by_class(history)
+        assert {kind: count for kind, (count, _) in used.kinds.items()} == volumes.messages_by_kind(history)
         assert {ends: round(flow.total) for ends, flow in used.links.items()} == {
-            (row.source, row.target): row.delivered_bytes for row in carried.link_counters(history)
+            (row.source, row.target): row.delivered_bytes for row in volumes.link_counters(history)
         }
         assert found.round == 4
         for fact in ("rounds", "faults", "states", "probes", "overruns", "rounds_done", "current_states"):

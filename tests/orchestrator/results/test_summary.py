@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.topology import picture
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.record.history import History
+from orchestrator.results.record.tables import node_rows
+from orchestrator.results.record.writer import Record
 from orchestrator.results.summary import print_summary, summary
-from orchestrator.results.tables import node_rows
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import MODEL, Example, plan_of
 

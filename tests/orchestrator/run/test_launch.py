@@ -13,7 +13,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies import scenario_folder
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record import Record
+from orchestrator.results.record.writer import Record
 from orchestrator.run.launch import _plan_of, prepared_plan
 from orchestrator.scenario.reading import parse, placed
 

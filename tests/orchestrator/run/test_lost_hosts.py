@@ -12,7 +12,7 @@ from orchestrator.drivers.base import HostChange, HostReadings, NodeMove
 from orchestrator.errors import LostError
 from orchestrator.fabric.base import Handle
 from orchestrator.planning.plan import NodePlan
-from tests.orchestrator.run.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
+from tests.orchestrator.run.nodes.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
 
 AGAIN = ["crashed", "restarting", "starting", "registered", "running"]
 

@@ -14,16 +14,17 @@ from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
-from orchestrator.results import carried, media
-from orchestrator.results.history import History
+from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.presence import notes
-from orchestrator.results.schema import COUNTERS
-from orchestrator.results.verdicts import Verdict
+from orchestrator.results.record.history import History
+from orchestrator.results.record.schema import COUNTERS
+from orchestrator.results.traffic import media, volumes
 from orchestrator.run.context import RunContext
+from orchestrator.run.display.snapshot import Snapshot, View
+from orchestrator.run.display.view import PlainView
 from orchestrator.run.monitor import Monitor
-from orchestrator.run.showing import Snapshot, View
-from orchestrator.run.view import PlainView
-from tests.orchestrator.run.test_session import SCENARIO, Stage
+from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
+from tests.virtual import virtual
 
 
 def row(delivered: int, **others: int | float) -> LinkRow:
@@ -33,32 +34,31 @@ def row(delivered: int, **others: int | float) -> LinkRow:
     return {"source": "edge-0", "target": "cloud", **counts, **others}
 
 
-class CountingFabric:
-    """A link engine that has counted what the test says."""
+class ReadableFabric:
+    """A link engine whose counters the test sets."""
 
-    def __init__(self, *delivered: int) -> None:
-        self.readings = iter(delivered)
+    def __init__(self, *rows: LinkRow) -> None:
+        self.now = Counted(links=list(rows))
 
     async def counters(self) -> Counted:
-        return Counted(links=[row(next(self.readings))])
+        return self.now
 
 
-def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
-    async def main() -> None:
-        stage = Stage(tmp_path, SCENARIO)
-        fabric = cast(Fabric, CountingFabric(3780, 3780, 3785, 6240))
-        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, PlainView(io.StringIO()))
-        monitor = Monitor(run, stage.session, fabric, None)
-        await monitor.begin()
-        for _ in range(3):
-            await monitor.sample()
-        stage.record.close()
-        with History.open(stage.directory.path) as history:
-            assert carried.bytes_by_class(history) == {"edge-cloud": 2_460_000}
-            assert carried.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
-        await stage.session.close()
-
-    run_virtual(main())
+@virtual
+async def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, SCENARIO)
+    fabric = ReadableFabric(row(3780))
+    run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, PlainView(io.StringIO()))
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), None)
+    await monitor.begin()
+    for delivered in (3780, 3785, 6240):
+        fabric.now = Counted(links=[row(delivered)])
+        await monitor.sample()
+    stage.record.close()
+    with History.open(stage.directory.path) as history:
+        assert volumes.bytes_by_class(history) == {"edge-cloud": 2_460_000}
+        assert volumes.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
+    await stage.session.close()
 
 
 def test_channels_are_recorded_without_what_probes_sent(tmp_path: Path) -> None:
@@ -105,16 +105,6 @@ class Shown:
         self.snapshot = snapshot
 
 
-class ReadableFabric:
-    """A link engine whose counters the test sets."""
-
-    def __init__(self) -> None:
-        self.now = NOTHING
-
-    async def counters(self) -> Counted:
-        return self.now
-
-
 def used(delivered: int, lost: int = 0) -> LinkRow:
     """Of a link that was asked to lose nothing."""
     return row(delivered, drawn=delivered + lost, lost=lost, asked_lost=0.0, asked_variance=0.0)
@@ -155,24 +145,22 @@ def verdicts(
     return run_virtual(main())
 
 
-def test_packets_to_groups_are_noted(tmp_path: Path) -> None:
-    async def main() -> None:
-        stage, fabric = Stage(tmp_path, SCENARIO), ReadableFabric()
-        fabric.now = Counted(links=[used(10)], to_groups={"device-0-0": 3, "cloud": 1})
-        load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
-        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
-        monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
-        await monitor.begin()
-        await monitor.sample(last=True)
-        stage.record.close()
-        with History.open(stage.directory.path) as history:
-            assert notes(history) == [
-                "no link carries packets to broadcast or multicast addresses: cloud sent 1 packet, device-0-0 sent 3 "
-                "packets to such addresses, which were dropped"
-            ]
-        await stage.session.close()
-
-    run_virtual(main())
+@virtual
+async def test_packets_to_groups_are_noted(tmp_path: Path) -> None:
+    stage, fabric = Stage(tmp_path, SCENARIO), ReadableFabric()
+    fabric.now = Counted(links=[used(10)], to_groups={"device-0-0": 3, "cloud": 1})
+    load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
+    run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
+    await monitor.begin()
+    await monitor.sample(last=True)
+    stage.record.close()
+    with History.open(stage.directory.path) as history:
+        assert notes(history) == [
+            "no link carries packets to broadcast or multicast addresses: cloud sent 1 packet, device-0-0 sent 3 "
+            "packets to such addresses, which were dropped"
+        ]
+    await stage.session.close()
 
 
 def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None:
@@ -180,33 +168,31 @@ def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None
     assert verdicts(tmp_path, sound, astray) == ["pass", "pass", "fail"]
 
 
-def test_real_links_are_told_apart_and_their_losses_not_audited(tmp_path: Path) -> None:
-    async def main() -> None:
-        stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
-        links = tuple(
-            replace(link, profile=LinkProfile(real=link.source == "edge-0" and link.target == "cloud"))
-            for link in stage.plan.links
-        )
-        load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
-        plan = replace(stage.plan, links=links)
-        run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, cast(View, view))
-        monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
-        await monitor.begin()
-        for reading in (NOTHING, Counted(links=[used(1800, lost=200)])):
-            await asyncio.sleep(20.0)
-            fabric.now = reading
-            await monitor.sample()
-        monitor.show()
-        assert view.snapshot.verdict == "pass"
-        assert view.snapshot.traffic["real", "edge-cloud"] == 90_000  # 1800 packets of 1000 bytes in 20 s
-        assert view.snapshot.traffic["emulated", "edge-cloud"] == 0
-        (row,) = stage.record._connection.execute("SELECT kind FROM counters WHERE offered > 0").fetchall()
-        assert row == ("real",)
-        assert [event.data["links"] for event in stage.events("links looked at")] == [0, 0]
-        stage.record.close()
-        await stage.session.close()
-
-    run_virtual(main())
+@virtual
+async def test_real_links_are_told_apart_and_their_losses_not_audited(tmp_path: Path) -> None:
+    stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
+    links = tuple(
+        replace(link, profile=LinkProfile(real=link.source == "edge-0" and link.target == "cloud"))
+        for link in stage.plan.links
+    )
+    load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
+    plan = replace(stage.plan, links=links)
+    run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, cast(View, view))
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
+    await monitor.begin()
+    for reading in (NOTHING, Counted(links=[used(1800, lost=200)])):
+        await asyncio.sleep(20.0)
+        fabric.now = reading
+        await monitor.sample()
+    monitor.show()
+    assert view.snapshot.verdict == "pass"
+    assert view.snapshot.traffic["real", "edge-cloud"] == 90_000  # 1800 packets of 1000 bytes in 20 s
+    assert view.snapshot.traffic["emulated", "edge-cloud"] == 0
+    (row,) = stage.record._connection.execute("SELECT kind FROM counters WHERE offered > 0").fetchall()
+    assert row == ("real",)
+    assert [event.data["links"] for event in stage.events("links looked at")] == [0, 0]
+    stage.record.close()
+    await stage.session.close()
 
 
 def test_an_engine_that_does_not_keep_up_is_shown(tmp_path: Path) -> None:
@@ -224,54 +210,50 @@ def test_a_node_that_is_slower_than_its_hardware_is_shown(tmp_path: Path) -> Non
     assert verdicts(tmp_path, NOTHING, late=0.5) == ["fail", "pass"]
 
 
-def test_a_node_that_ended_is_shown_and_the_load_of_the_host_recorded(tmp_path: Path) -> None:
-    async def main() -> None:
-        stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
-        loads = iter([HostLoad(10.0, 20.0, None, 0), *[HostLoad(16.0, 54.0, None, 0)] * 5])
-        clock = asyncio.get_running_loop().time
-        run = RunContext(stage.plan, stage.directory, stage.record, clock, cast(View, view))
-        monitor = Monitor(run, stage.session, cast(Fabric, fabric), lambda: next(loads))
-        await monitor.begin()
-        stage.record.event(clock(), None, "training", None, {})
-        stage.record.state(clock(), "edge-0", "crashed", "SIGKILL")
-        await asyncio.sleep(20.0)
-        await monitor.sample(last=True)
-        monitor.show()
-        assert view.snapshot.verdict == "fail"
-        assert view.snapshot.failed == {"no unplanned failures": "1 node ended unplanned: edge-0 at 0.0 s (SIGKILL)"}
-        (load,) = stage.events("host load")
-        assert (load.data["seconds"], load.data["busy"], load.data["idle"]) == (20.0, 6.0, 34.0)
-        assert 0 <= load.data["own"] < 10
-        stage.record.close()
-        await stage.session.close()
-
-    run_virtual(main())
+@virtual
+async def test_a_node_that_ended_is_shown_and_the_load_of_the_host_recorded(tmp_path: Path) -> None:
+    stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
+    loads = iter([HostLoad(10.0, 20.0, None, 0), *[HostLoad(16.0, 54.0, None, 0)] * 5])
+    clock = asyncio.get_running_loop().time
+    run = RunContext(stage.plan, stage.directory, stage.record, clock, cast(View, view))
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), lambda: next(loads))
+    await monitor.begin()
+    stage.record.event(clock(), None, "training", None, {})
+    stage.record.state(clock(), "edge-0", "crashed", "SIGKILL")
+    await asyncio.sleep(20.0)
+    await monitor.sample(last=True)
+    monitor.show()
+    assert view.snapshot.verdict == "fail"
+    assert view.snapshot.failed == {"no unplanned failures": "1 node ended unplanned: edge-0 at 0.0 s (SIGKILL)"}
+    (load,) = stage.events("host load")
+    assert (load.data["seconds"], load.data["busy"], load.data["idle"]) == (20.0, 6.0, 34.0)
+    assert 0 <= load.data["own"] < 10
+    stage.record.close()
+    await stage.session.close()
 
 
 def test_packets_lost_that_may_be_others_are_shown_as_not_known(tmp_path: Path) -> None:
     assert verdicts(tmp_path, NOTHING, dropped=(0, 0, 7)) == ["pass", "unknown"]
 
 
-def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None:
-    async def main() -> None:
-        stage, view = Stage(tmp_path, SCENARIO), Shown()
-        fabric = cast(Fabric, ReadableFabric())
-        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, cast(View, view))
-        monitor = Monitor(run, stage.session, fabric, None)
-        await stage.train()
-        shown = []
-        for node, values in [
-            ("cloud", {"scope": "global", "accuracy": 0.75, "loss": 0.5}),
-            ("edge-0", {"scope": "global", "accuracy": 0.25, "loss": 0.9}),
-            ("cloud", {"scope": "train", "loss": 0.1}),
-            ("cloud", {"scope": "global", "accuracy": 0.8}),
-        ]:
-            stage.control.say(node, "metric", round=1, values=values)
-            await asyncio.sleep(1.0)
-            monitor.show()
-            shown.append((view.snapshot.accuracy, view.snapshot.loss, view.snapshot.verdict))
-        assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, 0.5, None)]
-        await stage.session.close()
-        stage.record.close()
-
-    run_virtual(main())
+@virtual
+async def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None:
+    stage, view = Stage(tmp_path, SCENARIO), Shown()
+    fabric = cast(Fabric, ReadableFabric())
+    run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, cast(View, view))
+    monitor = Monitor(run, stage.session, fabric, None)
+    await stage.train()
+    shown = []
+    for node, values in [
+        ("cloud", {"scope": "global", "accuracy": 0.75, "loss": 0.5}),
+        ("edge-0", {"scope": "global", "accuracy": 0.25, "loss": 0.9}),
+        ("cloud", {"scope": "train", "loss": 0.1}),
+        ("cloud", {"scope": "global", "accuracy": 0.8}),
+    ]:
+        stage.control.say(node, "metric", round=1, values=values)
+        await asyncio.sleep(1.0)
+        monitor.show()
+        shown.append((view.snapshot.accuracy, view.snapshot.loss, view.snapshot.verdict))
+    assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, 0.5, None)]
+    await stage.session.close()
+    stage.record.close()

@@ -11,11 +11,11 @@ import pytest
 
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.page import context
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.run import monitor
+from orchestrator.run.display.snapshot import Snapshot
+from orchestrator.run.display.view import PlainView
 from orchestrator.run.monitor import Monitor
-from orchestrator.run.showing import Snapshot
-from orchestrator.run.view import PlainView
 from orchestrator.serve.figures import figures_of
 from orchestrator.serve.following import Reader
 from tests.orchestrator.drivers.sim.harness import simulate

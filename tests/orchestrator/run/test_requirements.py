@@ -12,6 +12,7 @@ from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.options import Origin
 from orchestrator.run.requirements import models_of_a_round, require_room
 from orchestrator.scenario.reading import load, parse
 from tests.orchestrator.labels import prepared
@@ -35,7 +36,7 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_made(
     plan = prepared_plan(scenario, file)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError) as told:
-        launch(plan, scenario, file, (), tmp_path / "runs", _unasked)
+        launch(plan, Origin(scenario, file), tmp_path / "runs", _unasked)
     for line, command in zip(str(told.value).splitlines(), ("unshare", "nsenter", "ip", "tc"), strict=True):
         assert f"the command '{command}' is missing" in line
     assert not (tmp_path / "runs").exists()

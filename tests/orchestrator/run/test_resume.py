@@ -10,7 +10,7 @@ import pytest
 from node.runtime.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.run.launch import resume
 from orchestrator.run.resume import Past, past_of
 from tests.orchestrator.example_run import Example

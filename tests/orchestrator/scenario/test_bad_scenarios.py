@@ -34,7 +34,6 @@ BAD = [
     ("model: 3", "model: write a mapping (key: value), not the number 3"),
     ("topology: {cloud: 1}", "topology.cloud: write true or false, not the number 1"),
     ("topology: {edges: 2.0}", "topology.edges: write a whole number, not the number 2.0"),
-    ("topology: {devices_per_edge: []}", "topology.devices_per_edge: the list has 0 numbers for 2 edges"),
     (
         "tоpology: {edges: 2}",  # the second letter is Cyrillic
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, plugins, seed, algorithm, programs, "
@@ -43,18 +42,9 @@ BAD = [
         "driver, engine, probe)",
     ),
     ("hardware: {device: {speed: .inf}}", "hardware.device.speed: write a finite number, not the number inf"),
-    ("hardware: {device: {speed: 1e-308}}", "hardware.device.speed: must be at least 0.0001, not 1e-308"),
     ("hardware: {device: {cores: .nan}}", "hardware.device.cores: write a finite number, not the number nan"),
     ("hardware: {device: {cores: true}}", "hardware.device.cores: write a number, not the truth value true"),
-    (
-        "hardware: {device: {memory: 1}}",
-        "hardware.device.memory: 1 has no unit; write a size like 64kb (units: b kb kib mb mib gb gib)",
-    ),
     ("hardware: {'..': host}", f"hardware...: there is no node '..' {NO_NODE}; tiers are device, edge, cloud"),
-    (
-        "links: {device-edge: {latency: .nan}}",
-        "links.device-edge.latency: nan is not a duration; write a number and a unit, like 20ms",
-    ),
     (
         "links: {device-edge: {latency: 2026-01-01}}",
         "links.device-edge.latency: 2026-01-01 is not a duration; write it like 20ms",
@@ -68,10 +58,6 @@ BAD = [
         "links.device-edge.latency: '1:30' is not a duration; write a number and a unit, like 20ms",
     ),
     ("links: {device-edge: {jitter: 1e300h}}", "links.device-edge.jitter: must be at most 24h, not 3.6E+303s"),
-    (
-        "links: {device-edge: {rate: 1e-300bit}}",
-        "links.device-edge.rate: must be at least 1bit; leave it out for no limit, or use a partition to cut a link",
-    ),
     ("links: {device-edge: {rate: 1e30bit}}", "links.device-edge.rate: must be at most 1000000gbit, not 1E+21gbit"),
     (
         "links: {device-edge: {buffer: []}}",
@@ -96,11 +82,8 @@ BAD = [
         "more",
     ),
     ("links: {a -> b: lan}", f"links.a -> b: there is no node 'a' {NO_NODE}"),
-    ("gathering: {deadline: 0s}", "gathering.deadline: must be above 0s"),
     ("timeouts: {beat: 1ns}", "timeouts.beat: must be at least 10ms"),
-    ("stop: {after: -1s}", "stop.after: '-1s': a duration cannot be negative"),
     ("stop: {accuracy: 0%}", "stop.accuracy: must be above 0%, not 0%"),
-    ("expect: {accuracy: 101%}", "expect.accuracy: '101%' is more than 100%"),
     ("driver: [sim]", "driver: a list is not one of: namespaces, docker, swarm, sim; did you mean 'sim'?"),
     ("faults: {at: 1s}", "faults: write a list, not a mapping"),
     ("faults: [{at: 1s, nodes: [], action: crash}]", "faults.0.nodes: give at least one, or leave it out"),

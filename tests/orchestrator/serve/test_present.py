@@ -11,9 +11,9 @@ from orchestrator import text
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report import figures
 from orchestrator.report.marks import axis, figure, line, thinned
-from orchestrator.results.checks import checks
-from orchestrator.results.history import History
-from orchestrator.results.record import Record
+from orchestrator.results.checks.registry import checks
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import planned, present, rates_of

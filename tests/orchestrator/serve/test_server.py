@@ -21,7 +21,7 @@ from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
-from orchestrator.results.record import Record
+from orchestrator.results.record.writer import Record
 from orchestrator.serve import server as server_module
 from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.swarm.settings import MARK
+from orchestrator.drivers.swarm.agents.settings import MARK
 from orchestrator.host.process.python import ROOT
-from orchestrator.run.elsewhere import begun
 from orchestrator.run.launch import prepared_plan
+from orchestrator.run.options import Origin
+from orchestrator.run.remote import begun
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import load
 from tests.orchestrator.sweep.test_running import SCENARIO
@@ -39,7 +40,7 @@ def test_each_run_is_told_of_whatever_becomes_of_its_process(tmp_path: Path) -> 
         file.write_text(text)
         scenario = load(file)
         plan = prepared_plan(scenario, file)
-        directory = begun(plan, scenario, file, [], tmp_path / "runs", {}, None)
+        directory = begun(plan, Origin(scenario, file), tmp_path / "runs")
         plugins = [asdict(each) for each in plan.plugins]
         orders.append({"run": directory.run, "data": Path(plan.data_directory).name, "plugins": plugins})
     use(())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.sweep.figures import Figures, Spread, figures, spreads
 from orchestrator.sweep.reading import Target
 from tests.orchestrator.example_run import MODEL, ROUND, Example

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.errors import RunError, ScenarioError
+from orchestrator.errors import ScenarioError
 from orchestrator.sweep.python import SweepRuns, sweep
 
 SCENARIO: dict[str, Any] = {
@@ -74,8 +74,6 @@ def test_a_failed_run_does_not_end_the_sweep_of_a_notebook(tmp_path: Path) -> No
     ("change", "told"),
     [
         ({"vary": {"algorithm.rnds": [1]}}, r"sweep.yaml:\d+: .*rnds"),
-        ({"sedes": [1]}, r"sweep.yaml:\d+: sedes: "),
-        ({"scenario": "absent.yaml"}, r"sweep.yaml:\d+: scenario: absent.yaml cannot be read"),
         ({"scenario": SCENARIO | {"modl": "mlp"}}, r"scenario.yaml:\d+: modl: "),
     ],
 )
@@ -83,13 +81,3 @@ def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[
     with pytest.raises(ScenarioError, match=told):
         sweep(SWEEP | change, runs=tmp_path / "runs")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="workers: they are for the driver sim; under namespaces"):
-        sweep(SWEEP, driver="namespaces", runs=tmp_path / "runs", workers=2)
-
-
-def test_only_simulations_are_spread_over_hosts(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="on: only runs of the driver sim are spread over hosts; this sweep has docker"):
-        sweep(SWEEP, driver="docker", runs=tmp_path, on="swarm")

@@ -14,7 +14,7 @@ from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.reading import Combination
 from orchestrator.sweep.sweeper import Sweeper
@@ -104,6 +104,8 @@ def test_what_was_cut_short_is_run_again(tmp_path: Path) -> None:
     page = tmp_path / "runs" / "mine" / "sweep.html"
     assert "2 of 2 runs complete" in page.read_text()
     (Path(first.runs[0]) / "run.db").unlink()
+    of_another = tmp_path / "of another"
+    of_another.write_text("whole")
 
     drawn = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"), "--page")
     assert (drawn.code, drawn.runs) == (0, first.runs[1:])
@@ -111,7 +113,12 @@ def test_what_was_cut_short_is_run_again(tmp_path: Path) -> None:
     assert "1 of 2 runs complete" in page.read_text()
     assert json.loads((page.parent / "sweep.json").read_text()) == first.result  # only the page is written
 
+    for name in ("sweep.json", "sweep.md", "sweep.html"):
+        (page.parent / name).unlink()
+        (page.parent / name).symlink_to(of_another)
     again = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"))
+    assert of_another.read_text() == "whole"
+    assert "small" in (page.parent / "sweep.md").read_text()
     assert [one == other for one, other in zip(first.runs, again.runs, strict=True)] == [False, True]
     assert len(known_runs(tmp_path / "runs" / "mine")) == 2
 

@@ -18,12 +18,12 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.runs import Carrier
-from orchestrator.drivers.swarm import starting
+from orchestrator.drivers.swarm.agents import starting
+from orchestrator.drivers.swarm.agents.settings import CODE, MARK, RUNS
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.settings import CODE, MARK, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.sweep import spreading
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.on_swarm import Runs, refusal
@@ -51,18 +51,19 @@ class Processes:
 
     async def start(
         self,
-        arguments: Mapping[str, Any],
+        image: str,
+        command: Sequence[str],
         directory: RunDirectory,
         hear: Callable[[str | None], None],
         stack: AsyncExitStack,
     ) -> Carrier:
-        assert arguments["image"] == "edgebed-node"
+        assert image == "edgebed-node"
         (directory.path / RUNS).mkdir()
         loop, user = asyncio.get_running_loop(), (os.geteuid(), os.getegid())
-        if arguments["name"] == self.broken:
+        if command[1] == self.broken:
             hear("there is no torch")
             hear(None)
-        if arguments["name"] == self.deaf:
+        if command[1] == self.deaf:
             hear(f"{MARK}{{}}")
 
             def take(line: str) -> None:
@@ -70,11 +71,11 @@ class Processes:
                 loop.call_soon_threadsafe(self.orders.set)
 
             return Carrier(take, user)
-        return Carrier(await asyncio.to_thread(_process, arguments, directory, hear, stack, loop), user)
+        return Carrier(await asyncio.to_thread(_process, command, directory, hear, stack, loop), user)
 
 
 def _process(
-    arguments: Mapping[str, Any],
+    command: Sequence[str],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
@@ -86,8 +87,7 @@ def _process(
             sys.executable,
             "-P",
             "-m",
-            arguments["module"],
-            arguments["name"],
+            *command,
             directory.path / RUNS,
             directory.path.parent,  # where the host keeps data sets
         ],
@@ -252,7 +252,11 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
     refused = "the process of the run was killed by signal -9; is there not enough memory?"
 
     async def start(
-        arguments: Mapping[str, Any], directory: RunDirectory, hear: Callable[[str | None], None], stack: AsyncExitStack
+        image: str,
+        command: Sequence[str],
+        directory: RunDirectory,
+        hear: Callable[[str | None], None],
+        stack: AsyncExitStack,
     ) -> Carrier:
         (directory.path / RUNS).mkdir()
         loop = asyncio.get_running_loop()

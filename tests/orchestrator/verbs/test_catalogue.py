@@ -15,7 +15,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.cli.main import cli
-from orchestrator.results.checks import CHECKS
+from orchestrator.results.checks.registry import CHECKS
 from orchestrator.scenario.sections import hardware
 from orchestrator.verbs import catalogue
 from orchestrator.verbs.catalogue import entries

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from node.plugins import active
 from orchestrator.cli.main import cli
+from orchestrator.errors import HostError
 from orchestrator.host import commands
 from orchestrator.verbs import doctor
 from orchestrator.verbs.doctor import Finding, examine, print_findings
@@ -70,6 +72,29 @@ def test_nothing_is_left_where_it_is_called(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     asyncio.run(examine())
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_signal_interrupts_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python gives signals to the main thread."""
+    threads = []
+
+    async def links(_possible: bool) -> list[Finding]:
+        return []
+
+    def tried(*_: str) -> dict[str, str]:
+        threads.append(threading.current_thread())
+        return {"problem": "none"}
+
+    def connect() -> None:
+        tried()
+        raise HostError("no Engine")
+
+    monkeypatch.setattr(doctor, "LOOK", 0.0)
+    monkeypatch.setattr(doctor, "_links", links)
+    monkeypatch.setattr(doctor, "tried_here", tried)
+    monkeypatch.setattr("orchestrator.drivers.docker.engine.Engine.connect", connect)
+    await examine()
+    assert threads == [threading.main_thread()] * 2
 
 
 GOOD = """\

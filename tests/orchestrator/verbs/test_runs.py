@@ -15,7 +15,7 @@ import yaml
 
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.processes import run_processes
-from orchestrator.results.rows import Event, Metric
+from orchestrator.results.record.rows import Event, Metric
 from orchestrator.verbs.runs import Run, compare, load, runs, up
 
 ROOT = Path(__file__).parents[3]
@@ -64,11 +64,6 @@ def test_the_runs_of_a_folder(tmp_path: Path) -> None:
     made = [up(SCENARIO, {"algorithm.rounds": 1, "seed": seed}, runs=tmp_path, workers=1) for seed in (1, 2)]
     assert runs(tmp_path) == made
     assert list(compare(runs(tmp_path)).seed) == [1, 2]
-
-
-def test_overrides_are_applied(tmp_path: Path) -> None:
-    run = up(SCENARIO, overrides=["algorithm.rounds=1", "name=other"], runs=tmp_path, workers=1)
-    assert (run.summary["name"], run.summary["rounds"]) == ("other", 1)
 
 
 FAULT = {"action": "crash", "node": "device-0", "round": 2, "for": "1s"}

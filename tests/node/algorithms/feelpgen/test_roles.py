@@ -413,15 +413,6 @@ def test_a_restarted_device_changes_nothing(digits: Prepared, tmp_path: Path) ->
         assert same(ours, {name: calm.state(edge)[name] for name in ours})
 
 
-def test_one_seed_gives_one_run(digits: Prepared, tmp_path: Path) -> None:
-    first, again = (silos(digits, tmp_path / str(k), [2, 1, 2], quick(), slow=SLOW) for k in range(2))
-    assert first.traffic == again.traffic
-    for edge in ("edge-0", "edge-1", "edge-2"):
-        assert same(first.state(edge), again.state(edge))
-        assert first.diary(edge).events == again.diary(edge).events
-        assert first.diary(edge).times == again.diary(edge).times
-
-
 # FEELPGen plus
 
 

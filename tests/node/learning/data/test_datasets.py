@@ -156,13 +156,6 @@ def test_idx_files_by_name_of_the_folder_or_by_the_scenario(
         prepare("mnist", cache, download=False)
 
 
-def test_a_data_set_under_a_wrong_name_is_refused(cache: Path, tmp_path: Path) -> None:
-    folder = write_idx_folder(tmp_path / "mnist", side=20, classes=10)
-    with pytest.raises(DataError, match=r"\(1, 20, 20\) and 10 classes are not mnist, which has \(1, 28, 28\) and 10"):
-        prepare("mnist", cache, [folder])
-    assert not cache.exists()
-
-
 def test_not_found_says_where_it_looked_and_what_to_do(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,10 +178,6 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y_test": None}, "no array 'y_test'"),
-        ({"y_train": np.arange(39) % 4}, "train has 40 samples and 39 labels"),
-        ({"y_train": np.arange(40) % 4 - 1}, r"label -1 at y_train\[0\]; labels count from 0"),
-        ({"y_train": np.ones(40)}, "y_train must be one axis of whole numbers, not float64"),
         (
             {"x_train": np.array([[0.0, 1.0]] * 30 + [[np.nan, 1.0]] * 10), "x_test": np.zeros((8, 2))},
             r"10 of the 40 train samples hold NaN or an infinity, the first is x_train\[30\]; leave them out",
@@ -197,11 +186,8 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
             {"x_train": np.zeros((40, 2)), "x_test": np.array([[0.0, -np.inf]] * 8)},
             r"8 of the 8 test samples hold NaN or an infinity, the first is x_test\[0\]",
         ),
-        ({"x_test": np.zeros((8, 5, 5, 3), np.uint8)}, "they must be alike"),
-        ({"x_train": np.zeros((40, 6, 5, 3))}, r"x_train is float64 \(40, 6, 5, 3\); take uint8"),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),
         ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
-        ({"x_train": np.array([{}] * 40)}, "x_train holds Python objects, which are not read"),
     ],
 )
 def test_arrays_that_do_not_fit(cache: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:

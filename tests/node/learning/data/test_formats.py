@@ -6,10 +6,8 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from node.learning.data import formats
-from node.learning.errors import DataError
 
 
 def idx(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
@@ -18,15 +16,14 @@ def idx(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
     return header + values.tobytes()
 
 
-def write_idx_folder(folder: Path, side: int, classes: int, compress: bool = True) -> Path:
+def write_idx_folder(folder: Path, side: int, classes: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(1)
     for part, count in (("train", 30), ("t10k", 20)):
         images = random.integers(0, 256, (count, side, side), dtype=np.uint8)
         labels = (np.arange(count) % classes).astype(np.uint8)
         for name, values in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
-            data = idx(values)
-            (folder / (name + ".gz" * compress)).write_bytes(gzip.compress(data) if compress else data)
+            (folder / f"{name}.gz").write_bytes(gzip.compress(idx(values)))
     return folder
 
 
@@ -44,13 +41,6 @@ def test_the_digits() -> None:
     assert x.dtype == np.uint8
     assert int(np.rint(x * (16 / 255)).sum()) == 561_718
     assert digits.x_train[0, 0, 0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]  # 255/16 times 0, 0, 5, 13, 9, 1, 0, 0
-
-
-@pytest.mark.parametrize("compress", [True, False])
-def test_idx(tmp_path: Path, compress: bool) -> None:
-    arrays = formats.read_idx_folder(write_idx_folder(tmp_path, side=4, classes=3, compress=compress))
-    assert arrays.x_train.shape == (30, 1, 4, 4)
-    assert arrays.y_test.tolist() == [i % 3 for i in range(20)]
 
 
 def cifar_batch(count: int, seed: int) -> tuple[bytes, list[int]]:
@@ -74,15 +64,6 @@ def test_cifar10_folder_and_archive(tmp_path: Path) -> None:
         assert arrays.y_test.tolist() == batches["test_batch.bin"][1]
         # The first record's first 1,024 bytes after the label are the red channel, row by row.
         assert arrays.x_train[0, 0].tobytes() == batches["data_batch_1.bin"][0][1:1025]
-    (folder / "data_batch_3.bin").write_bytes(b"12")
-    with pytest.raises(DataError, match=r"data_batch_3\.bin: 2 bytes are not whole records"):
-        formats.read_cifar10(folder)
-    (folder / "data_batch_3.bin").unlink()
-    with pytest.raises(DataError, match="not all of"):
-        formats.read_cifar10(folder)
-    archive.write_bytes(b"nothing")
-    with pytest.raises(DataError, match="not a readable archive"):
-        formats.read_cifar10(archive)
 
 
 def test_har_folder(tmp_path: Path) -> None:

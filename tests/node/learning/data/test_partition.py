@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelShards, LabelsPerEdge, PartitionParameters
 from node.learning.data.partition import (
-    Move,
+    LabelMove,
     Partition,
     apportion,
     divide,
@@ -221,7 +221,7 @@ def test_top_up_takes_from_the_largest_holder_and_records_it() -> None:
     labels = np.array([0] * 6 + [1] * 4)
     parts = [np.arange(0, 7), np.empty(0, dtype=np.int64), np.arange(7, 10)]  # 6 zeros and a one, nothing, 3 ones
     repaired, moves = top_up(parts, labels, 3)
-    assert moves == [Move(source=0, target=1, label=0, count=3)]
+    assert moves == [LabelMove(source=0, target=1, label=0, count=3)]
     assert [part.tolist() for part in repaired] == [[3, 4, 5, 6], [0, 1, 2], [7, 8, 9]]
     assert top_up(repaired, labels, 3)[1] == []
 
@@ -230,9 +230,9 @@ def test_top_up_takes_from_several_where_one_is_not_enough() -> None:
     labels = np.array([0] * 4 + [1] * 4)
     parts = [np.arange(0, 4), np.arange(4, 8), np.empty(0, dtype=np.int64)]
     _, moves = top_up(parts, labels, 2)
-    assert moves == [Move(0, 2, 0, 2)]
+    assert moves == [LabelMove(0, 2, 0, 2)]
     _, moves = top_up([np.arange(0, 3), np.arange(4, 7), np.empty(0, dtype=np.int64)], labels, 2)
-    assert moves == [Move(0, 2, 0, 1), Move(1, 2, 1, 1)]
+    assert moves == [LabelMove(0, 2, 0, 1), LabelMove(1, 2, 1, 1)]
     with pytest.raises(PartitionError, match="min_samples 3"):
         top_up(parts, labels, 3)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from node.messaging.delivery.arrivals import Arrivals
-from node.runtime.clock import run_virtual
+from tests.virtual import virtual
 
 
 class Noted:
@@ -21,36 +21,31 @@ class Noted:
         self._notes.append((self._name, asyncio.get_running_loop().time()))
 
 
-def test_the_earliest_arrives_first_and_of_one_time_what_was_added_first() -> None:
+@virtual
+async def test_the_earliest_arrives_first_and_of_one_time_what_was_added_first() -> None:
     notes: list[tuple[str, float]] = []
-
-    async def work() -> None:
-        arrivals = Arrivals()
-        for name, time in (("late", 2.0), ("early", 1.0), ("late too", 2.0), ("next", 1.5)):
-            arrivals.add(time, Noted(name, notes))
-        await asyncio.sleep(3)
-
-    run_virtual(work())
+    arrivals = Arrivals()
+    for name, time in (("late", 2.0), ("early", 1.0), ("late too", 2.0), ("next", 1.5)):
+        arrivals.add(time, Noted(name, notes))
+    await asyncio.sleep(3)
     assert notes == [("early", 1.0), ("next", 1.5), ("late", 2.0), ("late too", 2.0)]
 
 
-def test_what_was_added_under_an_earlier_plan_does_not_arrive() -> None:
+@virtual
+async def test_what_was_added_under_an_earlier_plan_does_not_arrive() -> None:
     notes: list[tuple[str, float]] = []
-
-    async def work() -> None:
-        arrivals = Arrivals()
-        changed, other = Noted("changed", notes), Noted("other", notes)
-        arrivals.add(1.0, changed)
-        arrivals.add(2.0, other)
-        changed.plan += 1
-        arrivals.add(3.0, changed)
-        await asyncio.sleep(4)
-
-    run_virtual(work())
+    arrivals = Arrivals()
+    changed, other = Noted("changed", notes), Noted("other", notes)
+    arrivals.add(1.0, changed)
+    arrivals.add(2.0, other)
+    changed.plan += 1
+    arrivals.add(3.0, changed)
+    await asyncio.sleep(4)
     assert notes == [("other", 2.0), ("changed", 3.0)]
 
 
-def test_what_is_added_by_an_arrival_arrives_too() -> None:
+@virtual
+async def test_what_is_added_by_an_arrival_arrives_too() -> None:
     notes: list[tuple[str, float]] = []
 
     class First(Noted):
@@ -60,31 +55,25 @@ def test_what_is_added_by_an_arrival_arrives_too() -> None:
             arrivals.add(1.5, Noted("later", notes))
 
     arrivals = Arrivals()
-
-    async def work() -> None:
-        arrivals.add(1.0, First("first", notes))
-        await asyncio.sleep(2)
-
-    run_virtual(work())
+    arrivals.add(1.0, First("first", notes))
+    await asyncio.sleep(2)
     assert notes == [("first", 1.0), ("at the same time", 1.0), ("later", 1.5)]
 
 
-def test_an_arrival_that_fails_stops_no_other() -> None:
+@virtual
+async def test_an_arrival_that_fails_stops_no_other() -> None:
     notes: list[tuple[str, float]] = []
 
     class Failing(Noted):
         def arrive(self) -> None:
             raise ValueError("no")
 
-    async def work() -> None:
-        errors: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
-        arrivals = Arrivals()
-        arrivals.add(1.0, Failing("failing", notes))
-        arrivals.add(1.0, Noted("beside it", notes))
-        arrivals.add(2.0, Noted("later", notes))
-        await asyncio.sleep(3)
-        assert [str(error) for error in errors] == ["no"]
-
-    run_virtual(work())
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    arrivals = Arrivals()
+    arrivals.add(1.0, Failing("failing", notes))
+    arrivals.add(1.0, Noted("beside it", notes))
+    arrivals.add(2.0, Noted("later", notes))
+    await asyncio.sleep(3)
+    assert [str(error) for error in errors] == ["no"]
     assert notes == [("beside it", pytest.approx(1.0)), ("later", 2.0)]

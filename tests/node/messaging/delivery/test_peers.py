@@ -4,56 +4,40 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from node.assignment import Timeouts
-from node.errors import TransportError
 from node.messaging.delivery.association import Association, Undelivered
 from node.messaging.delivery.peers import Peers
 from node.messaging.delivery.stream import QUEUE_MESSAGES
 from node.messaging.wire import LIMITS, Message
-from node.runtime.clock import run_virtual
+from tests.virtual import virtual
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
 
 
-def test_every_peer_is_attended_to_at_once_and_then_twice_a_beat() -> None:
-    async def work() -> None:
-        seen: list[tuple[float, str]] = []
+@virtual
+async def test_every_peer_is_attended_to_at_once_and_then_twice_a_beat() -> None:
+    seen: list[tuple[float, str]] = []
 
-        def attend(association: Association) -> None:
-            seen.append((asyncio.get_running_loop().time(), association.peer))
+    def attend(association: Association) -> None:
+        seen.append((asyncio.get_running_loop().time(), association.peer))
 
-        peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, attend)
-        peers.start()
-        await asyncio.sleep(1.25)
-        await peers.stop(None)
-        await asyncio.sleep(10)
-        assert seen == [(time, peer) for time in (0.0, 0.5, 1.0) for peer in ("b", "c")]
-
-    run_virtual(work())
+    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, attend)
+    peers.start()
+    await asyncio.sleep(1.25)
+    await peers.stop(None)
+    await asyncio.sleep(10)
+    assert seen == [(time, peer) for time in (0.0, 0.5, 1.0) for peer in ("b", "c")]
 
 
-def test_a_full_queue_holds_only_who_sends_to_it() -> None:
-    async def work() -> None:
-        peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, lambda association: None)
-        for _ in range(QUEUE_MESSAGES):
-            await peers.send(["b"], Message("model", "a"), replace=False)
-        both = asyncio.create_task(peers.send(["b", "c"], Message("model", "a"), replace=False))
-        await asyncio.sleep(1)
-        assert not both.done()
-        assert not peers.associations["c"].outbound.idle  # it went to the one with room all the same
-        await peers.send(["b"], Message("model", "a"), replace=True)
-        assert await peers.receive() == Undelivered("b", QUEUE_MESSAGES, "superseded")
-        await asyncio.wait_for(both, 1)
-
-    run_virtual(work())
-
-
-def test_who_is_no_peer_is_named() -> None:
-    async def work() -> None:
-        peers = Peers("a", [], "first", TIMEOUTS, LIMITS, lambda association: None)
-        with pytest.raises(TransportError, match="a has no peer 'z'; its peers are none"):
-            await peers.send(["z"], Message("model", "a"), replace=False)
-
-    run_virtual(work())
+@virtual
+async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
+    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, lambda association: None)
+    for _ in range(QUEUE_MESSAGES):
+        await peers.send(["b"], Message("model", "a"), replace=False)
+    both = asyncio.create_task(peers.send(["b", "c"], Message("model", "a"), replace=False))
+    await asyncio.sleep(1)
+    assert not both.done()
+    assert not peers.associations["c"].outbound.idle  # it went to the one with room all the same
+    await peers.send(["b"], Message("model", "a"), replace=True)
+    assert await peers.receive() == Undelivered("b", QUEUE_MESSAGES, "superseded")
+    await asyncio.wait_for(both, 1)

@@ -23,9 +23,9 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.container import Limits, options
-from orchestrator.drivers.docker.driver import DockerDriver, unfit
+from orchestrator.drivers.docker.driver import DockerDriver, exit_code, unfit
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.docker.files import Given, lay_out
+from orchestrator.drivers.docker.files import ContainerFiles, lay_out
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
@@ -215,6 +215,7 @@ async def driver(client: PlayedClient, directory: RunDirectory) -> AsyncIterator
     await made.open()
     yield made
     await made.close()
+    assert not any(thread.is_alive() for thread in made._threads)
     client.stream.close()
 
 
@@ -394,19 +395,9 @@ async def test_an_accelerator_that_does_not_work_in_a_container_is_refused_befor
     assert client.gone == {client.made[0].id}
 
 
-async def test_exits_are_told_with_code_or_signal(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
-) -> None:
-    for code, told in ((0, 0), (3, 3), (143, -15)):
-        pid = await start(driver, plan, directory)
-        client.made[-1].die(code)
-        assert await exit_of(driver) == Exit("device-0", Handle(pid), told)
-    pid = await start(driver, plan, directory)
-    await driver.kill("device-0")
-    assert await exit_of(driver) == Exit("device-0", Handle(pid), -9)
-    assert [each.name[-2:] for each in client.made] == ["-1", "-2", "-3", "-4"]
-    with pytest.raises(DriverError, match="device-0 has no running container"):
-        await driver.kill("device-0")
+@pytest.mark.parametrize(("code", "told"), [(0, 0), (3, 3), (143, -15)])
+def test_the_code_of_an_exit_is_negative_after_a_signal(code: int, told: int) -> None:
+    assert exit_code(code) == told
 
 
 async def test_what_ended_meanwhile_needs_no_signal(
@@ -457,16 +448,6 @@ async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: 
     client.stream.close()
     async with asyncio.timeout(5):
         await driver.lost.wait()
-
-
-async def test_closing_removes_containers_and_is_no_loss(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
-) -> None:
-    await start(driver, plan, directory)
-    await driver.close()
-    assert client.gone == {client.made[0].id}
-    assert not any(thread.is_alive() for thread in driver._threads)
-    assert not driver.lost.is_set()
 
 
 async def test_a_start_that_was_given_up_leaves_no_container(
@@ -599,7 +580,9 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 
 
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
-    given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints")))
+    given = ContainerFiles(
+        *(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints"))
+    )
     targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
     inside = Assignment.load(directory.nodes / "device-0.json")
     assert targets[inside.data.directory] == "/there/data"

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
 from orchestrator.verbs.live.inject import command, running
 from orchestrator.verbs.results.faults import as_rules
 from tests.e2e.harness import SMALL, wait_for

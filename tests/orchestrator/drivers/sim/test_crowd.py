@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from node.algorithms.common import average
 from orchestrator.cli.main import cli
 from orchestrator.population.availability import FromTrace
-from orchestrator.population.importing import from_fedscale, to_csv
 from orchestrator.population.population import client_number
 from orchestrator.population.table import AvailabilityTable
-from orchestrator.results import carried
-from orchestrator.results.rows import Event
+from orchestrator.results.record.rows import Event
+from orchestrator.results.traffic import volumes
+from scenarios.traces.convert import from_fedscale, to_csv
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
 SCENARIO = """\
@@ -85,7 +85,7 @@ def test_messages_of_clients_are_those_of_the_population(plain: Simulated) -> No
     messages = plain.summary["messages"]
     assert messages["model"] == messages["update"] == 18
     with plain.history() as history:
-        rows = carried.traffic(history)
+        rows = volumes.traffic(history)
     assert {row[:2] for row in rows} == {("cloud", "population"), ("population", "cloud")}
     (sent,) = (row for row in rows if row[:4] == ("population", "cloud", "update", "sent"))
     assert sent.bytes == sum(each.data["sent"] for each in parts(plain))

@@ -71,15 +71,11 @@ def test_what_works_passes(tmp_path: Path, send: str) -> None:
     ("send", "reason"),
     [
         ("del fields['samples']; ", "refused 2 times: message 'update' has no whole number of samples"),
-        ("del fields['round']; ", "refused 2 times: message 'update' has no round"),
-        ("fields['samples'] = 1.5; ", "refused 2 times: message 'update' has no whole number of samples"),
         (
             "w = {name: each[..., :1] for name, each in w.items()}; ",
             "refused 2 times: message 'update' does not have the names, types and shapes of the model",
         ),
-        ("w = {name: each.astype('f8') for name, each in w.items()}; ", "does not have the names, types and shapes"),
         ("w = {name: each * np.float32('nan') for name, each in w.items()}; ", "left out 2 times: NaN or an infinity"),
-        ("w = {}; ", "does not have the names, types and shapes"),
     ],
 )
 def test_one_client_whose_updates_are_refused_fails(tmp_path: Path, send: str, reason: str) -> None:

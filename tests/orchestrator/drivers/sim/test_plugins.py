@@ -14,7 +14,7 @@ from node.plugins import activate, find
 from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
-from orchestrator.results import carried
+from orchestrator.results.traffic import volumes
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
@@ -31,7 +31,7 @@ def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
 def test_a_sparse_update_is_as_large_as_the_page_says(tmp_path: Path) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)["topk"])
     with done.history() as history:
-        sent = [row for row in carried.traffic(history) if row.kind == "sparse" and row.direction == "sent"]
+        sent = [row for row in volumes.traffic(history) if row.kind == "sparse" and row.direction == "sent"]
     size = sum(row.bytes for row in sent) / sum(row.messages for row in sent)
     assert "1,208 bytes and a header" in tutorial.PAGE
     assert 1208 < size < 1208 + 300

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from docker.errors import APIError
-from requests import Response
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm import cluster
 from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, Member, latest, member, namesakes, refusal
-from orchestrator.errors import DriverError, HostError
+from orchestrator.errors import HostError
 
 A, B, C = "yjzijbx9hpq85996el19wb83l", "bvoxo0baj71ykl27n310in58d", "z6jsq7lgrzrq0cr33r5gtezgm"
 DIRECTORY = Path("/runs/x-20260101-120000-aaaa")
@@ -59,29 +57,17 @@ def task(node: str, second: int, state: str, error: str = "") -> dict[str, Any]:
 
 
 class PlayedSwarm:
-    """As much of the Engine's API as Cluster uses. ``conflicts`` is how many changes are refused before one is made."""
+    """As much of the Engine's API as Cluster uses."""
 
     def __init__(self, *nodes: dict[str, Any]) -> None:
         self.found = {each["ID"]: each for each in nodes}
         self.made: dict[str, Any] = {}
-        self.conflicts = 0
         self.services_there: list[dict[str, Any]] = []
         self.secrets_there: list[dict[str, Any]] = []
         self.tasks_there: list[dict[str, Any]] = []
 
     def nodes(self) -> list[dict[str, Any]]:
         return list(self.found.values())
-
-    def inspect_node(self, id: str) -> dict[str, Any]:
-        return self.found[id]
-
-    def update_node(self, id: str, version: int, spec: dict[str, Any]) -> None:
-        if self.conflicts:
-            self.conflicts -= 1
-            answer = Response()
-            answer.status_code = 500
-            raise APIError("refused", answer, "rpc error: code = Unknown desc = update out of sequence")
-        self.found[id]["Spec"] = spec
 
     def create_secret(self, name: str, data: bytes, labels: dict[str, str]) -> dict[str, Any]:
         self.secrets_there.append({"ID": f"secret-{name}", "Spec": {"Name": name, "Labels": labels}, "Data": data})
@@ -220,23 +206,6 @@ def test_namesakes_are_refused(joined: Cluster, swarm: PlayedSwarm) -> None:
     swarm.found["other"] = node("b", "other", 4)
     with pytest.raises(HostError, match="the same name: b"):
         joined.members()
-
-
-def test_labels(joined: Cluster, swarm: PlayedSwarm) -> None:
-    swarm.conflicts = cluster.ATTEMPTS - 1  # Swarm writes down at the same time that the host lives
-    joined.set_label("b", "edgebed.hardware", "raspberry-pi-4")
-    assert joined.members()[1].labels == {"rack": "2", "edgebed.hardware": "raspberry-pi-4"}
-    assert joined.members()[1].availability == "active"
-    joined.set_label("b", "rack", None)
-    assert joined.members()[1].labels == {"edgebed.hardware": "raspberry-pi-4"}
-    with pytest.raises(HostError, match="the swarm has no host d: its hosts are a, b, c"):
-        joined.set_label("d", "rack", None)
-
-
-def test_a_label_that_the_swarm_does_not_take(joined: Cluster, swarm: PlayedSwarm) -> None:
-    swarm.conflicts = cluster.ATTEMPTS
-    with pytest.raises(DriverError, match=r"labelling the host b: .* update out of sequence"):
-        joined.set_label("b", "rack", "3")
 
 
 # Agents

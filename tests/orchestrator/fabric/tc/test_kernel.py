@@ -147,10 +147,22 @@ async def opened(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
     return fabric
 
 
-async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
+@pytest.fixture
+def hub() -> WritingHub:
+    return WritingHub()
+
+
+@pytest.fixture
+async def fabric(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
+    """The engine with the cloud attached."""
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), Handle(4711))
+    return fabric
+
+
+async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(
+    plan: Plan, hub: WritingHub, fabric: KernelFabric
+) -> None:
     lines = hub.lines()
     assert (
         f"link add v1.1 mtu 1500 type veth peer name data0 address {plan.node('cloud').mac} mtu 1500 netns 4711"
@@ -164,18 +176,12 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
         assert any(f"match ip src {plan.node(device).address}/32" in line for line in lines)
 
 
-async def test_the_plan_shows_what_is_run(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_the_plan_shows_what_is_run(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     (ran,) = hub.batches
     assert kernel_commands(plan, plan.node("cloud")) == [f"tc {line}" for line in ran if " show " not in line]
 
 
-async def test_the_node_knows_its_neighbours_and_sends_single_packets(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_the_node_knows_its_neighbours_and_sends_single_packets(hub: WritingHub, fabric: KernelFabric) -> None:
     inside = hub.lines(4711)
     assert "link set data0 gso_max_segs 1" in inside  # loss takes packets, not super-packets
     assert sum(line.startswith("neigh replace") for line in inside) == 2
@@ -187,18 +193,12 @@ async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan,
         await fabric.attach(plan.node("cloud"), Handle(4711))
 
 
-async def test_the_bridge_is_told_who_is_where(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_the_bridge_is_told_who_is_where(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     assert "link set dev v1.1 flood off mcast_flood off bcast_flood off learning off" in hub.lines()
     assert f"fdb replace {plan.node('cloud').mac} dev v1.1 master static" in hub.lines()
 
 
-async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_changes_are_in_place_and_a_cut_survives_them(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.ran[:]
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
     await fabric.cut("device-0", "cloud")
@@ -213,19 +213,13 @@ async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path
     assert restored.startswith("qdisc replace dev v1.1 parent 1:1 handle 2: netem limit 57794 delay 70ms")
 
 
-async def test_a_change_is_compared_as_well(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_a_change_is_compared_as_well(hub: WritingHub, fabric: KernelFabric) -> None:
     hub.answer_latency = 0.5
     with pytest.raises(FabricError, match=r"link device-1 -> cloud: latency: configured 5.0, the kernel has 0.5"):
         await fabric.change("device-1", "cloud", LinkProfile(latency=5.0))
 
 
-async def test_no_two_settings_of_a_link_have_one_seed(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_no_two_settings_of_a_link_have_one_seed(hub: WritingHub, fabric: KernelFabric) -> None:
     for loss in (0.1, 0.2):
         await fabric.change("device-0", "cloud", LinkProfile(loss=loss))
     await fabric.cut("device-0", "cloud")
@@ -234,18 +228,13 @@ async def test_no_two_settings_of_a_link_have_one_seed(plan: Plan, tmp_path: Pat
     assert len(seeds) == len(set(seeds)) == 4
 
 
-async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, tmp_path: Path) -> None:
-    fabric = await opened(plan, WritingHub(), tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, fabric: KernelFabric) -> None:
     await fabric.change("device-0", "cloud", LinkProfile(duplicate=0.1))
     (note,) = fabric.notes()
     assert note.startswith(f"cloud: duplicate on the link from {plan.node('device-0').address}")
 
 
-async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_counters_outlive_a_restart(plan: Plan, fabric: KernelFabric) -> None:
     await fabric.detach(plan.node("cloud"))
     await fabric.attach(plan.node("cloud"), Handle(4712))
     counted = {(link["source"], link["target"]): link for link in (await fabric.counters()).links}
@@ -256,10 +245,9 @@ async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["ending", "gone"])
-async def test_counters_outlive_an_interface_that_ends_with_its_node(plan: Plan, tmp_path: Path, gone: bool) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_counters_outlive_an_interface_that_ends_with_its_node(
+    plan: Plan, hub: WritingHub, fabric: KernelFabric, gone: bool
+) -> None:
     before = (await fabric.counters()).links
     if gone:
         hub.refused = "qdisc show dev"
@@ -271,9 +259,7 @@ async def test_counters_outlive_an_interface_that_ends_with_its_node(plan: Plan,
     assert [link["offered"] for link in before if link["target"] == "cloud"] == [8, 8]
 
 
-async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
-    fabric = await opened(plan, WritingHub(), tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_what_a_cut_drops_is_counted(fabric: KernelFabric) -> None:
     await fabric.cut("device-0", "cloud")
 
     async def row() -> tuple[object, ...]:
@@ -304,10 +290,9 @@ async def test_changes_at_one_moment_are_one_batch(plan: Plan, tmp_path: Path) -
     ] + [["qdisc", "show", "dev", device] for device in ("v1.1", "v2.2", "v3.3")]
 
 
-async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(
+    hub: WritingHub, fabric: KernelFabric
+) -> None:
     release = asyncio.Event()
     attempt = fabric._tc.attempt
 
@@ -327,10 +312,7 @@ async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(p
     assert [sum(" change " in line for line in lines) for lines in hub.batches] == [1, 2]
 
 
-async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_cuts_at_one_moment_stop_all_before_any_is_read(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.batches[:]
     cuts = [LinkChange(f"device-{number}", "cloud", cut=True) for number in (0, 1)]
     assert await fabric.alter(cuts) == [None, None]
@@ -345,10 +327,7 @@ async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_pa
     ]
 
 
-async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_one_that_is_refused_leaves_the_others(hub: WritingHub, fabric: KernelFabric) -> None:
     hub.refused = "change dev v1.1 parent 1:1"
     results = await asyncio.gather(
         *(fabric.change(f"device-{number}", "cloud", SLOW) for number in (0, 1)), return_exceptions=True
@@ -362,10 +341,7 @@ async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path)
     assert hub.lines()[-1] == "qdisc replace dev v1.1 parent 1:1 blackhole"
 
 
-async def test_a_refused_profile_does_not_come_back(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_a_refused_profile_does_not_come_back(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     hub.refused = "delay 50ms"
     with pytest.raises(FabricError, match="device-0 -> cloud"):
         await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
@@ -378,19 +354,14 @@ async def test_a_refused_profile_does_not_come_back(plan: Plan, tmp_path: Path) 
     assert [line for line in hub.lines() if "delay 50ms" in line] == []
 
 
-async def test_a_link_that_is_not_shaped_here_leaves_the_others(plan: Plan, tmp_path: Path) -> None:
-    fabric = await opened(plan, WritingHub(), tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_a_link_that_is_not_shaped_here_leaves_the_others(fabric: KernelFabric) -> None:
     changes = [LinkChange("nobody", "cloud", cut=True), LinkChange("device-0", "cloud", cut=True)]
     refused, done = await fabric.alter(changes)
     assert str(refused) == "link nobody -> cloud: this host does not shape it"
     assert done is None
 
 
-async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_path: Path) -> None:
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+async def test_what_is_asked_of_one_link_twice_is_done_in_order(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.batches[:]
     ends = ("device-0", "cloud")
     changes = [LinkChange(*ends, cut=True), LinkChange(*ends, profile=SLOW), LinkChange(*ends, cut=False)]
@@ -398,11 +369,8 @@ async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_
     assert [lines[-1].split()[6] for lines in hub.batches] == ["blackhole", "handle"]
 
 
-async def test_asked_losses_follow_the_profile(plan: Plan, tmp_path: Path) -> None:
+async def test_asked_losses_follow_the_profile(fabric: KernelFabric) -> None:
     """Whoever reads a leaf finds 5 packets sent, 1 dropped, 2 on their way: 8 of which each could be lost."""
-    hub = WritingHub()
-    fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
 
     async def row() -> dict[str, Any]:
         links = (await fabric.counters()).links

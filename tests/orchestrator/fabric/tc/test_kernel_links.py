@@ -48,27 +48,6 @@ def test_links_to_other_hosts_share_the_trunk(plan: Plan) -> None:
     assert sum(" netem " in command for command in commands) == 2
 
 
-def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan) -> None:
-    links = with_trunk(plan)
-    before = links.layout(["cloud"])
-    links.remote = {"device-0": plan.node("device-0").mac}
-    links.come_here("device-1", plan.node("device-1").address)
-    moved = links["cloud", "device-1"]
-    assert (moved.index, moved.target) == (1, None)
-    assert list(links.not_applied()) == []  # each is alone on its interface
-    assert before.passing == {plan.node("device-1").address}
-    assert links.layout(["cloud"]) == before._replace(passing=frozenset())
-
-
-def test_each_change_has_another_seed(plan: Plan) -> None:
-    links, pair = with_trunk(plan), ("device-2", "cloud")
-    first = links[pair]
-    again = links.renew(pair)
-    assert (again.profile, again.seed) == (first.profile, tc.next_seed(first.seed))
-    other = links.renew(pair, first.profile.merged(latency=0.02))
-    assert (links[pair], other.profile.latency, other.seed) == (other, 0.02, tc.next_seed(again.seed))
-
-
 def test_what_the_kernel_does_not_show_is_an_error(plan: Plan) -> None:
     links, pair = with_trunk(plan), ("device-2", "cloud")
     with pytest.raises(FabricError, match="device-2 -> cloud: tc accepted it and the kernel does not show it"):

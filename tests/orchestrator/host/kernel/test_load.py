@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.host.kernel import load
 from orchestrator.host.kernel.load import HostLoad, busy_host, parse_backlogs, parse_pressure, parse_stat, read_load
-from orchestrator.host.kernel.usage import Usage
+from orchestrator.host.kernel.usage import ProcessUsage
 
 STAT = """\
 cpu  600 40 200 1500 60 10 50 40 300 20
@@ -54,6 +54,6 @@ def test_only_the_work_of_others_counts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(load, "read_load", lambda: HostLoad(*next(loads), None, 0))
     monkeypatch.setattr(load, "_own_seconds", lambda: next(own))
-    monkeypatch.setattr(load, "of_process", {Path("/proc/7"): Usage(cpu=1.0)}.__getitem__)
+    monkeypatch.setattr(load, "of_process", {Path("/proc/7"): ProcessUsage(cpu=1.0)}.__getitem__)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert load.Others().busy([7]) == "this host is busy: other programs use 1.0 of 2 processors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.host.kernel.usage import Usage, usage
+from orchestrator.host.kernel.usage import ProcessUsage, usage
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
@@ -26,9 +26,9 @@ def test_processes_of_one_namespace_are_added(tmp_path: Path) -> None:
     process(tmp_path, 30, "3", (9, 9, 9, 9), 9)
     (tmp_path / "meminfo").write_text("")
     assert usage({"a": 10, "b": 20, "gone": 40}, tmp_path) == {
-        "a": Usage(10 / TICKS + 1, 6 * PAGE),
-        "b": Usage(0.0, 7 * PAGE),
-        "gone": Usage(),
+        "a": ProcessUsage(10 / TICKS + 1, 6 * PAGE),
+        "b": ProcessUsage(0.0, 7 * PAGE),
+        "gone": ProcessUsage(),
     }
 
 

@@ -56,22 +56,15 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
     ("written", "said"),
     [
         ({"action": "crash", "node": "device-9"}, "node: there is no node 'device-9'; did you mean"),
-        ({"action": "crush", "node": "cloud"}, "action: 'crush' is not one of: crash, pause, disconnect, partition"),
-        ({"action": "crash", "node": "cloud", "for": "5"}, "for: '5' has no unit"),
         ({"action": "crash", "node": "cloud", "zeal": 1}, "zeal: unknown key"),
-        ({"action": "crash"}, "a fault says whom with exactly one of node, nodes, of, between, medium; here is none"),
         (
             {"action": "crash", "node": "cloud", "round": 3},
             "round: a manual fault takes effect immediately; leave it out",
         ),
-        ({"action": "degrade", "node": "edge-0"}, "action: degrade needs a profile or keys of one"),
         (
             {"action": "degrade", "node": "edge-0", "rate": "1Mbps"},
             "rate: '1Mbps': the unit 'Mbps' is read",
         ),
-        ({"action": "partition", "between": ["edge-0", "edge-1"]}, "between: no link joins the two sides"),
-        ({"action": "leave", "node": "cloud"}, "action: cloud leads the rounds and cannot leave"),
-        ({"action": "pause", "of": "devices", "count": 4}, "count: 4 is more than there are devices, 3"),
         ({}, "'action' is missing"),
     ],
 )

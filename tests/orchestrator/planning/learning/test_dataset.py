@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -46,12 +45,6 @@ def test_a_place_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_path_that_leads_nowhere_is_refused_also_where_it_is_not_needed(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=f"^data.path: there is nothing at {tmp_path}/nowhere$"):
         prepare_data(spec("digits", path="nowhere"), tmp_path)
-
-
-def test_a_pipe_is_no_data_set(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(PlanError, match="is a device, pipe or socket, not a file"):
-        prepare_data(spec(f"npz:{tmp_path}/pipe"), tmp_path)
 
 
 def test_a_broken_data_set_is_told_as_one(tmp_path: Path) -> None:

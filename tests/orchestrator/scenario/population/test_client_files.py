@@ -133,22 +133,9 @@ FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace:
         ),
         (
             HEAD + FILE,
-            "node,speed\ndevice-0-0,nan\n",
-            "",
-            "clients.csv:2: hardware.device-0-0.speed: write a finite number, not the number nan",
-        ),
-        (
-            HEAD + FILE,
             "node;speed\ndevice-0-0;0,5\n",
             "",
             "clients.csv:2: hardware.device-0-0.speed: write a number, not the text '0,5'",
-        ),
-        (
-            HEAD + FILE,
-            "node,rate\ndevice-0-0,5\n",
-            "",
-            "clients.csv:2: links.device-0-0 <-> edge-0.rate: '5' has no unit; write a rate like 10mbit "
-            "(units: bit kbit mbit gbit)",
         ),
         (
             HEAD + FILE,

@@ -94,7 +94,6 @@ def test_what_took_effect_in_words() -> None:
         (["inject"], "Missing argument 'ACTION'"),
         (["inject", "crash", "edge-0", "--for", "{"], "not readable as YAML"),
         (["pace", "fast"], "'fast' is no pace: write a speed like 10x, pause, step or free"),
-        (["pace", "0x"], "'0x' is no pace"),
         (["pace"], "Missing argument 'PACE'"),
         (["faults", "--yaml", "--json"], "choose --yaml or --json"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.verbs.results.compare import ComparedFigure, Comparison, compare, print_comparison, side
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import ROUND, Example

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.results.history import History
+from orchestrator.results.record.history import History
 from orchestrator.verbs.results.compare_many import ManyRuns, compare_many, print_many, run_overview
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import Example

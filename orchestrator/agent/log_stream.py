@@ -1,0 +1,76 @@
+"""What is new in the files of a run since they were last read: the output of nodes, and their checkpoints."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.drivers.swarm.agents.channel import PIECE
+
+
+class LogStream:
+    """The logs in ``folder``. Each call of ``read`` yields what came since the call before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, int] = {}  # bytes, by log
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name of each log with new bytes, and the bytes, in pieces: what each log has when it is opened, so
+        this ends although a node prints without end."""
+        for path in sorted(self._folder.glob("*.log")):
+            with path.open("rb") as file:
+                end = os.fstat(file.fileno()).st_size
+                while (start := self._read.get(path.stem, 0)) < end:
+                    file.seek(start)
+                    data = file.read(min(PIECE, end - start))
+                    self._read[path.stem] = start + len(data)
+                    yield path.stem, data
+
+
+class Piece(NamedTuple):
+    """A piece of a node's checkpoint. ``last``: the checkpoint is whole with it."""
+
+    node: str
+    data: bytes
+    first: bool
+    last: bool
+
+
+class CheckpointStream:
+    """The checkpoints below ``folder``, in a folder for each node. Each call of ``read`` yields those that were
+    replaced since the call before. A file that is being replaced is read as it was: its name is given anew. A node may
+    put anything there: what is not a file is left out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[int, int]] = {}  # the inode and the time of its last change
+
+    def read(self) -> Iterator[Piece]:
+        """Yield the pieces of each new checkpoint in order."""
+        for path in sorted(self._folder.glob("*/*.checkpoint")):
+            if (descriptor := _open_file(path)) is None:
+                continue
+            with open(descriptor, "rb") as file:
+                state = os.fstat(file.fileno())
+                version = state.st_ino, state.st_mtime_ns
+                if self._read.get(path) == version:
+                    continue
+                self._read[path] = version
+                for start in range(0, state.st_size, PIECE):
+                    yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)
+
+
+def _open_file(path: Path) -> int | None:
+    """A descriptor of a file; None for anything else. No link is followed, and nobody is waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # it is a link or a socket, or has gone
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None

@@ -1,0 +1,1 @@
+"""The examination of hosts by `hosts doctor`, and what it finds."""

@@ -1,0 +1,43 @@
+"""Measurements between nodes on several hosts, see `Prober`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from orchestrator.drivers.swarm.agents.calls import HostProbes
+from orchestrator.drivers.swarm.agents.channel import Agents
+from orchestrator.errors import DriverError, HostError
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.prober import Prober
+
+
+class SwarmProber:
+    """The agents of the nodes' hosts run the two ends."""
+
+    def __init__(self, agents: Agents, mtu: int) -> None:
+        self.mtu = mtu
+        self._agents = agents
+
+    @contextlib.asynccontextmanager
+    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+        with _host_errors():
+            ready, number = await self._agents.call(handle.host, HostProbes.respond, handle, address)
+        try:
+            yield ready
+        finally:
+            with _host_errors():
+                await self._agents.call(handle.host, HostProbes.dismiss, number)
+
+    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+        with _host_errors():
+            return await self._agents.call(handle.host, Prober.probe, handle, arguments)
+
+
+@contextlib.contextmanager
+def _host_errors() -> Iterator[None]:
+    try:
+        yield
+    except DriverError as error:
+        raise HostError(str(error)) from None

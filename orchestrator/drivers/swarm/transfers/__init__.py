@@ -1,0 +1,1 @@
+"""What is copied to hosts and from them: files and images."""

@@ -1,0 +1,238 @@
+"""Which image each host of a run needs, whether it has it, and from where it gets it. Pure.
+
+A name with a registry's host in it (``registry.example:5000/edgebed-node``) is pulled from there, by the digest that it
+has when the run starts. Any other is brought from the orchestrator's Engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator import text
+from orchestrator.drivers.docker import node_image
+from orchestrator.errors import HostError
+
+LOADING = 2
+"""An Engine that loads an image has its archive and its layers on its disk at the same time."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An image of the orchestrator's Engine: its ``id`` there, its ``identity`` everywhere, its size in bytes."""
+
+    id: str
+    identity: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """An image of a registry: ``repository`` and ``digest``. ``architectures`` are those it exists for."""
+
+    repository: str
+    digest: str
+    architectures: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        return f"{self.repository}@{self.digest}"
+
+
+Source = Archive | Pinned | HostError
+"""An error if there is no source, or if nodes cannot be made from what it has."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An image that hosts lack. There it gets the name ``name``."""
+
+    name: str
+    source: Archive | Pinned
+    hosts: tuple[str, ...]
+
+
+def is_in_registry(name: str) -> bool:
+    """Whether the name of an image begins with the host of a registry, by Docker's rule."""
+    first, slash, _ = name.partition("/")
+    return bool(slash) and ("." in first or ":" in first or first == "localhost")
+
+
+def split(name: str) -> tuple[str, str]:
+    """The repository and the tag or digest of an image's name: "r:5000/a:1" -> ("r:5000/a", "1"), "a" -> ("a", "")."""
+    repository, at, digest = name.partition("@")
+    if at:
+        return repository, digest
+    before, colon, tag = name.rpartition(":")
+    return (before, tag) if colon and "/" not in tag else (name, "")
+
+
+def names_of(name: str, architecture: str) -> tuple[str, str]:
+    """The names under which the orchestrator's Engine may have an image for this architecture: its own, and the one
+    that images/build.sh gives it. A name with a digest is that of one image."""
+    if "@" in name:
+        return name, name
+    return name, f"{name}-{architecture}" if split(name)[1] else f"{name}:{architecture}"
+
+
+def pinned(name: str, told: Mapping[str, Any]) -> Pinned:
+    """The image of a registry, from what the registry tells (`Engine.in_registry`)."""
+    architectures = sorted({str(each["architecture"]) for each in told.get("Platforms") or ()})
+    return Pinned(split(name)[0], str(told["Descriptor"]["digest"]), tuple(architectures))
+
+
+def identity(attributes: Mapping[str, Any]) -> str:
+    """The same for an image on all hosts, and another for any other image. The id is not: Engines that keep images in
+    containerd have other ids than those that do not."""
+    config = attributes["Config"] or {}
+    layers = (attributes.get("RootFS") or {}).get("Layers")
+    content = [attributes["Architecture"], attributes.get("Created"), layers]
+    content += [config.get(key) or None for key in ("Cmd", "Entrypoint", "Env", "Labels", "User", "WorkingDir")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What an agent tells of an image, from its attributes; None if the Engine has no such image."""
+    if attributes is None:
+        return None
+    return {
+        "Architecture": attributes["Architecture"],
+        "Config": {"Labels": dict(node_image.labels_of(attributes))},
+        "RepoDigests": list(attributes.get("RepoDigests") or ()),
+        "identity": identity(attributes),
+    }
+
+
+def archive(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None], *, given: bool) -> Source:
+    """The image that the orchestrator's Engine brings to hosts of this architecture. ``found`` has the attributes of
+    `names_of`. ``given``: the scenario names the image for some nodes, so that hosts may emulate its processor."""
+    there = _there(name, architecture, found)
+    chosen = _fitting(there, architecture) or (next(iter(there), None) if given else None)
+    if chosen is None:
+        return _absent(name, architecture)
+    image = there[chosen]
+    error = node_image.problem(chosen, image, architecture, {image["Architecture"]} if given else None)
+    return error or _archive(image)
+
+
+def archive_of_program(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> Source:
+    """The same for an image with a program, which knows nothing of edgebed and is never emulated."""
+    there = _there(name, architecture, found)
+    if (chosen := _fitting(there, architecture)) is not None:
+        return _archive(there[chosen])
+    other = names_of(name, architecture)[1]
+    return HostError(
+        _lacks(name, architecture),
+        "fetch or build it here, and `up` copies it",
+        [f"docker pull --platform linux/{architecture} {name}", f"docker tag {name} {other}"],
+    )
+
+
+def _there(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
+    return {each: its for each in names_of(name, architecture) if (its := found[each]) is not None}
+
+
+def _fitting(there: Mapping[str, Mapping[str, Any]], architecture: str) -> str | None:
+    return next((each for each, its in there.items() if its["Architecture"] == architecture), None)
+
+
+def _archive(image: Mapping[str, Any]) -> Archive:
+    return Archive(str(image["Id"]), identity(image), int(image["Size"]))
+
+
+def _lacks(name: str, architecture: str) -> str:
+    own, tagged = names_of(name, architecture)
+    return (
+        f"this host has none for {architecture} to copy: its Docker Engine has neither '{own}' for that nor '{tagged}'"
+    )
+
+
+def has(told: Mapping[str, Any] | None, source: Archive | Pinned) -> bool:
+    """Whether a host has an image, from what its agent tells of the image of this name."""
+    if told is None:
+        return False
+    return (
+        told["identity"] == source.identity if isinstance(source, Archive) else source.reference in told["RepoDigests"]
+    )
+
+
+def deliveries(
+    told: Mapping[str, Mapping[str, Any]],
+    architectures: Mapping[str, str],
+    sources: Mapping[tuple[str, str], Source],
+) -> list[Delivery]:
+    """What is to be brought or pulled. ``told`` is what the agent of each host tells: its ``images`` by name, as
+    `describe_image` gives them, and the bytes that are ``free`` for more. ``sources`` are by name and architecture. A
+    host that has an image for which there is no source keeps it. HostError with everything that stands in the way."""
+    missing: defaultdict[tuple[str, Archive | Pinned], list[str]] = defaultdict(list)
+    without: defaultdict[HostError, list[str]] = defaultdict(list)
+    obstacles: list[HostError] = []
+    for host, its in told.items():
+        for name, image in its["images"].items():
+            source, architecture = sources[name, architectures[host]], architectures[host]
+            if isinstance(source, HostError):
+                if image is None:
+                    without[source].append(host)
+            elif not has(image, source):
+                missing[name, source].append(host)
+                if (error := obstacle(name, source, host, architecture, its["free"], image)) is not None:
+                    obstacles.append(error)
+    lacking = [
+        HostError(f"{', '.join(hosts)}: no image to make nodes from, and {error.what}", error.remedy, error.commands)
+        for error, hosts in without.items()
+    ]
+    if problems := [*lacking, *obstacles]:
+        raise _joined(problems)
+    return [Delivery(name, source, tuple(hosts)) for (name, source), hosts in missing.items()]
+
+
+def obstacle(
+    name: str, source: Archive | Pinned, host: str, architecture: str, free: int, image: Mapping[str, Any] | None
+) -> HostError | None:
+    """Why a host cannot get an image, or None. ``image`` is what it has under this name, which may share layers."""
+    if isinstance(source, Pinned):
+        if architecture in source.architectures or not source.architectures:
+            return None
+        there = text.some(source.architectures)
+        return HostError(
+            f"{source.repository} in its registry is for {there}, and {host} is {architecture}",
+            f"push an image for {architecture} under the same name (`edgebed docs images`)",
+        )
+    needed = source.size * (1 if image is not None else LOADING)
+    return None if free >= needed else no_room(name, host, free, needed)
+
+
+def no_room(name: str, host: str, free: int, needed: int) -> HostError:
+    """The error of a host whose disk is too full for an image."""
+    return HostError(
+        f"{host} has {text.size(free)} free where its Docker Engine keeps images, and loading '{name}' takes"
+        f" {text.size(needed)}",
+        "make room there",
+        ["docker system df", "docker system prune"],
+    )
+
+
+def _absent(name: str, architecture: str) -> HostError:
+    own, tagged = names_of(name, architecture)
+    build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
+    return HostError(
+        _lacks(name, architecture),
+        "build it here (`edgebed docs images`), and `up` copies it",
+        [build],
+    )
+
+
+def _build(name: str, architecture: str) -> str:
+    return node_image.BUILD.format(name=name).replace(" --file", f" --platform linux/{architecture} --file")
+
+
+def _joined(errors: list[HostError]) -> HostError:
+    if len(errors) == 1:
+        return errors[0]
+    remedies = dict.fromkeys(each.remedy for each in errors)
+    commands = dict.fromkeys(command for each in errors for command in each.commands)
+    return HostError("; ".join(each.what for each in errors), "; ".join(remedies), list(commands))

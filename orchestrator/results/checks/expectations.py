@@ -1,0 +1,98 @@
+"""Comparison of a run with its scenario's expectations (``expect``): one sentence each, with expected and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from netem.units import format_duration, format_fraction, format_size
+from orchestrator import text
+from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
+from orchestrator.scenario.sections.expectations import CheckName, ExpectSpec, MetricSpec, expectations
+
+
+class Compared(NamedTuple):
+    """One expectation: whether it was met, and a sentence with the measured and the expected value."""
+
+    met: bool
+    sentence: str
+
+
+def as_expected(history: History, verdict: Callable[[CheckName], str | None]) -> Assessment | None:
+    """Assess the expectations; None if there are none, or if the run was a calibration. ``verdict`` returns the verdict
+    of another check by name, or None if that check does not apply."""
+    asked = expectations(history.effective)
+    if not asked.asks() or (history.outcome and history.outcome.ended == "calibrated"):
+        return None
+    if history.status == "running":
+        return missing(history, "")
+    compared = [*_compared(history, asked), *(_check(name, verdict(name)) for name in asked.checks)]
+    wrong = [each.sentence for each in compared if not each.met]
+    right = [each.sentence for each in compared if each.met]
+    if not wrong:
+        return "pass", "; ".join(right)
+    return "fail", "; ".join(wrong) + (f"; the others were met: {'; '.join(right)}" if right else "")
+
+
+def _compared(history: History, asked: ExpectSpec) -> Iterator[Compared]:
+    if asked.accuracy is not None:
+        series = history.global_series("accuracy")
+        measured = f"accuracy {series[-1].value:.1%}" if series else "no accuracy was reported"
+        met = bool(series) and series[-1].value >= asked.accuracy
+        yield Compared(met, f"{measured}, expected {format_fraction(asked.accuracy)} at least")
+    if asked.rounds is not None:
+        done = history.rounds_done()
+        yield Compared(done >= asked.rounds, f"{text.count(done, 'round')} done, expected {asked.rounds} at least")
+    if asked.duration is not None:
+        yield _duration(history, asked.duration)
+    delivered = volumes.bytes_by_class(history)
+    for key, most in asked.bytes.given().items():
+        count = sum(delivered.values()) if key == "total" else delivered.get(key, 0)
+        where = "over all links" if key == "total" else f"over {key} links"
+        yield Compared(count <= most, f"{text.size(count)} {where}, expected {format_size(most)} at most")
+    for metric in asked.metrics:
+        yield _metric(history, metric)
+
+
+def _duration(history: History, most: float) -> Compared:
+    expected = f"expected {format_duration(most)} at most"
+    began = history.training_began
+    if began is None:
+        return Compared(False, f"the training never started, {expected}")
+    seconds = history.training_ended - began
+    return Compared(seconds <= most, f"the training took {text.duration(seconds)}, {expected}")
+
+
+def _metric(history: History, asked: MetricSpec) -> Compared:
+    bounds = {"at least": asked.at_least, "at most": asked.at_most}
+    expected = " and ".join(f"{limit:g} {word}" for word, limit in bounds.items() if limit is not None)
+    what = f"{asked.scope} {asked.name}" + (f" of {asked.node}" if asked.node else "")
+    values = _last(history, asked)
+    if not values:
+        known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
+        return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
+    measured = sum(values.values()) / len(values)
+    enough = asked.at_least is None or measured >= asked.at_least
+    met = enough and (asked.at_most is None or measured <= asked.at_most)
+    mean = f", the mean of {len(values)} nodes" if len(values) > 1 else ""
+    return Compared(met, f"{what} {measured:.4g}{mean}, expected {expected}")
+
+
+def _last(history: History, asked: MetricSpec) -> dict[str, float]:
+    """The last value that each node reported. On the global test set only leading nodes count, unless one is named."""
+    rows = history.metrics(asked.name, asked.scope)
+    if asked.node is not None:
+        rows = [row for row in rows if row.node == asked.node]
+    elif asked.scope == "global":
+        rows = [row for row in rows if row.node in history.leaders]
+    return {row.node: row.value for row in rows}
+
+
+def _check(name: str, verdict: str | None) -> Compared:
+    if verdict == "modelled":
+        return Compared(True, f"check '{name}': modelled by this driver, so nothing can be expected of it")
+    if verdict == "measured":
+        return Compared(True, f"check '{name}': measured on real links, so nothing can be expected of it")
+    return Compared(verdict == "pass", f"check '{name}': {verdict or 'nothing to say'}, expected pass")

@@ -1,0 +1,119 @@
+"""The check for unplanned failures in a run, from its record: lost hosts, ends of nodes, standstills, gaps in
+monitoring.
+
+If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
+holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
+standstill, or of a busy host that kept the orchestrator from monitoring, is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from node.process.standstill import LEAST
+from orchestrator import text
+from orchestrator.results.checks.verdicts import Assessment
+from orchestrator.results.facts import Facts
+from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
+from orchestrator.results.record.rows import State
+from orchestrator.results.record.writer import GAP
+
+FROZEN = "frozen"  # the event of a node that stood still: {seconds}
+SMALL_SHARE = 0.02  # of the training for which a process may stand still before the check fails
+BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring
+SLACK = 1.0  # s from a node's thaw to its report: its beat
+
+
+@dataclass(frozen=True)
+class StoodStill:
+    """``who``, a node or "it" for the orchestrator, stood still for ``seconds`` until ``t``."""
+
+    who: str
+    t: float
+    seconds: float
+
+
+def no_unplanned_failures(history: Facts) -> Assessment | None:
+    """Check that nothing unplanned happened; None for a run without training."""
+    began = history.training_began
+    if began is None:
+        return None
+    lost = lost_hosts(history)
+    ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
+    with_host = _ended_with_host(history, ends) if lost else []
+    ends = [state for state in ends if state not in with_host]
+    nodes, own = list(node_standstills(history)), list(orchestrator_standstills(history))
+    gaps = [event for event in history.events(GAP) if event.data["seconds"] - event.data["stood_still"] >= BUSY]
+    said = list(lost)
+    if with_host:
+        names = list(dict.fromkeys(state.node for state in with_host))
+        said.append(f"{text.count(len(names), 'node')} ended with the host: {text.some(names)}")
+    if ends:
+        said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
+    if own:
+        said.append(f"stalled: {_list(own, began)}")
+    if nodes:
+        said.append(f"nodes stalled: {_list(nodes, began)}")
+    if gaps:
+        longest = max(gaps, key=lambda each: each.data["seconds"])
+        said.append(
+            f"this host was so busy that the orchestrator took no sample {text.count(len(gaps), 'time')}, at most for "
+            f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
+        )
+    if not said:
+        by_hand = " or made manually" if any(span.by for span in history.faults()) else ""
+        return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
+    training = max(history.training_ended - began, 1e-9)
+    fails = bool(lost or ends) or _most(own + nodes) > SMALL_SHARE * training
+    return "fail" if fails else "unknown", "; ".join(said)
+
+
+def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
+    """Those of the ``ends`` of nodes that happened while the node's host was lost."""
+    away, home = [stay for stay in stays(history) if stay.state != THERE], host_of(history)
+    return [
+        end
+        for end in ends
+        if any(stay.host == home(end.node, end.t) and stay.start - SLACK <= end.t <= stay.end for stay in away)
+    ]
+
+
+def node_standstills(history: Facts) -> Iterator[StoodStill]:
+    """The standstills of nodes that no planned pause explains."""
+    pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for span in history.faults():
+        if span.action == "pause" and span.start is not None:
+            for node in span.nodes:
+                pauses[node].append((span.start, span.end if span.end is not None else history.seconds))
+    for event in history.events(FROZEN):
+        node, end = event.node or "?", event.t
+        start = end - event.data["seconds"] - SLACK
+        planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
+        if (seconds := event.data["seconds"] - planned) >= LEAST:
+            yield StoodStill(node, end, seconds)
+
+
+def orchestrator_standstills(history: Facts) -> Iterator[StoodStill]:
+    for event in history.events(GAP):
+        if event.data["stood_still"] >= LEAST:
+            yield StoodStill("the orchestrator", event.t, event.data["stood_still"])
+
+
+def _most(standstills: list[StoodStill]) -> float:
+    """The largest total standstill of any one process, in seconds."""
+    totals: defaultdict[str, float] = defaultdict(float)
+    for each in standstills:
+        totals[each.who] += each.seconds
+    return max(totals.values(), default=0.0)
+
+
+def _list(standstills: list[StoodStill], began: float) -> str:
+    """The longest standstills, in words."""
+    longest = sorted(standstills, key=lambda each: -each.seconds)
+    return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
+
+
+def _end(state: State, began: float) -> str:
+    return f"{state.node} at {state.t - began:.1f} s ({state.detail or 'no cause was recorded'})"

@@ -1,0 +1,100 @@
+"""The check that planned faults took effect, and that no packet crossed a link while it was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from orchestrator import text
+from orchestrator.results.checks.fault_timing import ON_TIME, timely
+from orchestrator.results.checks.verdicts import Assessment
+from orchestrator.results.facts import Facts
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.writer import CONTINUED
+from orchestrator.results.traffic import volumes
+
+AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
+SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut
+
+
+def faults_took_effect(history: Facts) -> Assessment:
+    """Check that every planned fault that was due took effect, and in time, and that no packet crossed a cut link."""
+    faults = history.faults()
+    spans, by_hand = [span for span in faults if not span.by], [span for span in faults if span.by]
+    if not faults:
+        return "pass", "no faults were planned"
+    made = [span for span in spans if span.start is not None]
+    moot = [span for span in spans if span.skipped is not None and _moot(history, span, by_hand)]
+    refused = [span for span in spans if span.skipped is not None and span not in moot]
+    not_reached = [span for span in spans if span.start is None and span.skipped is None]
+    missed = _missed(history, not_reached)
+    summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect" if spans else "none was planned"
+    summary += f"; {len(by_hand)} {'was' if len(by_hand) == 1 else 'were'} made manually" if by_hand else ""
+    if refused:
+        reasons = text.some(f"{span.action} {span.target} ({span.detail})" for span in refused)
+        return "fail", f"{summary}; not possible: {reasons}"
+    if missed:
+        return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
+    continued = [event.t for event in history.events(CONTINUED)]
+    over = history if isinstance(history, History) and history.status != "running" else None  # a story has no readings
+    if over is not None and (leaks := _leaks(over, (*made, *by_hand), continued)):
+        return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
+    verdict, late = timely(history, (*made, *moot))
+    summary += f", {len(moot)} met a node that was already away" if moot else ""
+    running = history.status == "running"
+    to_come = f"{len(not_reached)} to come" if running else f"the run ended before {len(not_reached)} of them"
+    summary += f"; {to_come}" if not_reached else ""
+    return verdict, summary + late
+
+
+def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool:
+    """Whether a skipped fault was moot when it was due: its nodes were away already or, if they were to join, had been
+    made to join by hand, or the run was over."""
+    assert span.skipped is not None
+    outcome = history.outcome
+    if outcome is not None and span.skipped >= outcome.t:
+        return True
+    if span.action == "join" and any(each.action == "join" and each.nodes == span.nodes for each in by_hand):
+        return True
+    now = {state.node: state.state for state in history.states() if state.t <= span.skipped}
+    return bool(span.nodes) and all(now.get(node, "planned") in (*AWAY, "done") for node in span.nodes)
+
+
+def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
+    """Those faults past whose planned time the training continued."""
+    began = history.training_began
+    if began is None or history.status == "running":
+        return []
+    ended, done = history.training_ended, history.rounds_done()
+
+    def was_due(span: FaultSpan) -> bool:
+        at, round = span.planned.get("at"), span.planned.get("round")
+        return began + at + ON_TIME < ended if at is not None else round is not None and done >= int(round)
+
+    return [span for span in spans if was_due(span)]
+
+
+def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[float]) -> list[str]:
+    """The links that faults cut and that delivered packets while they were cut. When a run is ``continued``, its links
+    are made anew."""
+    windows: list[tuple[str, str, float, float]] = []
+    moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
+    cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
+    for span in spans:
+        if span.action not in ("disconnect", "partition") or span.start is None:
+            continue
+        end = span.end if span.end is not None else history.seconds
+        parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))
+        for source, target in span.planned.get("links") or ():
+            if "medium" in span.planned and (source, target) in moved:
+                continue  # it may have crossed another medium
+            windows += [(source, target, start + SETTLING, stop - SETTLING) for start, stop in parts]
+            cut += [(f"{source} → {target}", span)] * len(parts)
+    packets: dict[tuple[str, int], tuple[int, str]] = {}
+    for (link, span), counted in zip(cut, volumes.delivered(history, windows), strict=True):
+        before, _ = packets.get((link, span.id), (0, ""))
+        packets[link, span.id] = before + (counted[1] if counted else 0), span.target
+    return [
+        f"{link} ({text.count(count, 'packet')} in {target})" for (link, _), (count, target) in packets.items() if count
+    ]

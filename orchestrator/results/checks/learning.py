@@ -1,0 +1,168 @@
+"""The check that models learned. Links and nodes may work as asked in a run that says nothing about learning.
+
+That is so if training diverged (NaN or an infinity), if rounds were abandoned without an average, or if the models are
+no better than a guess. The first two fail. A model at chance may be the scenario's subject, so it is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from orchestrator import text
+from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.evaluation.targets import own_series
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event, Metric
+from orchestrator.scenario.sections.expectations import expectations
+
+ABANDONED_SHARE = 0.5  # of a node's gatherings that may be abandoned; the scenario's expect.abandoned overrides it
+DEVIATIONS = 3.0  # standard deviations by which an accuracy must be above chance
+
+
+class Chance(NamedTuple):
+    """The accuracy of always guessing the most frequent label. ``deviation`` is the standard deviation of a guesser's
+    accuracy with that success probability, on a test set of that size."""
+
+    accuracy: float
+    deviation: float
+
+    @property
+    def limit(self) -> float:
+        """The accuracy that a guess does not exceed by chance: ``DEVIATIONS`` standard deviations above chance."""
+        return self.accuracy + DEVIATIONS * self.deviation
+
+
+class BestAccuracy(NamedTuple):
+    """The best accuracy that was reported on some test sets, and the accuracy of a guess there."""
+
+    where: str
+    accuracy: float
+    round: int | None
+    chance: Chance
+
+
+def learned(history: History) -> Assessment | None:
+    """Check that nothing diverged, that few enough gatherings were abandoned, and that the accuracy exceeded chance.
+
+    None if nodes run programs: edgebed does not know what they learn, nor on what they are tested.
+    """
+    if history.outcome is not None and history.outcome.ended == "calibrated":
+        return None
+    if history.plan.get("programs"):
+        return None
+    if said := diverged(history.events("not_finite")):
+        return "fail", said
+    asked = expectations(history.effective).abandoned
+    limit = ABANDONED_SHARE if asked is None else asked
+    shares = abandoned(history.events("round"))
+    listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
+    if any(of > limit * every for of, every in shares.values()):
+        return "fail", f"rounds were abandoned for lack of answers: {listed}; at most {limit:.0%} may"
+    if not history.rounds_done():
+        return missing(history, "no round was finished, so no model can have learned")
+    verdict, detail = judged(list(_scores(history)))
+    return verdict, f"{detail}; rounds were abandoned for lack of answers: {listed}" if listed else detail
+
+
+def diverged(events: Iterable[Event]) -> str | None:
+    """Where and when values were first not finite (events ``not_finite``), and how many messages were left out."""
+    first: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    for event in events:
+        if (peer := event.data.get("peer")) is not None:
+            left_out[peer] += 1
+        else:
+            first.setdefault(event.node or "?", _where(event))
+    said = [f"NaN or an infinity, first at {text.some(first.values())}"] if first else []
+    if left_out:
+        said.append(f"{text.count(left_out.total(), 'message')} of {text.some(sorted(left_out))} left out of averages")
+    return "; ".join(said) or None
+
+
+def _where(event: Event) -> str:
+    what, kind, scope = (event.data.get(key, "") for key in ("what", "kind", "scope"))
+    when = "" if event.round is None else f" in round {event.round}"
+    at = f", {event.data['at']}" if event.data.get("at") else ""
+    return f"{event.node}{when} ({f'{what} of its {kind}' if kind else f'{scope} {what}'}{at})"
+
+
+def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
+    """(abandoned gatherings, all gatherings) of each node that abandoned any (events ``round``)."""
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for event in events:
+        if event.node is not None and event.data.get("gatherings"):
+            counts[event.node][0] += event.data["abandoned"]
+            counts[event.node][1] += event.data["gatherings"]
+    return {node: (of, every) for node, (of, every) in counts.items() if of}
+
+
+def judged(scores: Sequence[BestAccuracy]) -> Assessment:
+    """Judge the accuracies: one of them must exceed the limit of chance."""
+    if not scores:
+        return "unknown", "no accuracy was reported"
+    above = next((score for score in scores if score.accuracy > score.chance.limit), None)
+    if above is None:
+        best = text.some(
+            f"{each.accuracy:.1%} {each.where}; guessing reaches {each.chance.accuracy:.1%}, "
+            f"by chance {each.chance.limit:.1%}"
+            for each in scores
+        )
+        return "unknown", f"no accuracy was above guessing: at best {best}"
+    when = "" if above.round is None else f" in round {above.round}"
+    return (
+        "pass",
+        f"accuracy {above.accuracy:.1%} {above.where}{when}; guessing reaches {above.chance.accuracy:.1%}",
+    )
+
+
+def chance(counts: Sequence[float], samples: int) -> Chance:
+    """The chance of a guess on ``samples`` samples of a test set with ``counts`` samples per class."""
+    share = max(counts) / sum(counts)
+    return Chance(share, math.sqrt(share * (1 - share) / samples))
+
+
+def mean_chance(each: Sequence[Chance]) -> Chance:
+    """The chance for the mean of accuracies on several test sets."""
+    deviation = math.sqrt(sum(one.deviation**2 for one in each)) / len(each)
+    return Chance(sum(one.accuracy for one in each) / len(each), deviation)
+
+
+def _scores(history: History) -> Iterator[BestAccuracy]:
+    """The best accuracy on the global test set, and the best mean over the coordinators' own test sets.
+
+    Other nodes' accuracy on their own test sets is left out: local training explains it, without federation.
+    """
+    limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
+    data = history.plan.get("data") or {}
+    if counts := _test_counts(data):
+        yield from _best("on the global test set", history.global_series("accuracy"), _chance(counts, limit))
+    coordinators = {
+        name: node["test_counts"]
+        for name, node in history.nodes.items()
+        if node.get("children") and node.get("test_counts")
+    }
+    reporting = {metric.node for metric in history.metrics("accuracy", "own")} & coordinators.keys()
+    if reporting:
+        guess = mean_chance([_chance(coordinators[name], limit) for name in sorted(reporting)])
+        yield from _best("on coordinators' own test sets", own_series(history, "accuracy", [*reporting]), guess)
+
+
+def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
+    """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
+    classes, samples = data.get("classes", 0), data.get("test_samples", 0)
+    return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
+
+
+def _chance(counts: Sequence[float], limit: int | None) -> Chance:
+    held = round(sum(counts))
+    return chance(counts, held if limit is None else min(limit, held))
+
+
+def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[BestAccuracy]:
+    if best := max(
+        (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
+    ):
+        yield BestAccuracy(where, best.value, best.round, guess)

@@ -1,0 +1,148 @@
+"""The checks of links: their measurement before training, their schedules, losses, rates and delays."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from orchestrator import text
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
+from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.results.checks.link_assessments import judge_losses, judge_overloads
+from orchestrator.results.checks.rates import busiest
+from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.facts import Facts
+from orchestrator.results.host_load import slow_because
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
+
+SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
+OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
+LINKS_REAL: Assessment = "measured", "every link is real: no values were configured, and edgebed shaped nothing"
+LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
+
+
+def links_as_configured(history: Facts) -> Assessment:
+    """Check that every link class was probed, and that the measurements agree with the profiles."""
+    if history.simulated:
+        return LINKS_MODELLED
+    classes = sorted(set(history.link_classes.values()))
+    if not classes:
+        return "pass", "the plan has no links"
+    found = history.probes()
+    probes = [probe for probe in found if probe.verdict != "measured"]
+    tally = Counter(probe.verdict for probe in probes)
+    if failed := [probe for probe in probes if probe.verdict == "fail"]:
+        busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
+        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}{busy}"
+    if unprobed := [each for each in classes if each not in {probe.link_class for probe in found}]:
+        return missing(history, f"no probe of {text.some(unprobed)}: those links were not measured")
+    if tally["unknown"]:
+        which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
+        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
+    measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
+    if not probes:
+        return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
+    asked = len({probe.link_class for probe in probes})
+    real = f"; {measured} of real links without configured values" if measured else ""
+    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
+
+
+def links_followed(history: History) -> Assessment:
+    """Check that links with a schedule changed on time."""
+    links = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
+    channels = sum(len(medium.get("schedules", ())) for medium in history.plan.get("media", []))
+    if not links + channels:
+        return "pass", "no links were planned to change over time"
+    courses = [event.data for event in history.events("schedule ended")]
+    if not courses:
+        return missing(history, "the run ended before this was recorded")
+    changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
+    latest = max(courses, key=lambda course: course["late_p99"])
+    counted = ((links, "link direction"), (channels, "shared channel"))
+    of = " and ".join(text.count(number, what) for number, what in counted if number)
+    summary = (
+        f"{text.count(changes, 'change')} of {of}, 99% of them at most "
+        f"{text.duration(latest['late_p99'])} late, the latest {text.duration(max(c['late_max'] for c in courses))}"
+    )
+    if failures := sum(course["failures"] for course in courses):
+        errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
+        return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
+    if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
+        why = slow_because(history, "so many changes")
+        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: {why}"
+    if latest["late_p99"] > SCHEDULE_LATE:
+        return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
+    made = {course["links"] for course in courses if course["changes"]}
+    if idle := {course["links"]: course.get("first") for course in courses if course["links"] not in made}:
+        listed = text.some(
+            f"{links} (" + ("its schedule changes nothing)" if at is None else f"first change at {text.duration(at)})")
+            for links, at in idle.items()
+        )
+        return "unknown", f"{summary}; no change of its schedule took effect on {listed}"
+    return "pass", summary
+
+
+def links_on_time(history: Facts) -> Assessment:
+    """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
+    if history.simulated:
+        return LINKS_MODELLED
+    if overloads := merged(event.data for event in history.events(OVERLOAD)):
+        began = history.training_began or 0.0
+        return judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
+    if history.engine == "kernel":
+        return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
+    if not history.link_classes:
+        return "pass", "the plan has no links"
+    if history.packets is None:
+        if history.outcome is not None and history.outcome.ended == "calibrated":
+            return "pass", "see what was measured"
+        return missing(history, "the link engine's counters were never read")
+    return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
+
+
+def losses_during_the_run(history: Facts) -> Assessment:
+    """Check that the links lost the share of packets that their profiles ask for while the run used them."""
+    if history.simulated:
+        return LINKS_MODELLED
+    if not history.link_classes:
+        return "pass", "the plan has no links"
+    if set(history.link_kinds.values()) == {"real"}:
+        return LINKS_REAL
+    looks = history.events(LOOKED)
+    if not looks:
+        if history.outcome is not None and history.outcome.ended == "calibrated":
+            return "pass", "see what was measured"
+        return missing(history, "the links were not sampled during the run")
+    began = history.training_began or 0.0
+    return judge_losses([(look.t - began, look.data) for look in looks])
+
+
+def rates_held(history: History) -> Assessment | None:
+    """Check that no link with a rate and no shared medium carried more than its rate while the run used it."""
+    if history.simulated:
+        return LINKS_MODELLED
+    if not (found := busiest(history)):
+        return None
+    listed = "; ".join(f"{each.link_class} {text.rate(each.carried)} of {text.rate(each.asked)}" for each in found)
+    if wrong := [each for each in found if each.too_fast]:
+        which = text.some(
+            f"{each.link} {text.rate(each.carried)}, configured {text.rate(each.asked)}" for each in wrong
+        )
+        return "fail", f"carried more than their rate: {which}"
+    return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
+
+
+def _name(probe: ProbeResult) -> str:
+    return f"{probe.quantity} of {probe.link}"
+
+
+def _worst(failed: list[ProbeResult]) -> str:
+    """The failed probe with the largest relative error, in words."""
+    probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
+    measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
+    return f"{_name(probe)} is {measured}, configured {asked}"
+
+
+def _classes(number: int) -> str:
+    return "1 link class" if number == 1 else f"{number} link classes"

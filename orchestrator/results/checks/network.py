@@ -1,0 +1,94 @@
+"""The check of the network between the hosts of a run, from its record."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from netem.profile import LinkProfile
+from orchestrator import text
+from orchestrator.fabric.underlay import EVENT, NetworkReading, pair_of
+from orchestrator.fidelity.real_network import RealNetwork, RealNetworks
+from orchestrator.fidelity.underlay import CrossingLink, NetworkFindings
+from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.facts import Facts
+from orchestrator.results.presence import moves
+
+MOST = 3  # findings that are told
+
+
+def crossing_links(links: Iterable[tuple[str, str, LinkProfile]], hosts: Mapping[str, str]) -> list[CrossingLink]:
+    """Those of the ``links`` (source, target, profile) that cross the ``hosts`` of the nodes."""
+    return [
+        CrossingLink(source, target, pair_of(hosts[source], hosts[target]), profile.latency, profile.real)
+        for source, target, profile in links
+        if hosts[source] != hosts[target]
+    ]
+
+
+def real_networks(history: Facts) -> list[RealNetwork]:
+    """What was measured between the hosts that real links join."""
+    if "real" not in history.link_kinds.values():
+        return []
+    networks = RealNetworks(_crossing(history))
+    for event in history.events(EVENT):
+        networks.add(NetworkReading.from_json(event.data))
+    return [networks.found[hosts] for hosts in sorted(networks.found)]
+
+
+def judge_network(findings: NetworkFindings, began: float) -> Assessment:
+    """Judge what was found. ``began``: the time at which the training began. At least one reading."""
+    number = sum(findings.strangers.values())
+    strange = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
+    verdict, said = _judge(findings, began)
+    return verdict, said + (strange if number else "")
+
+
+def _judge(findings: NetworkFindings, began: float) -> Assessment:
+    confirmed = [each for each in findings.found if each.confirmed]
+    if told := confirmed or findings.found:
+        more = f"; and {len(told) - MOST} more times" if len(told) > MOST else ""
+        said = "; ".join(each.sentence(began) for each in told[:MOST]) + more
+        return ("fail", said) if confirmed else ("unknown", f"{said}; no reading before or after confirms it")
+    sent = sum(each.sent for each in findings.frames.values())
+    missing = sum(each.missing for each in findings.frames.values())
+    frames = f"; {missing:,} of {text.count(sent, 'frame')} did not arrive" if sent else ""
+    return "pass", (
+        f"in {text.count(findings.readings, 'reading')} its delay was at most {text.duration(findings.furthest)} off "
+        f"that before the run{frames}"
+    )
+
+
+def network_held(history: Facts) -> Assessment | None:
+    """Check that the network between hosts stayed as it was measured before the run, and carried what it was given, as
+    far as links were shaped. None for a run on one host."""
+    if len({node.get("host", "") for node in history.nodes.values()}) < 2:
+        return None
+    hosts = {name: str(node.get("host", "")) for name, node in history.nodes.items()}
+    links = _crossing(history)
+    if not links:
+        return "pass", "no link crosses hosts"
+    told = "; ".join(map(str, real_networks(history)))
+    if all(link.real for link in links):
+        return "measured", f"only real links cross hosts; {told}"
+    findings, moved = NetworkFindings(links), deque(moves(history))
+    for event in history.events(EVENT):
+        while moved and moved[0].t <= event.t:
+            move = moved.popleft()
+            hosts[move.node] = move.target
+            findings.cross(_crossing(history, hosts))
+        findings.add(event.t, NetworkReading.from_json(event.data))
+    if not findings.readings:
+        if history.outcome is not None and history.outcome.ended == "calibrated":
+            return "pass", "see what was measured"
+        return missing(history, "it was not measured during the run")
+    verdict, said = judge_network(findings, history.training_began or 0.0)
+    return verdict, f"{said}; real links: {told}" if told else said
+
+
+def _crossing(history: Facts, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:
+    """``hosts``: of the nodes, by default those of the plan."""
+    hosts = hosts or {name: str(node.get("host", "")) for name, node in history.nodes.items()}
+    planned = history.plan.get("links", [])
+    links = ((each["source"], each["target"], LinkProfile.from_mapping(each["profile"])) for each in planned)
+    return crossing_links(links, hosts)

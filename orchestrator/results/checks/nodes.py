@@ -1,0 +1,78 @@
+"""The checks of nodes: their computing, and their answer at the end."""
+
+from __future__ import annotations
+
+from orchestrator import text
+from orchestrator.results.checks.link_assessments import LATE_SHARE
+from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.facts import Facts
+from orchestrator.results.host_load import slow_because
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import FaultSpan
+
+STILL_RAN = (
+    "its program got SIGTERM, still ran {} later and got SIGKILL: let it end on SIGTERM, or give it a longer"
+    " `stop_grace`"
+)
+PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
+
+
+def compute_on_time(history: Facts) -> Assessment | None:
+    """Check that no node lost time to a host that is slower than its hardware. ``LATE_SHARE`` of the training is
+    allowed. None for programs: edgebed does not know their steps."""
+    overruns = history.overruns()
+    began = history.training_began
+    if began is None:
+        calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
+        return ("pass", "no node trained") if calibrated else missing(history, "the training never started")
+    if history.simulated:
+        return PACE_MODELLED
+    if history.plan.get("programs"):
+        return None
+    if not overruns:
+        return "pass", "every step of every node took the time of its hardware"
+    node, (_, seconds) = max(overruns.items(), key=lambda item: item[1][1])
+    share = seconds / max(history.training_ended - began, 1e-9)
+    late = text.count(sum(steps for steps, _ in overruns.values()), "step")
+    steps = f"{late} on {text.count(len(overruns), 'node')} took longer than their hardware needs"
+    worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
+    if share <= LATE_SHARE:
+        return "pass", f"{steps}; {worst}"
+    remedy = "use fewer or slower nodes, or `--driver sim`: its time is virtual"
+    return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
+
+
+def nodes_responded(history: History) -> Assessment:
+    """Check that every node answered at the end, except those that a fault had removed."""
+    outcome = history.outcome
+    if outcome is None:
+        return missing(history, "the orchestrator ended before it could ask the nodes")
+    excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
+    excused |= _joining_later(history)
+    states = history.current_states()
+    silent = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
+    away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
+    note = f", {away} away as planned" if away else ""
+    if silent:
+        killed = {event.node: event.data["grace"] for event in history.events("killed at the end")}
+        listed = text.some(
+            f"{name} ({state if name not in killed else STILL_RAN.format(text.duration(killed[name]))})"
+            for name, state in silent.items()
+        )
+        return "fail", f"{len(silent)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
+    return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
+
+
+def _takes_away(span: FaultSpan, end: float) -> bool:
+    """Whether a fault that keeps its nodes from answering was still active when the run ended."""
+    if span.start is None:
+        return False
+    if span.action == "leave":
+        return True
+    return span.action in ("crash", "pause") and (span.end is None or span.end >= end)
+
+
+def _joining_later(history: History) -> set[str]:
+    """The nodes that were planned to join, but had not joined when the run ended."""
+    joins = [span for span in history.faults() if span.action == "join" and span.start is None]
+    return {node for span in joins for node in span.nodes}

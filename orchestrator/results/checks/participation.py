@@ -1,0 +1,190 @@
+"""The check that every client contributed: that its answers were used, in one round at least.
+
+Links and nodes may do all that was asked, and training may succeed, while the updates of a client never count. The
+nodes that collect answers record whose messages they used and why others were left out (`node.messaging.exchange`).
+
+A client whose messages were refused, never received, or cut off by an automatic deadline fails the check. It is
+unknown where the scenario or the algorithm may want it so: a deadline that the scenario gives, a quorum that was not
+met, an asynchronous server that other clients kept busy. Planned faults excuse a client that did not answer in time,
+and so does an algorithm that did not ask it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from orchestrator import text
+from orchestrator.results.checks.verdicts import Assessment, Verdict
+from orchestrator.results.evaluation.population import parts
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Event
+from orchestrator.scenario.sections.topology import POPULATION
+
+CONTRIBUTED, UNANSWERED, UNRECEIVED = "contributed", "unanswered", "unreceived"
+_AGAINST = ("bad_message", "not_finite", UNANSWERED, "late", "round_abandoned", UNRECEIVED)
+
+
+Found = tuple[int, int, dict[str, "Reason"]]
+"""The number of clients, of those that contributed, and why each of the others did not, as far as that is no fault of
+the plan."""
+
+
+class Reason(NamedTuple):
+    """Why messages of a client did not count. ``order``: the smallest of a client's reasons is shown."""
+
+    order: int
+    verdict: Verdict
+    words: str
+
+
+def participation(history: History) -> Assessment | None:
+    """Check that every client that was up contributed. None for programs, and if nothing was collected or recorded."""
+    if history.plan.get("programs") or history.training_began is None:
+        return None
+    known = history.events(CONTRIBUTED, UNANSWERED, UNRECEIVED)
+    known = known or [event for event in history.events("round_abandoned") if "peers" in event.data]
+    if not known and not history.plan.get(POPULATION):
+        return None  # nothing was collected, or an earlier version wrote the record
+    found = (_of_population if history.plan.get(POPULATION) else _of_clients)(history)
+    if found is None:
+        return None
+    clients, counted, reasons = found
+    remark = "".join(f"; {words}" for words in _never_received(history))
+    if not reasons:
+        idle = clients - counted
+        if not idle:
+            return "pass", f"all of {text.count(clients, 'client')} contributed{remark}"
+        excused = f"{idle:,} {'was' if idle == 1 else 'were'} away as planned or not selected"
+        if history.plan.get(POPULATION):
+            excused = "the others were not selected, went away or were not needed"
+        return "pass", f"{counted:,} of {text.count(clients, 'client')} contributed; {excused}{remark}"
+    if history.status == "running":
+        missing = f"{len(reasons)} of {text.count(clients, 'client')}"
+        return "unknown", f"the run is going on: {missing} have not contributed so far"
+    alike: defaultdict[Reason, list[str]] = defaultdict(list)
+    for name, reason in reasons.items():
+        alike[reason].append(name)
+    listed = "; ".join(f"{text.some(alike[reason])}: {reason.words}" for reason in sorted(alike))
+    worst: Verdict = "fail" if any(reason.verdict == "fail" for reason in alike) else "unknown"
+    return worst, f"{len(reasons)} of {text.count(clients, 'client')} contributed to no round. {listed}{remark}"
+
+
+def _of_clients(history: History) -> Found:
+    """See `Found`. A client that was away or not asked has no reason."""
+    parents = {
+        name: node["parent"] for name, node in history.nodes.items() if node.get("samples") and node.get("parent")
+    }
+    used: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
+    collecting = {event.node for event in history.events(UNANSWERED, "round_abandoned")}
+    for event in history.events(CONTRIBUTED):
+        gathered = bool(event.data["gathered"])
+        collecting |= {event.node} if gathered else set()
+        for peer in event.data["peers"]:
+            if parents.get(peer) == event.node:
+                used[gathered][peer].add(event.data["kind"])
+    against: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in history.events(*_AGAINST):
+        for peer in event.data.get("peers") or [event.data.get("peer")]:
+            if parents.get(peer) == event.node:
+                against[peer].append(event)
+    connected = {event.data.get("peer") for event in history.events("joined")}
+    losses = {(event.node, event.data.get("peer")): event.data.get("reason") for event in history.events("lost")}
+    counted, reasons = 0, {}
+    for client, parent in parents.items():
+        kinds = used[parent in collecting][client]
+        if found := list(_reasons(history, client, kinds, against[client])):
+            reasons[client] = min(found)
+        elif kinds:
+            counted += 1
+        elif not any({client, parent} & set(span.nodes) for span in history.faults()):
+            if client not in connected:
+                reasons[client] = Reason(6, "unknown", f"it never connected to {parent}")
+            elif parent not in collecting:
+                reasons[client] = Reason(6, "unknown", f"{parent} received no update of it before the run ended")
+            elif reason := losses.get((parent, client)):
+                reasons[client] = Reason(6, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
+    return len(parents), counted, reasons
+
+
+def _reasons(history: History, client: str, used: set[str], events: list[Event]) -> Iterator[Reason]:
+    """The reasons why messages did not count, of each kind of which none counted."""
+    counts: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], Event] = {}
+    for event in events:
+        kind = str(event.data.get("kind") or "")
+        if kind in used or (used and (not kind or event.name == UNRECEIVED)):
+            continue
+        if event.name in (UNANSWERED, "late") and _planned(history, client, event):
+            continue
+        counts[event.name, kind] += 1
+        last[event.name, kind] = event
+    for (name, kind), number in counts.items():
+        yield _reason(history, name, kind, number, last[name, kind])
+
+
+def _reason(history: History, name: str, kind: str, number: int, event: Event) -> Reason:
+    times = text.count(number, "time")
+    match name:
+        case "bad_message":
+            return Reason(0, "fail", f"refused {times}: {event.data.get('reason')}")
+        case "not_finite":
+            return Reason(1, "fail", f"left out {times}: NaN or an infinity in its {kind}")
+        case "unreceived":
+            return Reason(2, "fail", f"{event.node} waited for no messages of kind {kind!r}")
+        case "round_abandoned":
+            return Reason(5, "unknown", f"it answered in {text.count(number, 'round')}, and too few others did")
+    deadline, automatic = _deadline(history, event)
+    words = f"no {kind} by the {'automatic ' if automatic else ''}deadline of {text.duration(deadline)}, {times}"
+    return Reason(4 if name == "late" else 3, "fail" if automatic else "unknown", words)
+
+
+def _deadline(history: History, event: Event) -> tuple[float, bool]:
+    """The deadline that a late answer missed, and whether it is that of the plan, and automatic."""
+    tier = history.nodes[event.node or ""]["tier"]
+    planned = float(history.plan["gathering"]["deadlines"].get(tier, 0.0))
+    deadline = float(event.data.get("deadline") or planned)
+    given = (history.effective.get("gathering") or {}).get("deadline", "auto")
+    return deadline, given == "auto" and deadline == planned
+
+
+def _planned(history: History, client: str, event: Event) -> bool:
+    """Whether a fault was active on the client, its links or the node above it while its answer was waited for."""
+    deadline, _ = _deadline(history, event)
+    return any(
+        span.start is not None
+        and {client, event.node} & set(span.nodes)
+        and span.start <= event.t
+        and (span.end is None or span.end >= event.t - deadline)
+        for span in history.faults()
+    )
+
+
+def _of_population(history: History) -> Found | None:
+    """See `Found`; None if no client was asked. Only clients whose answers were refused have reasons."""
+    found, clients = parts(history), int(history.plan[POPULATION]["size"])
+    asked = {part.client for part in found}
+    counted = {part.client for part in found if part.outcome == "counted"}
+    refused: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in history.events("bad_message", "not_finite"):
+        refused[str(event.data.get("peer"))].append(event)
+    reasons = {
+        client: min(_reasons(history, client, set(), events))
+        for client, events in refused.items()
+        if client in asked - counted
+    }
+    if found and not counted and not reasons:
+        tally = text.some(f"{number:,} {outcome}" for outcome, number in Counter(p.outcome for p in found).items())
+        return clients, 0, {"all that were selected": Reason(5, "unknown", f"no answer counted: {tally}")}
+    return (clients, len(counted), reasons) if found else None
+
+
+def _never_received(history: History) -> Iterator[str]:
+    """Messages that arrived and of whose kind no role ever received one, in words."""
+    senders: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
+    for event in history.events(UNRECEIVED):
+        senders[event.node, event.data["kind"]].update(event.data["peers"])
+    for (node, kind), peers in senders.items():
+        came = f"from {text.count(len(peers), 'node')}" if len(peers) > 1 else f"from {min(peers)}"
+        yield f"messages of kind {kind!r} arrived at {node} {came} and were never received"

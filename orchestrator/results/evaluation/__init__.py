@@ -1,0 +1,1 @@
+"""Results of the training: accuracy, privacy, and the clients of a population."""

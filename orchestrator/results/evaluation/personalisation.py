@@ -1,0 +1,79 @@
+"""The edges' accuracy over the rounds: AccN and DropM (PHE-FL, section IV-A4).
+
+Both use the mean accuracy over the edges, each scored on its own test set. They are computed for runs that set a part
+of these test sets apart for personalisation (`data.personalisation`), so that a baseline has the same test samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from netem.units import parse_fraction
+from orchestrator.results.evaluation.targets import accuracy_series
+from orchestrator.results.record.history import History
+
+WINDOW = 10  # rounds
+WITHIN = (10, 20, 50, 100, 150, 200)  # N of AccN, beside all rounds
+REACHED = (0.0, 0.2, 0.3, 0.5, 0.7, 0.75, 0.8, 0.9)  # M of DropM
+
+
+class EdgeRow(NamedTuple):
+    """The last report of an edge: its accuracy, α, and the accuracies that α came from; None if not reported."""
+
+    edge: str
+    accuracy: float | None
+    alpha: float | None
+    edge_accuracy: float | None
+    cloud_accuracy: float | None
+
+
+def personalises(history: History) -> bool:
+    """Whether the run sets test samples of its edges apart for personalisation."""
+    return parse_fraction(history.effective.get("data", {}).get("personalisation") or "0%") > 0
+
+
+def mean_accuracy(history: History) -> dict[int, float]:
+    """The mean accuracy of the edges on their own test sets, by round."""
+    return {each.round: each.value for each in accuracy_series(history, "edges") if each.round is not None}
+
+
+def best_within(series: Mapping[int, float], rounds: int) -> float | None:
+    """AccN: the highest accuracy of the first ``rounds`` rounds; None if they have none."""
+    return max((value for round, value in series.items() if round <= rounds), default=None)
+
+
+def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
+    """DropM: the largest difference within `WINDOW` rounds, up or down as the paper defines it, from the first round
+    with an accuracy of ``reached`` on; None if there is no such round."""
+    first = next((round for round in sorted(series) if series[round] >= reached), None)
+    if first is None:
+        return None
+    after = [round for round in sorted(series) if round >= first]
+    windows = ([series[later] for later in after if round <= later < round + WINDOW] for round in after)
+    return max(max(window) - min(window) for window in windows)
+
+
+def personalisation(history: History) -> dict[str, Any] | None:
+    """AccN and DropM for the summary, for each N and M that the run reached; None for a run without personalisation.
+    Keys: within {N: accuracy}, drop {M: accuracy}."""
+    series = mean_accuracy(history) if personalises(history) else {}
+    if not series:
+        return None
+    last = max(series)
+    drops = {f"{reached:.0%}": largest_drop(series, reached) for reached in REACHED}
+    return {
+        "within": {str(n): best_within(series, n) for n in sorted({*(n for n in WITHIN if n < last), last})},
+        "drop": {name: drop for name, drop in drops.items() if drop is not None},
+    }
+
+
+def edge_rows(history: History) -> list[EdgeRow]:
+    """The last report of each edge."""
+    names = (("accuracy", "own"), *((name, "personal") for name in ("alpha", "edge_accuracy", "cloud_accuracy")))
+    latest: dict[str, dict[str, float]] = {name: {} for name, _ in names}
+    for name, scope in names:
+        for row in history.metrics(name, scope):
+            latest[name][row.node] = row.value
+    edges = [name for name, node in history.nodes.items() if node.get("tier") == "edge"]
+    return [EdgeRow(edge, *(latest[name].get(edge) for name, _ in names)) for edge in edges]

@@ -1,0 +1,59 @@
+"""Privacy of a run's features: the guarantee, and how much the noised features reveal of the clean ones (FedFeat+'s
+Tables IV and V)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import isfinite
+from typing import Any
+
+from node.learning.privacy import guarantee
+from orchestrator.results.record.history import History
+
+METRICS = ("mutual_information", "entropy_difference", "kl_divergence", "feature_correlation")
+
+
+def statement(history: History) -> str | None:
+    """The guarantee for the features that clients sent, as text; None if none were sent."""
+    algorithm = history.plan.get("algorithm") or {}
+    params = algorithm.get("params") or {}
+    if algorithm.get("name") != "fedfeat" or not params.get("retrain_epochs"):
+        return None
+    rounds = max(1, history.rounds_done())
+    given = guarantee(params["noise"], params["epsilon"], params["delta"], params["clip_norm"], rounds)
+    if given is None:
+        why = "they are sent without noise; ask for some, and set clip_norm"
+        if params["noise"] != "none":
+            why = "no noise is enough for features without a bound; set clip_norm"
+        return f"Guarantee for the features sent: none, {why}. Weights and labels travel as they are."
+    return (
+        f"Guarantee for the features sent: each vector is {_budget(given.epsilon, given.delta)} differentially private "
+        f"towards any other of its label when sent once, {_budget(given.total_epsilon, given.delta)} over "
+        f"{given.rounds} rounds. Weights and labels travel as they are, and nothing is guaranteed of those."
+    )
+
+
+def measured(history: History) -> dict[int, dict[str, float]]:
+    """The mean of each metric over the clients, by round."""
+    values: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for name in METRICS:
+        for row in history.metrics(name, "privacy"):
+            if row.round is not None:
+                values[row.round][name].append(row.value)
+    return {
+        round: {name: sum(of) / len(of) for name, of in metrics.items()} for round, metrics in sorted(values.items())
+    }
+
+
+def privacy(history: History) -> dict[str, Any] | None:
+    """For the summary: the statement, and the metrics of the last round; None for a run that shares no features."""
+    said = statement(history)
+    if said is None:
+        return None
+    rounds = measured(history)
+    last = rounds[max(rounds)] if rounds else {}
+    return {"guarantee": said, "metrics": {name: value if isfinite(value) else None for name, value in last.items()}}
+
+
+def _budget(epsilon: float, delta: float) -> str:
+    return f"(ε {epsilon:.3g}, δ {delta:.3g})" if delta else f"(ε {epsilon:.3g})"

@@ -1,0 +1,95 @@
+"""Accuracy over the rounds, by kind of test set, and the cost of reaching a given accuracy.
+
+Comparisons and sweeps both use this module.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Metric
+from orchestrator.results.traffic import volumes
+
+Judged = Literal["global", "clients", "edges"]
+"""The scored models and test sets: on the global test set; or clients, or edges, each on its own test set."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When an accuracy was first reached: the round, the seconds of training, and the bytes.
+
+    ``bytes``: the bytes that the links of each class delivered, headers included. The counters are read once a second
+    and interpolated linearly between readings.
+    """
+
+    round: int | None
+    seconds: float
+    bytes: dict[str, int]
+
+
+def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Metric]:
+    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own test
+    sets, for all clients, all edges or the named nodes."""
+    if judged == "global":
+        return history.global_series("accuracy")
+    if isinstance(judged, str):
+        judged = clients(history) if judged == "clients" else tier(history, "edge")
+    return own_series(history, "accuracy", judged)
+
+
+def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
+    """A metric on the nodes' own test sets, by round: the mean over these nodes of their last reports up to that round.
+
+    A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
+    the time of the round's last report, and its ``node`` is empty.
+    """
+    rounds: defaultdict[int, dict[str, Metric]] = defaultdict(dict)
+    for metric in history.metrics(name, "own"):
+        if metric.node in nodes and metric.round is not None:
+            rounds[metric.round][metric.node] = metric
+    latest: dict[str, float] = {}
+    series = []
+    for round, reports in sorted(rounds.items()):
+        latest |= {node: metric.value for node, metric in reports.items()}
+        mean = sum(latest.values()) / len(latest)
+        series.append(Metric(max(metric.t for metric in reports.values()), "", round, "own", name, mean))
+    return series
+
+
+def clients(history: History) -> list[str]:
+    """The nodes that hold data: the devices, or the edges if there are none."""
+    return tier(history, "device") or tier(history, "edge")
+
+
+def tier(history: History, name: str) -> list[str]:
+    """The nodes of a tier."""
+    return [node for node, facts in history.nodes.items() if facts.get("tier") == name]
+
+
+def first_at(series: Sequence[Metric], accuracy: float) -> Metric | None:
+    """The first report of a series that reached an accuracy (a fraction)."""
+    return next((metric for metric in series if metric.value >= accuracy), None)
+
+
+def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reached | None:
+    """The cost until a series of the run first reached an accuracy (a fraction); None if it never did."""
+    metric = first_at(series, accuracy)
+    if metric is None:
+        return None
+    began = history.training_began or 0.0
+    return Reached(metric.round, metric.t - began, bytes_between(history, began, metric.t))
+
+
+def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
+    """The bytes that the links of each class delivered between two times of the run, headers included."""
+    found = {}
+    for link_class, (times, totals) in volumes.delivered_bytes(history).items():
+        before, after = np.interp([start, end], times, totals)
+        found[link_class] = round(after - before)
+    return found

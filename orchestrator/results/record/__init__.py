@@ -1,0 +1,1 @@
+"""The record of a run: its tables, its writer and its reader."""

@@ -1,0 +1,113 @@
+"""The tables of a run: the rows of its record by name, each with the type of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from orchestrator.results.checks.registry import checks
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import (
+    Event,
+    FaultSpan,
+    LinkCounters,
+    Metric,
+    PeerTraffic,
+    ProbeResult,
+    Resources,
+    Round,
+    SensorReading,
+    State,
+)
+from orchestrator.results.traffic import media, volumes
+from orchestrator.scenario.sections.compute import PROCESSOR
+
+
+class AccuracyRow(NamedTuple):
+    """An accuracy that a node reported, a fraction; NaN if it was not a number."""
+
+    round: int | None
+    seconds: float
+    node: str
+    scope: str
+    value: float
+
+
+class CheckRow(NamedTuple):
+    """A check behind the verdict."""
+
+    name: str
+    verdict: str
+    detail: str
+
+
+class NodeRow(NamedTuple):
+    """A node of the plan. ``host``: where it lives, in a run on several hosts. ``device``: what it trains on."""
+
+    name: str
+    tier: str
+    parent: str | None
+    samples: int | None
+    model: str | None
+    hardware: str | None
+    speed: float | None
+    host: str | None
+    device: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: the type of its rows, and the reader of the rows."""
+
+    row: type[NamedTuple]
+    read: Callable[[History], Sequence[NamedTuple]]
+
+
+def accuracy_rows(history: History) -> list[AccuracyRow]:
+    """Every accuracy in the order of reporting."""
+    return [AccuracyRow(m.round, m.t, m.node, m.scope, m.value) for m in history.metrics("accuracy")]
+
+
+def check_rows(history: History) -> list[CheckRow]:
+    """The checks of the verdict, in the order of the summary."""
+    return [CheckRow(each["name"], each["verdict"], each["detail"]) for each in checks(history)]
+
+
+def node_rows(history: History) -> list[NodeRow]:
+    """The nodes in the plan's order."""
+    rows = []
+    for name, node in history.nodes.items():
+        hardware = node.get("hardware") or {}
+        rows.append(
+            NodeRow(
+                name=name,
+                tier=node["tier"],
+                parent=node.get("parent"),
+                samples=node.get("samples"),
+                model=node.get("model"),
+                hardware=hardware.get("name"),
+                speed=hardware.get("speed"),
+                host=node.get("host") or None,
+                device=node.get("device") or PROCESSOR,
+            )
+        )
+    return rows
+
+
+TABLES: dict[str, Table] = {
+    "accuracy": Table(AccuracyRow, accuracy_rows),
+    "channels": Table(media.ChannelCounters, media.channel_counters),
+    "checks": Table(CheckRow, check_rows),
+    "events": Table(Event, lambda history: history.events()),
+    "faults": Table(FaultSpan, lambda history: history.faults()),
+    "links": Table(LinkCounters, volumes.link_counters),
+    "metrics": Table(Metric, lambda history: history.metrics(None)),
+    "nodes": Table(NodeRow, node_rows),
+    "probes": Table(ProbeResult, lambda history: history.probes()),
+    "resources": Table(Resources, lambda history: history.resources()),
+    "rounds": Table(Round, lambda history: history.rounds()),
+    "sensors": Table(SensorReading, lambda history: history.sensors()),
+    "states": Table(State, lambda history: history.states()),
+    "traffic": Table(PeerTraffic, volumes.traffic),
+}

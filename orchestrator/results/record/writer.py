@@ -1,0 +1,354 @@
+"""The writer of a run's record: it writes the events of a run to the run's directory as they happen, durably.
+
+``runs/<id>/`` holds scenario.yaml (as given), effective.json (with every default filled in), plan.json, and run.db.
+run.db is one SQLite database in write-ahead mode: others can read it during the run, and a killed writer loses nothing
+that was committed. ``orchestrator.results.record.history`` is the reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import sqlite3
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import RecordError
+from orchestrator.results.record.schema import (
+    APPLICATION_ID,
+    CHANNEL_COUNTS,
+    FLOWS,
+    INSERT,
+    LINKS,
+    CounterTable,
+    Totals,
+    make_tables,
+)
+from orchestrator.scenario.sections.drivers import LinkKind
+
+DATABASE = "run.db"
+# Events of the orchestrator.
+HOST_LOAD = "host load"  # the use of this host's processors during training: {seconds, busy, idle, own}
+CONTINUED = "continued"  # an ended run is resumed
+PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
+HOST = "host"  # a host of several was lost, or is back: {host, state, reason}
+MOVED = "moved"  # a node whose host is lost starts on another: {node, from, to (null: on none), reason, checkpoint s}
+INJECTED = "injected"  # a fault was made manually: {fault, user, uid, via, written, planned}
+GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
+
+Row = Mapping[str, Any]
+
+
+class Record:
+    """The writer of one run. Every ``t`` is in seconds since the run began.
+
+    States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
+    fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
+
+    Each of ``subscribers`` is called with the table and the values of each row as they were written. None may raise.
+    """
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory = directory
+        self.subscribers: list[Callable[[str, tuple[Any, ...]], None]] = []
+        self._connection = connection
+        self._broken = False
+        self._ids = {counted.each: _ids(connection, counted) for counted in (LINKS, FLOWS)}
+        self._links = Totals()
+        self._channels = Totals()
+        self._flows: defaultdict[str, Totals] = defaultdict(Totals)  # by node
+
+    @classmethod
+    def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
+        """Begin a record in ``directory``, which must not hold one yet.
+
+        ``plan_json`` is the text of plan.json. ``meta`` is merged over the facts of ``environment``. Its key
+        "effective", the scenario with every default filled in, becomes effective.json.
+        """
+        if (directory / DATABASE).exists():
+            raise RecordError(f"{directory} already holds a run: give the new one a directory of its own")
+        facts = {**environment(), **meta}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "plan.json").write_text(plan_json, encoding="utf-8")
+            effective = json.dumps(facts.pop("effective", {}), indent=2, default=str) + "\n"
+            (directory / "effective.json").write_text(effective, encoding="utf-8")
+            connection = _begun(directory)  # one transaction: the whole schema, or none
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            make_tables(connection)
+            connection.executemany(INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
+            connection.commit()
+        except (OSError, sqlite3.Error) as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    @classmethod
+    def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
+        """Reopen the record of a run that ended at ``t`` and continues after ``round``.
+
+        The outcome is removed and kept in an event. All counters of links and nodes restart at 0.
+        """
+        try:
+            connection = _begun(directory)
+            connection.execute("DELETE FROM outcome")
+            connection.execute(INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
+            connection.commit()
+        except sqlite3.Error as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    @classmethod
+    def carry_on(cls, directory: Path, host: str) -> Record:
+        """Reopen a record that began on another host and is written on this one, which is called ``host``. The facts
+        about the environment become those of this host, except for the time and the command line."""
+        facts = {key: value for key, value in environment().items() if key not in ("started", "command")}
+        try:
+            connection = _begun(directory)
+            rows = [(key, _json(value)) for key, value in {**facts, "host": host}.items()]
+            connection.executemany(INSERT["meta"], rows)
+            connection.commit()
+        except sqlite3.Error as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    def note(self, key: str, value: Any) -> None:
+        """Record a fact about the whole run; it replaces an earlier note with the same key."""
+        self._write("meta", [(key, _json(value))])
+
+    def engine(self, name: str, tcp: Mapping[str, str]) -> None:
+        """Record the chosen link engine, and the TCP settings of nodes (none if nothing speaks TCP)."""
+        self.note("engine", name)
+        if tcp:
+            self.note("tcp", dict(tcp))
+
+    def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
+        """Record an event at a node, or at the orchestrator (None), in a round of the run.
+
+        ``edge_round`` in the data has its own column: the edge round within that round.
+        """
+        rest = {key: value for key, value in data.items() if key != "edge_round"}
+        self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
+
+    def metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
+        """Record a metric that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""
+        self._write("metric", [(t, node, round, scope, name, value)])
+
+    def state(self, t: float, node: str, state: str, detail: str = "") -> None:
+        """Record a node's new state: planned, starting, registered, running, paused, crashed, restarting, left, done or
+        failed."""
+        self._write("state", [(t, node, state, detail)], at_once=True)
+
+    def fault(
+        self,
+        t: float,
+        fault_id: int,
+        action: str,
+        target: str,
+        phase: str,
+        round: int | None,
+        detail: str = "",
+    ) -> None:
+        """Record that a planned fault took effect ("start"), was undone ("end") or was not possible ("skipped")."""
+        self._write("fault", [(t, fault_id, action, target, phase, round, detail)], at_once=True)
+
+    def probe(
+        self,
+        t: float,
+        source: str,
+        target: str,
+        link_class: str,
+        quantity: str,
+        asked: float | None,
+        measured: float | None,
+        low: float | None,
+        high: float | None,
+        verdict: str,
+        detail: str = "",
+        kind: LinkKind = "emulated",
+    ) -> None:
+        """Record one measured quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link; it passes in [low, high]."""
+        row = (t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail, kind)
+        self._write("probe", [row])
+
+    def counters(self, t: float, rows: Iterable[Row]) -> None:
+        """Record what links have carried since they were created: source, target, link_class, totals of all
+        ``COUNTERS``, and kind."""
+        grown = []
+        for row in rows:
+            ends, totals = (row["source"], row["target"]), [row.get(counter, 0) for counter in LINKS.counts]
+            link = self._id(LINKS, (*ends, row["link_class"], row.get("kind", "emulated")))
+            grown.append((None, t, link, *self._links.growth(ends, totals)))
+        self._write(LINKS.growth, grown)
+
+    def channels(self, t: float, rows: Iterable[Row]) -> None:
+        """Record what channels of shared media have carried for each member: channel, member, totals of packets, bytes,
+        seconds (occupied by them) and overflowed, and the queued_bytes at present. What is at rest is left out."""
+        grown = []
+        for row in rows:
+            key, totals = (row["channel"], row["member"]), [row[count] for count in CHANNEL_COUNTS]
+            growth = self._channels.growth(key, totals)
+            if any(growth) or row["queued_bytes"]:
+                grown.append((t, *key, *growth, row["queued_bytes"]))
+        self._write("channel", grown)
+
+    def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
+        """Record a node's traffic since its process began: peer, kind, direction, and totals of messages and bytes.
+        What has not grown is left out."""
+        grown, flows = [], self._flows[node]
+        for row in rows:
+            key = node, row["peer"], row["kind"], row["direction"]
+            growth = flows.growth(key, [row[count] for count in FLOWS.counts])
+            if any(growth) or key not in self._ids[FLOWS.each]:
+                grown.append((None, t, self._id(FLOWS, key), *growth))
+        self._write(FLOWS.growth, grown)
+
+    def traffic_from_zero(self, node: str) -> None:
+        """Take note that a node's process has started and counts its traffic from 0."""
+        self._flows.pop(node, None)
+
+    def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
+        """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
+        self._write("resources", [(t, node, cpu_seconds, rss, pss)])
+
+    def sensors(self, t: float, host: str, readings: Iterable[tuple[str, str, str, float | None, str]]) -> None:
+        """Record what a host tells about itself ('' is this host): quantity, source, scope, value, detail. A value of
+        None cannot be read; ``detail`` then says why."""
+        self._write("sensor", [(t, host, *each) for each in readings])
+
+    def outcome(self, t: float, facts: Row) -> None:
+        """Record how the run ended: "ended" ("rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or
+        "failed"), and "error".
+
+        This is tried even after a failed write: one row may fit on a disk that is almost full.
+        """
+        was_broken, self._broken = self._broken, False
+        with contextlib.suppress(*[RecordError] * was_broken):
+            self._write("outcome", [(t, _json(facts))], at_once=True)
+
+    def flush(self) -> None:
+        """Make all writes so far durable. The run calls this at least twice a second."""
+        if not self._broken:
+            with self._refusals():
+                self._connection.commit()
+
+    def close(self) -> None:
+        """Close the record; later writes are dropped. The database of an ended run is a single file."""
+        try:
+            self.flush()
+            with contextlib.suppress(sqlite3.Error):  # if it has readers, it stays in write-ahead mode
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            self._broken = True
+            self._connection.close()
+
+    def _write(self, table: str, rows: list[tuple[Any, ...]], *, at_once: bool = False) -> None:
+        if self._broken:
+            return
+        rows = [tuple(map(_storable, row)) for row in rows]
+        with self._refusals():
+            self._connection.executemany(INSERT[table], rows)
+            if at_once:
+                self._connection.commit()
+        for subscriber in self.subscribers:
+            for row in rows:
+                subscriber(table, row)
+
+    def _id(self, counted: CounterTable, thing: tuple[Any, ...]) -> int:
+        """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
+        ids, keys = self._ids[counted.each], thing[: len(counted.keys)]
+        if keys not in ids:
+            ids[keys] = len(ids) + 1
+            self._write(counted.each, [(ids[keys], *thing)])
+        return ids[keys]
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._broken = True
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.rollback()
+            raise _refused(self.directory, error) from error
+
+
+def _ids(connection: sqlite3.Connection, counted: CounterTable) -> dict[tuple[str, ...], int]:
+    """The numbers of the things that are counted, by their keys."""
+    found = connection.execute(f"SELECT id, {', '.join(counted.keys)} FROM {counted.each}")
+    return {tuple(keys): id for id, *keys in found}
+
+
+def environment() -> dict[str, Any]:
+    """The environment of a run: versions, kernel, its TCP, processor, memory (bytes) and the command line."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "packages": {name: _package(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
+        "platform": platform.platform(),
+        "kernel": platform.release(),
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _begun(directory: Path) -> sqlite3.Connection:
+    """Open the database of a run for its single writer, and begin a transaction."""
+    # The thread of the signal handler writes the last rows, if the run has a thread of its own.
+    connection = sqlite3.connect(directory / DATABASE, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
+    connection.execute("BEGIN")
+    return connection
+
+
+def _json(value: Any) -> str:
+    """JSON of a value, in which `_storable` finds broken UTF-16: there are no escapes."""
+    return json.dumps(value, default=_text, skipkeys=True, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    """The text of a value that JSON lacks. A plug-in's own type may have none."""
+    try:
+        return str(value)
+    except Exception:
+        return type(value).__name__
+
+
+def _storable(value: Any) -> Any:
+    """Convert values that nodes report but SQLite cannot store: integers over 64 bits, broken UTF-16."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
+
+
+def _refused(directory: Path, error: OSError | sqlite3.Error) -> RecordError:
+    full = "full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free space on its file system" if full else "check that its disk is well and may be written to"
+    return RecordError(f"the record in {directory} cannot be written ({error}): {remedy}, then run again")

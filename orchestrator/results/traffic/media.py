@@ -1,0 +1,100 @@
+"""What the channels of shared media carried in training, from the record."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import add
+from typing import NamedTuple
+
+from netem.media.profile import ChannelProfile
+from netem.profile import FULL_FRAME
+from orchestrator.results.record.history import History
+from orchestrator.results.record.schema import CHANNEL_COUNTS
+
+
+class ChannelCounters(NamedTuple):
+    """The totals of a member of a channel; ``seconds``: how long its packets occupied the channel."""
+
+    channel: str
+    member: str
+    packets: int
+    bytes: int
+    seconds: float
+    overflowed: int
+
+
+class Reading(NamedTuple):
+    """What was added to a channel until ``t``: the seconds that it was occupied, and those that its bytes need at the
+    rates of their members. ``queued_bytes``: waiting at ``t``."""
+
+    t: float
+    occupied: float
+    needed: float
+    queued_bytes: int
+
+
+def profiles(history: History) -> dict[str, ChannelProfile]:
+    """The planned channels by name."""
+    channels = [medium["channels"] for medium in history.plan.get("media", ())]
+    return {name: ChannelProfile.from_mapping(each) for of in channels for name, each in of.items()}
+
+
+def channel_counters(history: History) -> list[ChannelCounters]:
+    """Totals of each member of each channel, those with the most bytes first."""
+    sums = ", ".join(f"SUM({count})" for count in CHANNEL_COUNTS)
+    order = "GROUP BY channel, member ORDER BY channel, SUM(bytes) DESC, member"
+    return [ChannelCounters(*row) for row in history.rows(f"SELECT channel, member, {sums} FROM channel {order}")]
+
+
+def readings(history: History) -> dict[str, list[Reading]]:
+    """The readings of each planned channel."""
+    known = profiles(history)
+    found: defaultdict[str, dict[float, Reading]] = defaultdict(dict)
+    for t, channel, member, size, seconds, queued in history.rows(
+        "SELECT t, channel, member, bytes, seconds, queued_bytes FROM channel ORDER BY rowid"
+    ):
+        if channel in known:
+            _, *before = found[channel].get(t, (t, 0.0, 0.0, 0))
+            grown = seconds, 8 * size / known[channel].rate_of(member), queued
+            found[channel][t] = Reading(t, *map(add, before, grown))
+    return {name: list(of.values()) for name, of in found.items()}
+
+
+def sampled(history: History) -> list[float]:
+    """The times of all readings of links and channels, in order."""
+    return [t for (t,) in history.rows("SELECT t FROM link_growth UNION SELECT t FROM channel ORDER BY t")]
+
+
+def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: float) -> Iterator[tuple[float, float]]:
+    """The fraction of its time for which a channel was occupied, as steps: each value begins at its time. ``occupied``:
+    the seconds by the time of the reading. ``times``: see `sampled`."""
+    last = began
+    for t, seconds in occupied.items():
+        place = bisect_left(times, t) - 1
+        since = max(last, times[place]) if place >= 0 else last
+        if since > last:
+            yield last, 0.0  # nothing was carried in the samples between
+        if t > since:
+            yield since, min(1.0, seconds / (t - since))
+        last = t
+    yield last, 0.0
+
+
+def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str, tuple[float, float]]:
+    """By channel: its rate, and a lower bound of the bit/s that it carried in its fastest window of so many readings
+    (``lengths``), as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
+    channels whose rate a fault changed."""
+    changed = {name for span in history.faults() for name in span.planned.get("channels", ())}
+    known, found = profiles(history), {}
+    for name, of in readings(history).items():
+        channel = known[name]
+        frame = 8 * FULL_FRAME / min([channel.rate, *channel.rates.values()])
+        sums = list(accumulate(each.needed for each in of))
+        windows = ((first, first + length) for length in lengths for first in range(len(of) - length))
+        loads = [(sums[last] - sums[first] - frame) / (of[last].t - of[first].t + unsure) for first, last in windows]
+        if name not in changed and (load := max(loads, default=0.0)) > 0:
+            found[name] = channel.rate, channel.rate * load
+    return found

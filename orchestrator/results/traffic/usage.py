@@ -1,0 +1,125 @@
+"""What a run has used so far, from the rows of its record: bytes and packets of links, messages, processor time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from orchestrator.fidelity.overload import SHORTEST
+from orchestrator.results.record.history import History
+from orchestrator.results.record.schema import COUNTED, FLOWS, LINKS
+from orchestrator.results.traffic import growth
+from orchestrator.results.traffic.growth import LinkGrowth, SentGrowth
+from orchestrator.scenario.sections.topology import Ends
+
+PIECE = 200_000  # rows of a table that are summed up in one go
+RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
+
+
+class Flow:
+    """A count that only grows: the total, and its rate between the last two readings that are `SHORTEST` apart."""
+
+    __slots__ = ("grown", "last", "rate", "t", "total")
+
+    def __init__(self) -> None:
+        self.total = self.last = self.t = self.rate = self.grown = 0.0
+
+    def read(self, t: float, count: float) -> None:
+        """Take a reading at ``t`` of a count that begins again at 0 with its process."""
+        grown = count - self.last if count >= self.last else count
+        self.last = count
+        self.grow(t, grown)
+
+    def grow(self, t: float, grown: float) -> None:
+        """Take a reading at ``t`` of what was added."""
+        self.total += grown
+        self.grown += grown
+        if not self.t or t - self.t >= SHORTEST:
+            self.rate = self.grown / (t - self.t) if self.t else 0.0
+            self.t, self.grown = t, 0.0
+
+
+class Usage:
+    """By node and link. ``now``: the time of the latest row. ``packets``: how many the links have delivered; None if
+    their counters were never read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.packets: int | None = None
+        self.cpu: defaultdict[str, Flow] = defaultdict(Flow)  # processor seconds by node
+        self.rss: dict[str, int] = {}
+        self.sending: dict[str, float] = {}  # by node, when its messages last grew
+        self.links: defaultdict[Ends, Flow] = defaultdict(Flow)  # delivered bytes
+        self.dropped: defaultdict[Ends, Flow] = defaultdict(Flow)  # packets lost, overflowed or cut
+        self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
+        self.delivered: defaultdict[str, dict[float, int]] = defaultdict(dict)  # bytes by link class, at each reading
+        self.occupied: defaultdict[str, dict[float, float]] = defaultdict(dict)  # seconds by channel, at each reading
+        self._totals: defaultdict[str, int] = defaultdict(int)  # bytes by link class
+        self._things: dict[str, dict[int, tuple[Any, ...]]] = {each.each: {} for each in COUNTED}  # by id
+        self._read = {each.growth: 0 for each in COUNTED}
+
+    def read(self, history: History) -> bool:
+        """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
+        more = False
+        for counted, take in ((LINKS, self._take_links), (FLOWS, self._take_sent)):
+            after, last = self._read[counted.growth], growth.latest(history, counted)
+            until = min(last, after + PIECE)
+            if until > after:
+                take(history, after, until)
+            self._read[counted.growth], more = until, more or until < last
+        return more
+
+    def read_names(self, history: History) -> None:
+        """Read the names of what is counted, for `add_row`."""
+        for each, things in self._things.items():
+            things.update((id, tuple(thing)) for id, *thing in history.rows(f"SELECT * FROM {each}"))
+
+    def add_row(self, table: str, row: tuple[Any, ...]) -> None:
+        """Take a row of links and flows that has just been recorded."""
+        match table, row:
+            case (("link" | "flow"), (id, *thing)):
+                self._things[table][id] = tuple(thing)
+            case "link_growth", (_, t, link, *counts):
+                grown = dict(zip(LINKS.counts, counts, strict=True))
+                source, target, *_ = self._things[LINKS.each][link]
+                dropped = sum(grown[each] for each in ("lost", "overflowed", "cut_dropped"))
+                sizes = grown["delivered_bytes"], dropped, grown["delivered"]
+                self._add_link(LinkGrowth(t, source, target, *sizes))
+            case "flow_growth", (_, t, flow, messages, size):
+                node, _, kind, direction = self._things[FLOWS.each][flow]
+                if direction == "sent":
+                    self._add_sent(SentGrowth(t, node, kind, messages, size))
+
+    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
+        """Take a row of the table resources."""
+        self.cpu[node].read(t, cpu_seconds)
+        self.rss[node] = rss
+
+    def add_channel(self, t: float, channel: str, seconds: float) -> None:
+        """Take a row of the table channel."""
+        self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
+
+    def _take_links(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_links(history, after, until):
+            self._add_link(row)
+        for t, link_class, size in growth.of_classes(history, after, until):
+            self._totals[link_class] += size
+            self.delivered[link_class][t] = self._totals[link_class]
+
+    def _take_sent(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_sent(history, after, until):
+            self._add_sent(row)
+
+    def _add_link(self, row: LinkGrowth) -> None:
+        ends = row.source, row.target
+        self.now, self.packets = max(self.now, row.t), (self.packets or 0) + row.delivered
+        self.links[ends].grow(row.t, row.delivered_bytes)
+        self.dropped[ends].grow(row.t, row.dropped)
+
+    def _add_sent(self, row: SentGrowth) -> None:
+        self.now = max(self.now, row.t)
+        of_kind = self.kinds[row.kind]
+        of_kind[0] += row.messages
+        of_kind[1] += row.bytes
+        if row.messages and row.kind not in RUNTIME:
+            self.sending[row.node] = max(row.t, self.sending.get(row.node, 0.0))

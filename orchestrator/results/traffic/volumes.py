@@ -1,0 +1,133 @@
+"""What links and flows of messages have carried over a run: totals, and the course of one link or of a class of links.
+
+`growth` gives the same in pieces, to readers that follow a run.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import LinkCounters, PeerTraffic
+from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
+from orchestrator.results.record.writer import PROBED
+from orchestrator.scenario.sections.drivers import link_kind
+
+
+def link_counters(history: History) -> list[LinkCounters]:
+    """Totals of each link direction in training, summed over restarts of the link engine."""
+    usual = link_kind(history.driver, real=False)
+    rows = history.rows(_totals(LINKS, ("source", "target", "link_class")))
+    return [LinkCounters._make((*row, history.link_kinds.get((row[0], row[1]), usual))) for row in rows]
+
+
+def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]) -> list[tuple[int, int] | None]:
+    """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
+    last sample in [start, end]; None without a sample. The record is read once for all."""
+    ids = {(source, target): id for id, source, target in history.rows("SELECT id, source, target FROM link")}
+    asked = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
+    times: dict[int, array[float]] = {id: array("d") for id in asked}
+    totals: dict[int, array[int]] = {id: array("q", (0,)) for id in asked}
+    for link, t, packets in history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id") if asked else ():
+        if link in asked:
+            times[link].append(t)
+            totals[link].append(totals[link][-1] + packets)
+    found: list[tuple[int, int] | None] = []
+    for source, target, start, end in windows:
+        of = ids.get((source, target), 0)
+        first, last = (side(times.get(of, ()), t) for side, t in ((bisect_left, start), (bisect_right, end)))
+        found.append((last - first, totals[of][last] - totals[of][first + 1]) if first < last else None)
+    return found
+
+
+def readings(history: History, source: str, target: str) -> list[tuple[float, int, int, int]]:
+    """The counters of one direction over time: t, bytes delivered, packets delivered, packets that did not arrive.
+    They are totals over restarts."""
+    query = (
+        "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
+        " WHERE link = (SELECT id FROM link WHERE source = ? AND target = ?) ORDER BY id"
+    )
+    times, *grown = list(zip(*history.rows(query, source, target), strict=True)) or [(), (), (), ()]
+    return list(zip(times, *map(accumulate, grown), strict=True))
+
+
+def fastest(
+    history: History, readings: Sequence[int], allowed: Mapping[tuple[str, str], tuple[float, float]]
+) -> dict[tuple[str, str], float]:
+    """A lower bound of the bit/s that each direction carried in its fastest window of so many ``readings``.
+
+    ``allowed``: by direction, the bytes that a window may count too many, and the seconds by which its length may be
+    wrong. A direction without a positive bound is left out.
+    """
+    ends = json.dumps([(*each, *most) for each, most in allowed.items()])
+    found: dict[tuple[str, str], float] = {}
+    for number in readings:
+        rows = history.rows(
+            "WITH allowed AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS source,"  # else read for each row
+            " json_extract(value, '$[1]') AS target,"
+            " json_extract(value, '$[2]') AS bytes, json_extract(value, '$[3]') AS seconds FROM json_each(?)),"
+            " grown AS (SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING)"
+            " AS carried FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
+            " SELECT source, target, MAX(8.0 * (carried - bytes) / (t - since + seconds)) AS rate FROM grown"
+            " JOIN link ON link.id = link JOIN allowed USING (source, target)"
+            " WHERE since IS NOT NULL GROUP BY link HAVING rate > 0",
+            *(ends, number, number - 1),
+        )
+        for source, target, rate in rows:
+            found[source, target] = max(rate, found.get((source, target), 0.0))
+    return found
+
+
+def traffic(history: History) -> list[PeerTraffic]:
+    """Totals by node, peer, kind and direction."""
+    return [PeerTraffic(*row) for row in history.rows(_totals(FLOWS, FLOWS.keys))]
+
+
+def bytes_by_class(history: History) -> dict[str, int]:
+    """The bytes that the links of each class delivered in training, headers included."""
+    totals: defaultdict[str, int] = defaultdict(int)
+    for link in link_counters(history):
+        totals[link.link_class] += link.delivered_bytes
+    return dict(totals)
+
+
+def probed_bytes_by_class(history: History) -> dict[str, int]:
+    """The bytes that the links of each class delivered in probes, before training began."""
+    totals: Counter[str] = Counter()
+    for event in history.events(PROBED):
+        totals.update(event.data["bytes"])
+    return dict(totals)
+
+
+def delivered_bytes(history: History) -> dict[str, tuple[list[float], list[int]]]:
+    """By link class: the times at which counters were read, and the bytes that its links had delivered by then."""
+    rows = history.rows(
+        f"SELECT t, link_class, SUM(delivered_bytes) FROM {LINKS.named} GROUP BY t, link_class ORDER BY t"
+    )
+    times = sorted({t for t, _, _ in rows})
+    grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
+    for t, link_class, growth in rows:
+        grown[link_class][t] = growth
+    return {name: (times, list(accumulate(of.get(t, 0) for t in times))) for name, of in grown.items()}
+
+
+def messages_by_kind(history: History) -> dict[str, int]:
+    """The number of messages sent of each kind, over all nodes."""
+    totals: defaultdict[str, int] = defaultdict(int)
+    for row in traffic(history):
+        if row.direction == "sent":
+            totals[row.kind] += row.messages
+    return dict(totals)
+
+
+def _totals(counted: CounterTable, columns: Sequence[str]) -> str:
+    """A query for what was counted altogether, after these columns of the things; the earliest thing comes first."""
+    sums = ", ".join(f"SUM({name}) AS {name}" for name in counted.counts)
+    grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"
+    listed = ", ".join((*columns, *counted.counts))
+    return f"SELECT {listed} FROM ({grown}) JOIN {counted.each} ON id = thing ORDER BY first, {', '.join(columns)}"

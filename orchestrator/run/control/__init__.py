@@ -1,0 +1,1 @@
+"""What changes a run while it continues: faults, commands and the pace of a simulation."""

@@ -1,0 +1,112 @@
+"""The socket on which a running orchestrator takes commands: a line of JSON for each request, and one for its reply.
+
+Only the run's own user is heard, see `orchestrator.host.process.user_socket`. No timer is set here: on a virtual clock
+that would change the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from netem.userspace.console import answer
+from orchestrator.host.process import user_socket
+from orchestrator.run.context import RunContext
+
+Operations = Callable[[int], Mapping[str, Callable[..., dict[str, Any]]]]
+AT_ONCE = 32  # connections; further ones are closed
+OVER = {"error": "the run is over"}
+
+
+@contextlib.asynccontextmanager
+async def accept_commands(run: RunContext, operations: Operations) -> AsyncIterator[None]:
+    """Accept commands while the body runs. ``operations``: those of a user, by name.
+
+    If this host has no such sockets, it accepts none. If it refuses one, the record has a note.
+    """
+    path = run.directory.commands
+    if not user_socket.AVAILABLE:
+        yield
+        return
+    try:
+        listening = user_socket.listen(path)
+    except OSError as error:
+        run.note("note", {"text": f"this run takes no manual faults: {path} cannot be made ({error.strerror})"})
+        yield
+        return
+    listener = CommandServer(operations)
+    server = await asyncio.start_unix_server(listener.accept, sock=listening, limit=user_socket.LONGEST)
+    try:
+        yield
+    finally:
+        server.close()
+        with contextlib.suppress(OSError):
+            path.unlink()
+        await listener.close()
+
+
+class CommandServer:
+    """Answers the requests of every connection."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a new connection."""
+        task = asyncio.create_task(self._converse(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def close(self) -> None:
+        """End every connection. A request that waits for its reply learns that the run is over."""
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            uid = user_socket.user_of(writer.get_extra_info("socket"))
+            if uid != os.geteuid():
+                _say(writer, {"error": f"this run belongs to {user_socket.user_name(os.geteuid())}"})
+            elif len(self._connections) <= AT_ONCE:
+                await self._answer_all(self._operations(uid), reader, writer)
+        except (OSError, ValueError):
+            pass  # the other side is gone, or its line is too long
+        finally:
+            writer.close()
+
+    async def _answer_all(
+        self,
+        operations: Mapping[str, Callable[..., dict[str, Any]]],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        while (line := await reader.readline()).endswith(b"\n"):
+            try:
+                _say(writer, await _reply(line, operations))
+            except asyncio.CancelledError:
+                _say(writer, OVER)
+                raise
+            await writer.drain()
+
+
+async def _reply(line: bytes, operations: Mapping[str, Callable[..., dict[str, Any]]]) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        request = None
+    try:
+        decided = answer(request, operations)
+        work = decided.pop("work", None)
+        return decided if work is None else decided | await work
+    except Exception as error:  # the run goes on, whatever a request does
+        return {"error": f"{type(error).__name__}: {error} (a bug of edgebed: please report it)"}
+
+
+def _say(writer: asyncio.StreamWriter, reply: dict[str, Any]) -> None:
+    writer.write(json.dumps(reply).encode() + b"\n")

@@ -1,0 +1,235 @@
+"""Make the planned faults happen at their time or round, those by hand at once, and undo each fault when it is over.
+
+Faults may overlap. On links they combine as `orchestrator.run.links.states` says. The slowness of a node is the product
+of its factors. Every fault is recorded when it takes effect, with the round that it hits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.plan import Plan
+from orchestrator.run.links.media import Media
+from orchestrator.run.links.states import Links
+from orchestrator.run.resume import NOTHING, Past
+
+
+class Powers(Protocol):
+    """The actions of faults on nodes. Each raises OrchestratorError if it is not possible now."""
+
+    async def crash(self, node: str) -> None: ...
+
+    async def revive(self, node: str) -> None: ...
+
+    async def pause(self, node: str) -> None: ...
+
+    async def resume(self, node: str) -> None: ...
+
+    async def slow(self, node: str, factor: float) -> None: ...
+
+    async def join(self, node: str) -> None: ...
+
+    async def leave(self, node: str) -> None: ...
+
+
+class FaultInjector:
+    """Runs the plan's faults against ``powers``, ``links`` and ``media`` on asyncio's clock.
+
+    ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
+    ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        powers: Powers,
+        links: Links,
+        media: Media,
+        note: Callable[[Fault, str, str], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._faults = plan.faults
+        self._powers = powers
+        self._note = note
+        self._links, self._media = links, media
+        self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._until_next_round: list[Fault] = []
+        self._spawn = spawn
+        self._reached = 0
+        self._ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))
+
+    def begin(self, past: Past = NOTHING) -> None:
+        """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
+
+        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
+        """
+        self._reached = past.round
+        by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
+        self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
+        behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
+        for fault in (*self._faults, *by_hand):
+            span = behind.get(fault.id)
+            if span is not None:
+                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
+                    self._spawn(self._go_on(fault, past.seconds - span.start))
+            elif fault.at is not None:
+                self._spawn(self._run_after(fault, max(0.0, fault.at - past.training)))
+            elif fault.round is not None and fault.round <= past.round:
+                self._spawn(self._turn_round([], [fault]))  # its round had just begun
+
+    def round_started(self, round: int) -> None:
+        """End the faults that last a round and start the faults of this round. Called when a leader's round starts.
+
+        If a round starts again after a restart of its coordinator, its faults are not repeated.
+        """
+        if round <= self._reached:
+            return
+        due = [fault for fault in self._faults if fault.round is not None and self._reached < fault.round <= round]
+        self._reached = round
+        over, self._until_next_round = self._until_next_round, []
+        self._spawn(self._turn_round(over, due))
+
+    def new_id(self) -> int:
+        """An id for a manual fault, which no other fault of the run has."""
+        return next(self._ids)
+
+    async def make(self, fault: Fault, made: Callable[[], object]) -> None:
+        """Make a manual fault, at once. ``made`` is called when it has taken effect, before its start is noted.
+        OrchestratorError if it is not possible now; then nothing is noted."""
+        await self._ACTIONS[fault.action][0](self, fault)
+        made()
+        self._note(fault, "start", "")
+        if fault.duration is not None:
+            self._spawn(self._end_after(fault, fault.duration))
+
+    async def _end_after(self, fault: Fault, duration: float) -> None:
+        await asyncio.sleep(duration)
+        await self._end(fault)
+
+    async def _turn_round(self, over: list[Fault], due: list[Fault]) -> None:
+        for fault in over:
+            await self._end(fault)
+        for fault in due:
+            if fault.lasts_a_round:
+                if await self._start(fault):
+                    self._until_next_round.append(fault)
+            else:
+                self._spawn(self._run_after(fault, 0.0))
+
+    async def _run_after(self, fault: Fault, delay: float) -> None:
+        await asyncio.sleep(delay)
+        if await self._start(fault) and fault.duration is not None:
+            await self._end_after(fault, fault.duration)
+
+    async def _go_on(self, fault: Fault, lasted: float) -> None:
+        """Apply again a fault that was active for ``lasted`` seconds. Its start is in the record already."""
+        try:
+            await self._ACTIONS[fault.action][0](self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "end", str(error))
+            return
+        if fault.lasts_a_round:
+            self._until_next_round.append(fault)
+        elif fault.duration is not None:
+            await self._end_after(fault, max(0.0, fault.duration - lasted))
+
+    async def _start(self, fault: Fault) -> bool:
+        try:
+            await self._ACTIONS[fault.action][0](self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "skipped", str(error))
+            return False
+        self._note(fault, "start", "")
+        return True
+
+    async def _end(self, fault: Fault) -> None:
+        undo = self._ACTIONS[fault.action][1]
+        if undo is None:
+            return
+        try:
+            await undo(self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "end", str(error))
+        else:
+            self._note(fault, "end", "")
+
+    async def _crash(self, fault: Fault) -> None:
+        await self._powers.crash(_node(fault))
+
+    async def _revive(self, fault: Fault) -> None:
+        await self._powers.revive(_node(fault))
+
+    async def _pause(self, fault: Fault) -> None:
+        await self._powers.pause(_node(fault))
+
+    async def _resume(self, fault: Fault) -> None:
+        await self._powers.resume(_node(fault))
+
+    async def _cut(self, fault: Fault) -> None:
+        if fault.medium is None:
+            await self._links.cut(fault.links, fault.id)
+        else:
+            await self._links.close(fault.channels, fault.id)
+
+    async def _degrade(self, fault: Fault) -> None:
+        if fault.medium is None:
+            await self._links.overlay(fault.links, fault.id, fault.profile or {})
+        else:
+            await self._media.overlay(fault.channels, fault.id)
+
+    async def _hand_over(self, fault: Fault) -> None:
+        await self._links.reroute({(source, target): way for source, target, way in fault.crossings}, fault.id)
+
+    async def _lift(self, fault: Fault) -> None:
+        await self._links.lift(fault.id)
+        await self._media.lift(fault.id)
+
+    async def _slow(self, fault: Fault) -> None:
+        assert fault.factor is not None
+        self._slowness[_node(fault)][fault.id] = fault.factor
+        await self._set_slowness(_node(fault))
+
+    async def _speed_up(self, fault: Fault) -> None:
+        self._slowness[_node(fault)].pop(fault.id, None)
+        await self._set_slowness(_node(fault))
+
+    async def _set_slowness(self, node: str) -> None:
+        factor = 1.0
+        for each in self._slowness[node].values():
+            factor *= each
+        await self._powers.slow(node, factor)
+
+    async def _join(self, fault: Fault) -> None:
+        await self._powers.join(_node(fault))
+
+    async def _leave(self, fault: Fault) -> None:
+        await self._powers.leave(_node(fault))
+
+    _ACTIONS: dict[
+        str,
+        tuple[
+            Callable[[FaultInjector, Fault], Awaitable[None]],
+            Callable[[FaultInjector, Fault], Awaitable[None]] | None,
+        ],
+    ] = {  # noqa: RUF012 - a table, never written to
+        "crash": (_crash, _revive),
+        "pause": (_pause, _resume),
+        "disconnect": (_cut, _lift),
+        "partition": (_cut, _lift),
+        "degrade": (_degrade, _lift),
+        "handover": (_hand_over, _lift),
+        "slow": (_slow, _speed_up),
+        "join": (_join, None),
+        "leave": (_leave, None),
+    }
+
+
+def _node(fault: Fault) -> str:
+    assert fault.node is not None, f"fault {fault.id} ({fault.action}) has no node"
+    return fault.node

@@ -1,0 +1,125 @@
+"""What a user may do to a run while it goes on: make faults, and set the pace of a simulation.
+
+Each operation takes a request apart, decides, and hands a fault to the place that makes the planned ones. Requests come
+from `orchestrator.run.control.commands`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from netem.units import format_duration
+from node.runtime.clock import VirtualLoop
+from orchestrator import text
+from orchestrator.errors import OrchestratorError, RunError
+from orchestrator.fabric.namespaces.wiring import packet_truth
+from orchestrator.host.process.user_socket import user_name
+from orchestrator.planning.faults.manual import ByHand, faults_by_hand
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.plan import Plan
+from orchestrator.run.context import RunContext
+from orchestrator.run.control.pace import Pacing
+from orchestrator.run.nodes.session import Session
+from orchestrator.scenario.sections.drivers import kind_of
+
+Reply = dict[str, Any]
+LONGEST_VIA = 100  # characters
+
+
+class Commands:
+    """The operations of one run. ``pacing``: that of its clock, if it is virtual."""
+
+    def __init__(self, run: RunContext, session: Session, pacing: Pacing | None) -> None:
+        self._run, self._session, self._pacing = run, session, pacing
+        self._simulated = kind_of(run.plan.driver).simulated
+        self._single_packets = packet_truth(run.plan)
+
+    def of(self, uid: int) -> Mapping[str, Callable[..., Reply]]:
+        """The operations of a user, by name. One that takes time replies with its ``work``, a coroutine that returns
+        the reply. ValueError or TypeError if a request makes no sense."""
+        return {"inject": partial(self._inject, uid), "pace": self._set_pace}
+
+    def _inject(self, uid: int, fault: object, via: object = "") -> Reply:
+        """Make the faults of a rule of `orchestrator.planning.faults.manual`. ``via``: what the user asked with."""
+        if not isinstance(fault, dict):
+            raise TypeError("a fault is a mapping, such as {action: crash, node: device-0-1}")
+        rules = faults_by_hand(fault, self._run.plan, self._session.trained or 0.0, 0)
+        return {"work": self._make(rules, uid, str(via)[:LONGEST_VIA])}
+
+    async def _make(self, rules: Sequence[ByHand], uid: int, via: str) -> Reply:
+        session, made, refused = self._session, list[Fault](), list[Reply]()
+        replies = []
+        for fault, written in rules:
+            try:
+                at = self._present()
+                fault = replace(fault, id=session.faults.new_id(), at=at)
+                facts = {"uid": uid, "via": via, "written": {"at": format_duration(at), **written}}
+                await session.make_by_hand(fault, user_name(uid), facts)
+            except OrchestratorError as error:
+                refused.append({"action": fault.action, "target": fault.target, "reason": str(error)})
+            else:
+                made.append(fault)
+                what = {"fault": fault.id, "action": fault.action, "target": fault.target, "for": fault.duration}
+                when = {"at": at, "t": round(self._run.clock(), 6), "round": session.progress.round or None}
+                replies.append(what | when)
+        return {"faults": replies, "refused": refused, "notes": self._note(made)}
+
+    def _present(self) -> float:
+        """The seconds of training until now. RunError if no fault can be made now."""
+        if self._session.ended.done():
+            raise RunError("the run is ending")
+        if self._session.trained is None:
+            raise RunError("the training has not started")
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualLoop):
+            loop.catch_up()
+        return round(self._session.trained, 6 if self._simulated else 3)
+
+    def _note(self, made: Sequence[Fault]) -> list[str]:
+        """Record what these faults do not do as planned ones would. Returns it in words."""
+        senders = sorted({sender for fault in made for sender in bursts(fault, self._run.plan)} - self._single_packets)
+        if self._simulated or not senders:
+            return []
+        said = (
+            f"{text.some(senders)} {'sends' if len(senders) == 1 else 'send'} with segmentation offload: a loss made "
+            "manually hits up to 64 KB at a time; planned in the scenario, it hits single packets"
+        )
+        self._run.note("note", {"text": said})
+        return [said]
+
+    def _set_pace(self, to: object) -> Reply:
+        if self._pacing is None:
+            raise ValueError(f"the driver {self._run.plan.driver} works in real time; only a simulation has a pace")
+        if self._session.ended.done():
+            return {"error": "the run is ending"}
+        waiting = self._pacing.set(str(to))
+        self._run.view.line(f"pace: {to}")
+        return self._standing() if waiting is None else {"work": self._stepped(waiting)}
+
+    async def _stepped(self, waiting: asyncio.Future[int]) -> Reply:
+        await asyncio.wait([waiting])
+        if waiting.cancelled():
+            return {"error": "the run has ended, or has another pace now"}
+        return self._standing()
+
+    def _standing(self) -> Reply:
+        self._run.record.flush()  # so that whoever looks sees all until now
+        ahead = 0.0 if self._pacing is None else self._pacing.ahead
+        return {"t": round(self._run.clock() + ahead, 6), "round": self._session.progress.round or None}
+
+
+def bursts(fault: Fault, plan: Plan) -> set[str]:
+    """The nodes over whose links a fault acts on single packets."""
+    if fault.profile is None:
+        return set()
+    settings, touched = fault.profile, set(fault.links)
+    return {
+        link.source
+        for link in plan.links
+        if (link.source, link.target) in touched
+        and any(each.merged(settings).needs_packet_truth for each in link.extremes)
+    }

@@ -1,0 +1,83 @@
+"""The view of one run among many: a line in a terminal or a notebook, removed when the run is over. Elsewhere, no
+output."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from orchestrator import text
+from orchestrator.run.display.snapshot import Clock, Snapshot
+
+
+class Glimpse:
+    """A view of a run: its round and accuracy beside ``name``."""
+
+    def __init__(self, name: str, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        self._name = name
+        # No refresh thread (auto_refresh): a simulation forks its workers from this process.
+        # What a program prints meanwhile goes above the line, or to the file that its output is written to.
+        self._live = Live(
+            Text(name),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=False,
+        )
+        self._shown = console.is_terminal
+        self._cell = None if self._shown else notebook_cell()
+        if self._shown:
+            self._live.start(refresh=True)
+
+    def keep_time(self, clock: Clock) -> None:
+        """Do nothing: the line shows no times."""
+
+    def update(self, snapshot: Snapshot) -> None:
+        if not self._shown and self._cell is None:
+            return
+        rounds = f"round {snapshot.round} of {snapshot.rounds_total}"
+        accuracy = "" if snapshot.accuracy is None else f", accuracy {text.percent(snapshot.accuracy)} so far"
+        left = "" if snapshot.left_here is None else f", about {text.duration(snapshot.left_here)} left"
+        said = f"{self._name}: {rounds}{accuracy}{left}"
+        if self._cell is None:
+            self._live.update(Text(said), refresh=True)
+        else:
+            share = snapshot.round / snapshot.rounds_total if snapshot.rounds_total else 0
+            self._cell(f'<progress value="{share:.3f}"></progress> {escape(said)}')
+
+    def line(self, text: str) -> None:
+        """Do nothing: the run's record and report have the events."""
+
+    def close(self) -> None:
+        if self._shown:
+            self._live.stop()
+        if self._cell is not None:
+            self._cell("")
+
+
+def notebook_cell() -> Callable[[str], object] | None:
+    """Shows HTML in the present cell of a notebook, in place of what it showed before; None outside notebooks.
+
+    Imports nothing: in a notebook, IPython is already imported.
+    """
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel"):
+        return None
+    shown, html = _output(shell.execution_count), sys.modules["IPython.display"].HTML
+    return lambda written: shown.update(html(written))
+
+
+@functools.lru_cache(maxsize=1)
+def _output(cell: int) -> Any:
+    """The output of a cell that all runs of this cell show their progress in."""
+    display: Any = sys.modules["IPython.display"]
+    return display.display(display.HTML(""), display_id=True)

@@ -1,0 +1,1 @@
+"""The links of a run: measured before training, and changed during it."""

@@ -1,0 +1,173 @@
+"""Before training, let members of one channel of each kind send together, and compare what they get with its rule.
+
+Channels are of one kind if they have the same profile and the same number of members. `netem.measurement.contention`
+plans and judges; the figures go where those of the links go, with the channel as source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from netem.errors import NetemError
+from netem.measurement.contention import (
+    PING,
+    Channels,
+    Contention,
+    Way,
+    alone,
+    judge_contention,
+    judge_isolation,
+    judge_queue_of_idle,
+    pings,
+    plan_contention,
+    senders,
+    sending,
+)
+from netem.measurement.measure import Measurement, ProbePlan, probe_arguments
+from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.prober import Prober
+from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.run.links.figures import Figure
+from orchestrator.scenario.sections.topology import Ends
+from orchestrator.together import together
+
+TIMEOUT = 60.0  # s for one channel
+STARTING = 0.3  # s until all senders are ready; and the time that their responders took, so many times:
+PATIENCE = 1.5, 4.0  # the second one if a figure is unknown, because a sender was late
+
+
+class ProbedChannel(NamedTuple):
+    """A channel, and the links of its ``loading`` members. ``idle``: of a member that does not send; ``apart``: a link
+    that crosses other media only. Both may be None."""
+
+    name: str
+    loading: Mapping[str, LinkPlan]
+    idle: LinkPlan | None
+    apart: LinkPlan | None
+
+
+def channels_of(plan: Plan) -> Channels:
+    """All channels of a plan."""
+    return {name: profile for medium in plan.media for name, profile in medium.channels.items()}
+
+
+def measured_alone(link: LinkPlan, channels: Channels) -> LinkPlan:
+    """A link with the profile that it shows while nothing else crosses its channels."""
+    return replace(link, profile=alone(_way(link), channels)) if link.crossings else link
+
+
+def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
+    """The channels to measure, with at least two members whose links join nodes that are ``present``."""
+    there, channels, found = set(present), channels_of(plan), dict[object, ProbedChannel]()
+    links = [link for link in plan.links if {link.source, link.target} <= there]
+    for medium in plan.media:
+        for name, profile in medium.channels.items():
+            members: dict[str, LinkPlan] = {}
+            for link in links:
+                for crossing in link.crossings:
+                    if crossing.channel == name:
+                        members.setdefault(crossing.member, link)
+            rates = tuple(sorted(map(profile.rate_of, members)))
+            kind = (profile.rate, profile.share, profile.buffer, rates)
+            if len(members) < 2 or kind in found:
+                continue
+            chosen = senders(name, {member: _way(link) for member, link in members.items()}, channels)
+            idle = next((link for member, link in members.items() if member not in chosen), None)
+            own = medium.channels.keys()
+            apart = [x for x in links if x.crossings and not any(each.channel in own for each in x.crossings)]
+            widest = max(apart, key=lambda link: _rate(link, channels), default=None)
+            loading = {member: members[member] for member in chosen}
+            found[kind] = ProbedChannel(name, loading, idle, widest)
+    return list(found.values())
+
+
+async def measure(
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober
+) -> list[tuple[str, Figure]] | str:
+    """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
+    reason why there are none."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            for patience in PATIENCE:
+                told = await _measure(probed, plan, handles, prober, patience)
+                if all(figure.verdict != "unknown" for _, figure in told):
+                    break
+            return told
+    except (HostError, NetemError, TimeoutError, ValueError) as error:
+        return str(error) or f"it took more than {TIMEOUT:.0f} s"
+
+
+async def _measure(
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober, patience: float
+) -> list[tuple[str, Figure]]:
+    channels, back = channels_of(plan), {(link.target, link.source): link for link in plan.links}
+    ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
+    load = plan_contention(probed.name, ways, channels, mtu=prober.mtu)
+    watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
+    pinging = [pings(load, _way(link), back[_ends(link)].profile, _rate(link, channels)) for link in watched]
+    links, began = [*probed.loading.values(), *watched], time.monotonic()
+    async with AsyncExitStack() as stack:
+        ready: dict[Ends, Mapping[str, Any]] = {}
+
+        async def respond(link: LinkPlan) -> None:
+            responding = prober.responding(handles[link.target], plan.node(link.target).address)
+            ready[_ends(link)] = await stack.enter_async_context(responding)
+
+        await together(map(respond, links))
+        took = time.monotonic() - began
+
+        async def probe(link: LinkPlan, sent: ProbePlan) -> Measurement:
+            arguments = probe_arguments(plan.node(link.target).address, ready[_ends(link)], sent)
+            return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
+
+        quiet = await asyncio.gather(*map(probe, watched, pinging))
+        start = time.time() + STARTING + patience * took
+        sent = [
+            sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
+            for member, link in probed.loading.items()
+        ]
+        late = [
+            replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
+            for link, each in zip(watched, pinging, strict=True)
+        ]
+        found = await asyncio.gather(*map(probe, links, [*sent, *late]))
+    of = dict(zip(probed.loading, found[: len(sent)], strict=True))
+    pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
+        told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
+    return told
+
+
+def _of_round_trips(
+    link: LinkPlan,
+    trips: Sequence[Measurement],
+    probed: ProbedChannel,
+    load: Contention,
+    channels: Channels,
+    back: Mapping[Ends, LinkPlan],
+) -> Figure:
+    other = back[_ends(link)]
+    if link is probed.idle:
+        passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
+        return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
+    return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+
+
+def _rate(link: LinkPlan, channels: Channels) -> float:
+    return measured_alone(link, channels).profile.rate or math.inf
+
+
+def _ends(link: LinkPlan) -> Ends:
+    return link.source, link.target
+
+
+def _way(link: LinkPlan) -> Way:
+    return Way(link.profile, link.crossings)

@@ -1,0 +1,82 @@
+"""The shared media of a run: their channels with the values of faults, and their cross traffic while the run trains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from netem.media.profile import ChannelProfile
+from netem.profile import LinkProfile
+from orchestrator.errors import EngineError
+from orchestrator.fabric.base import Fabric, SharesMedia
+from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan
+from orchestrator.run.links.states import Cause
+from orchestrator.scenario.sections.media import channel_like
+
+TRAFFIC = "cross traffic"  # the event of its start and end: {channel, phase, kind, rate (the mean, bit/s)}
+
+
+class Media:
+    """The channels of a run in the engine ``fabric``. EngineError if there are some and the engine cannot share them.
+
+    Faults put values on channels as overlays, which may overlap: of two values the later one wins.
+    """
+
+    def __init__(self, media: Iterable[MediumPlan], fabric: Fabric) -> None:
+        self._planned = {name: profile for medium in media for name, profile in medium.channels.items()}
+        self._profiles = dict(self._planned)  # by schedules
+        self._overlays: dict[Cause, Mapping[str, Mapping[str, Any]]] = {}
+        self._lock = asyncio.Lock()
+        self._powers = fabric if isinstance(fabric, SharesMedia) else None
+        if self._profiles and self._powers is None:
+            raise EngineError("the hosts of a swarm cannot share media yet: use the driver namespaces, docker or sim")
+
+    def of(self, channel: str) -> ChannelProfile:
+        """A channel with the values of all overlays."""
+        profile = self._profiles[channel]
+        for overlay in self._overlays.values():
+            profile = replace(profile, **overlay.get(channel, {}))
+        return profile
+
+    async def open(self) -> None:
+        """Make the channels."""
+        await self._share(self._profiles)
+
+    async def overlay(self, values: Mapping[str, Mapping[str, Any]], cause: Cause) -> None:
+        """Give channels other values until ``cause`` is lifted."""
+        self._overlays[cause] = values
+        await self._share(values)
+
+    async def follow(self, channel: str, link: LinkProfile) -> None:
+        """Give a channel the rate and the buffer of its schedule."""
+        self._profiles[channel] = channel_like(self._planned[channel], link)
+        await self._share([channel])
+
+    async def lift(self, cause: Cause) -> None:
+        """Remove the values of a cause."""
+        await self._share(self._overlays.pop(cause, {}))
+
+    async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[dict[str, Any]], None]) -> None:
+        """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` both."""
+        assert self._powers is not None
+        loop = asyncio.get_running_loop()
+        began = loop.time() - elapsed
+        until = None if traffic.duration is None else began + traffic.at + traffic.duration
+        if until is not None and until <= loop.time():
+            return
+        facts = {"kind": traffic.traffic.kind, "rate": traffic.traffic.mean_rate(traffic.duration or float("inf"))}
+        await asyncio.sleep(max(0.0, began + traffic.at - loop.time()))
+        await self._powers.occupy(traffic.channel, traffic.traffic, traffic.seed)
+        note({"channel": traffic.channel, "phase": "start", **facts})
+        if until is not None:
+            await asyncio.sleep(max(0.0, until - loop.time()))
+            await self._powers.occupy(traffic.channel, None)
+            note({"channel": traffic.channel, "phase": "end", **facts})
+
+    async def _share(self, channels: Iterable[str]) -> None:
+        """Give the engine these channels as they are wanted at that moment."""
+        async with self._lock:
+            if (wanted := {name: self.of(name) for name in channels}) and self._powers is not None:
+                await self._powers.share(wanted)

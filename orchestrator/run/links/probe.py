@@ -1,0 +1,173 @@
+"""Before training, measure one link of each kind against its profile, from inside the nodes' own namespaces.
+
+Links are of one kind if they have the same class and the same profiles, and real ones also the same hosts. One pair of
+each kind is measured. Pairs without a common node are measured at the same time. The checks and the report read the
+figures from the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+
+from netem.errors import NetemError
+from netem.measurement.contention import Channels
+from netem.measurement.measure import Measurement, plan_probe, probe_arguments
+from orchestrator import text
+from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.underlay import HostsNetwork, pair_of
+from orchestrator.fidelity.overload import was_saturated
+from orchestrator.host.kernel.load import read_load
+from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.results.record.rows import SHARED
+from orchestrator.run.context import RunContext
+from orchestrator.run.links import channel_probe
+from orchestrator.run.links.channel_probe import channels_of, measured_alone
+from orchestrator.run.links.figures import Figure, ProbedPair, figures, measured_on_a_busy_host
+from orchestrator.run.nodes.session import Session
+from orchestrator.scenario.sections.drivers import link_kind
+
+PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
+
+TIMEOUT = 120.0  # s for one pair
+AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
+
+
+def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
+    """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node."""
+    there = set(present)
+    links = {(link.source, link.target): link for link in plan.links}
+    channels = channels_of(plan)
+    kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
+    for link in plan.links:
+        if link.source < link.target and {link.source, link.target} <= there:
+            back = links[link.target, link.source]
+            ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
+            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared)
+            kinds.setdefault(pair.kind, []).append(pair)
+    taken: set[str] = set()
+    chosen = []
+    for pairs in kinds.values():
+        pair = min(pairs, key=lambda each: len(taken & {each.source.name, each.target.name}))
+        taken |= {pair.source.name, pair.target.name}
+        chosen.append(pair)
+    return chosen
+
+
+def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[ProbedPair]]:
+    """Groups of at most ``most`` pairs. No node and no channel is in a group twice. A pair with a real link is
+    alone, because its measurement fills the network that others may cross."""
+    left = list(pairs)
+    while left:
+        batch: list[ProbedPair] = []
+        for pair in list(left):
+            taken = {place for each in batch for place in each.places}
+            alone = pair.real or any(each.real for each in batch)
+            if len(batch) < (1 if alone else most) and not pair.places & taken:
+                batch.append(pair)
+                left.remove(pair)
+        yield batch
+
+
+async def probe_links(
+    run: RunContext, session: Session, prober: Prober, network: HostsNetwork | None = None, *, quick: bool = True
+) -> None:
+    """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measurement.measure.plan_probe`."""
+    delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
+    handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
+    pairs = one_of_each_kind(run.plan, handles)
+    run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
+    for batch in batches(pairs):
+        began, before = time.monotonic(), read_load()
+        results = await asyncio.gather(
+            *(
+                _measure(pair, handles, prober, delays.get(pair_of(pair.source.host, pair.target.host)), quick)
+                for pair in batch
+            )
+        )
+        if network is None and was_saturated(before, read_load(), time.monotonic() - began):
+            results = [_on_a_busy_host(each) for each in results]
+        for pair, result in zip(batch, results, strict=True):
+            _write(run, pair, result)
+    for probed in channel_probe.one_of_each_kind(run.plan, handles):
+        run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
+        began, before = time.monotonic(), read_load()
+        found = await channel_probe.measure(probed, run.plan, handles, prober)
+        busy = was_saturated(before, read_load(), time.monotonic() - began)
+        _write_channel(run, probed.name, found, busy=busy)
+
+
+def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
+    """What distinguishes the channels that a link crosses."""
+    of = [(channels[name], member) for link in pair for name, member in link.crossings]
+    return tuple((profile.share, profile.buffer, profile.rate_of(member)) for profile, member in of)
+
+
+async def _measure(
+    pair: ProbedPair, handles: dict[str, Handle], prober: Prober, network: float | None, quick: bool
+) -> PairFigures:
+    """The figures of both directions, or the reason why there are none."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            sending = plan_probe(pair.forward.profile, pair.back.profile, quick=quick, mtu=prober.mtu)
+            address = pair.target.address
+            source, target = handles[pair.source.name], handles[pair.target.name]
+            async with prober.responding(target, address) as ready:
+                found = await prober.probe(source, probe_arguments(address, ready, sending))
+            return figures(pair, sending, Measurement.from_mapping(found), network)
+    except (HostError, NetemError, TimeoutError, ValueError) as error:
+        return str(error) or f"it took more than {TIMEOUT:.0f} s"
+
+
+def _on_a_busy_host(result: PairFigures) -> PairFigures:
+    """Let the figures that are not as asked say that the host had too much work."""
+    if isinstance(result, str):
+        return result
+    there, back = result
+    return measured_on_a_busy_host(there), measured_on_a_busy_host(back)
+
+
+def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]] | str, *, busy: bool) -> None:
+    """Record the figures of a channel, and tell those that are not as configured."""
+    t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
+    if isinstance(found, str):
+        say(f"{channel} could not be measured: {found}")
+        found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
+    for target, figure in found:
+        each = measured_on_a_busy_host([figure])[0] if busy else figure
+        row = (each.quantity, each.asked, each.measured, each.low, each.high, each.verdict, each.detail, kind)
+        run.record.probe(t, channel, target, SHARED, *row)
+        if each.verdict == "fail":
+            say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
+
+
+def _write(run: RunContext, pair: ProbedPair, result: PairFigures) -> None:
+    """Record the figures, and tell those of real links and those that are not as asked."""
+    t, say = run.clock(), run.view.line
+    if isinstance(result, str):
+        say(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
+        result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []
+    for link, told in zip((pair.forward, pair.back), result, strict=True):
+        for each in told:
+            run.record.probe(
+                t,
+                link.source,
+                link.target,
+                link.link_class,
+                each.quantity,
+                each.asked,
+                each.measured,
+                each.low,
+                each.high,
+                each.verdict,
+                each.detail,
+                link_kind(run.plan.driver, real=each.asked is None and pair.real),
+            )
+            if each.verdict == "fail":
+                say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
+        if measured := [each for each in told if each.verdict == "measured"]:
+            listed = ", ".join(f"{each.quantity} {text.quantity(each.quantity, each.measured)}" for each in measured)
+            say(f"the real link {link.source} -> {link.target}, measured: {listed}")

@@ -1,0 +1,119 @@
+"""Make links, and channels of shared media, follow their schedules while the run trains.
+
+One coroutine changes all links that have the same schedule over the same profile. The link engine makes every change
+in place, and the lateness of the change is measured at each link. If the engine or this host does not keep up, changes
+that a later change has overtaken are skipped and counted, so lateness does not add up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from netem.schedules.schedule import Change
+from orchestrator.errors import OrchestratorError
+from orchestrator.planning.courses import Course, changes_since, courses
+from orchestrator.planning.plan import Plan
+from orchestrator.run.links.media import Media
+from orchestrator.run.links.states import Links
+from orchestrator.scenario.sections.topology import Ends
+
+TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
+TOLD_EACH = 100  # most changes recorded for one course, and most failures
+QUIET = 3600.0  # s without a message from a node, after which schedules wait for one; see `Schedules.heard`
+AT_ONCE = 16  # links changed at the same time
+
+
+class Schedules:
+    """Runs the plan's schedules on asyncio's clock.
+
+    ``note(name, data)`` is called with "schedule" for a change that was made and "schedule failed" for a change that
+    failed. ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        links: Links,
+        media: Media,
+        note: Callable[[str, dict[str, Any]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.courses = courses(plan.links, plan.media)
+        self._links, self._media = links, media
+        self._note = note
+        self._spawn = spawn
+        self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
+        self._going = True
+        self._last_message = 0.0
+        self._stirred = asyncio.Event()
+
+    def begin(self, elapsed: float = 0.0) -> None:
+        """Start the schedules, ``elapsed`` seconds into training. Their times count from the start of training."""
+        began = asyncio.get_running_loop().time() - elapsed
+        self.message_arrived()
+        for number, course in enumerate(self.courses):
+            changes = changes_since(elapsed, course.schedule.changes(course.link.profile))
+            self._spawn(self._run(course, changes, f"schedule {number}", began))
+
+    def message_arrived(self) -> None:
+        """Note that a node has sent a message. Schedules wait while no node sends one: if all nodes waited for ever, a
+        repeating schedule would keep a virtual clock going, and the deadlock would not be found."""
+        self._last_message = asyncio.get_running_loop().time()
+        self._stirred.set()
+
+    def end(self) -> list[Course]:
+        """Stop the schedules and return their courses. The links stay as they are."""
+        self._going = False
+        return self.courses
+
+    async def _run(self, course: Course, changes: Iterator[Change], cause: str, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        change, last = next(changes, None), Change(0.0, course.link.profile)
+        while change is not None and self._going:
+            await asyncio.sleep(max(0.0, began + change.at - loop.time()))
+            slept = await self._sleep_while_quiet()
+            following = next(changes, None)
+            while following is not None and began + following.at <= loop.time():
+                course.overtaken += following.at > change.at and not slept
+                change, following = following, next(changes, None)
+            if self._going and (change.profile, change.cut) != (last.profile, last.cut):
+                await self._make(course, change, cause, began)
+                last = change
+            change = following
+
+    async def _sleep_while_quiet(self) -> bool:
+        if asyncio.get_running_loop().time() - self._last_message <= QUIET:
+            return False
+        self._stirred.clear()
+        await self._stirred.wait()
+        return True
+
+    async def _make(self, course: Course, change: Change, cause: str, began: float) -> None:
+        latest = 0.0
+        for first in range(0, len(course.pairs), AT_ONCE):
+            pairs = course.pairs[first : first + AT_ONCE]
+            made = await asyncio.gather(*(self._make_one(course, pair, change, cause, began) for pair in pairs))
+            latest = max(latest, *made)
+        course.changes += 1
+        if course.changes <= self._told_each:
+            became = "cut" if change.cut else change.profile.describe()
+            self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
+
+    async def _make_one(self, course: Course, pair: Ends, change: Change, cause: str, began: float) -> float:
+        """Change one link and return how late the change was, in seconds."""
+        try:
+            if course.channel is None:
+                await self._links.follow(pair, change.profile, cause, cut=change.cut)
+            else:
+                await self._media.follow(course.channel, change.profile)
+                await (self._links.close([course.channel], cause) if change.cut else self._links.lift(cause))
+        except OrchestratorError as error:
+            course.failures += 1
+            if course.failures <= TOLD_EACH:
+                data = {"link": " → ".join(pair), "at": change.at, "error": str(error)}
+                self._note("schedule failed", data)
+        late = max(0.0, round(asyncio.get_running_loop().time() - began - change.at, 9))
+        course.lateness.add(late)
+        return late

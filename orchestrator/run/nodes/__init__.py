@@ -1,0 +1,1 @@
+"""The nodes of a run: their processes, their messages and their sensors."""

@@ -1,0 +1,239 @@
+"""Checks the messages of nodes (`node.messaging.control`) before the orchestrator uses them. Pure.
+
+A node may run any program, and a faulty program must not end the run. This module finds every bad message, so the code
+behind it does not check types again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Container, Mapping
+from numbers import Real
+from typing import Any
+
+from node.messaging.control import SHARES
+
+LONGEST_NAME = 200  # characters
+LONGEST_TEXT = 10_000
+MOST_VALUES = 1000  # in one metric message
+DEEPEST = 32  # levels of lists and maps within an event
+LARGEST_ROUND = 1_000_000_000
+UNREADABLE = "unreadable"  # type of the message that replaces a message that the control plane could not read
+
+ORCHESTRATORS = frozenset(
+    {
+        *{"training", "continued", "overload", "links looked at", "schedule", "schedule failed", "schedule ended"},
+        *{"probed", "gap", "host", "host load", "network measured", "injected", "cross traffic"},
+    }
+)
+"""Events that only the orchestrator may record; readers of the record trust them."""
+
+Predicate = Callable[[Any], bool]
+
+
+def _name(value: Any) -> bool:
+    return type(value) is str and 0 < len(value) <= LONGEST_NAME
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_name, value))
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _seconds(value: Any) -> bool:
+    return _real(value) and bool(0 <= value <= sys.float_info.max)
+
+
+def _round(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_ROUND
+
+
+def _number(value: Any) -> bool:
+    """A number; NaN and infinities are allowed, because the loss of a diverged model may be one."""
+    return _real(value) and _fits(value)
+
+
+def _fits(value: Any) -> bool:
+    """Whether a real number is in the range of floats. NaN and infinities are."""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def _real(value: Any) -> bool:
+    """A real number; NumPy numbers are allowed, because simulated nodes send them unconverted."""
+    return type(value) in (float, int) or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _values(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_VALUES
+
+
+def _shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(_name(peer) and _seconds(share) for peer, share in value.items())
+
+
+def _queue(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _name(peer) and isinstance(of, (list, tuple)) and len(of) == 4 and all(map(_number, of))
+        for peer, of in value.items()
+    )
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _one_of(*words: str) -> Predicate:
+    return lambda value: value in words if type(value) is str else False
+
+
+def _or_none(check: Predicate) -> Predicate:
+    return lambda value: value is None or check(value)
+
+
+_MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
+    "register": {"memory_pss": _or_none(_count)},
+    "beat": {"cpu": _seconds, "rss": _count, "memory_pss": _or_none(_count)},
+    "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
+    "metric": {"round": _or_none(_round), "values": _values},
+    "traffic": {},
+    "done": {"reason": _one_of("rounds", "accuracy", "stopped")},
+    "failed": {"error": _text, "lasting": _or_none(_flag)},
+    UNREADABLE: {"reason": _text},
+}
+_EVENTS: Mapping[str, Mapping[str, Predicate]] = {
+    "round": {
+        "round": _round,
+        "phase": _one_of("start", "end"),
+        "gatherings": _or_none(_count),
+        "abandoned": _or_none(_count),
+    },
+    "round_abandoned": {"round": _round, "peers": _or_none(_names)},
+    "unanswered": {"kind": _name, "peers": _names, "deadline": _seconds},
+    "contributed": {"kind": _name, "gathered": _flag, "peers": _names},
+    "unreceived": {"kind": _name, "peers": _names},
+    "resumed": {"round": _round},
+    "selected": {"nodes": _names},
+    "joined": {"peer": _name},
+    "lost": {"peer": _name, "reason": _text},
+    "left": {"peer": _name},
+    "refused": {"peer": _name, "reason": _text},
+    "late": {"peer": _name, "kind": _name},
+    "superseded": {"peer": _name, "kind": _name},
+    "undelivered": {"peer": _name, "messages": _count},
+    "bad_message": {"peer": _name, "reason": _text, "kind": _or_none(_name)},
+    "overrun": {"asked": _seconds, "taken": _seconds},
+    "note": {"text": _text},
+    "killed at the end": {"grace": _seconds},
+    "frozen": {"seconds": _seconds},
+    "not_finite": {"what": _name, "at": _or_none(_text)},
+    "peers": {"shares": _shares, "queue": _queue},
+}
+_ROW: Mapping[str, Predicate] = {
+    "peer": _name,
+    "kind": _name,
+    "direction": _one_of("sent", "received"),
+    "messages": _count,
+    "bytes": _count,
+}
+
+
+def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
+    """Why a message is bad, in words; None if it is good. ``nodes`` are the names of all nodes."""
+    kind = message.get("type")
+    checks = _MESSAGES.get(kind) if type(kind) is str else None
+    if checks is None:
+        return f"there is no message of type {_shown(kind)}"
+    if kind == UNREADABLE:
+        return f"unreadable: {_cut(message.get('reason'))}"
+    wrong = _first_wrong(message, checks, f"a message of type '{kind}'")
+    if wrong is None and kind == "event":
+        return _event_problem(message)
+    if wrong is None and kind == "metric":
+        return next((why for name, of in message["values"].items() if (why := _metric_problem(name, of))), None)
+    if wrong is None and kind == "traffic":
+        return _traffic_problem(message.get("peers"), nodes)
+    return wrong
+
+
+def _event_problem(event: Mapping[str, Any]) -> str | None:
+    name = event["name"]
+    if name in ORCHESTRATORS:
+        return f"the event '{name}' is the orchestrator's own: name it differently"
+    if not all(map(_name, event)):
+        return f"the event '{name}' has a field with a name that is not a text of 1 to {LONGEST_NAME} characters"
+    if flaw := _flaw(event, DEEPEST):
+        return f"the event '{name}' {flaw}"
+    return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
+
+
+def _metric_problem(name: Any, value: Any) -> str | None:
+    if not _name(name):
+        return f"a metric has the name {_shown(name)}, which is not a text of 1 to {LONGEST_NAME} characters"
+    if name == "scope":
+        return None if _name(value) else f"the scope of metrics is {_shown(value)}: write a text, such as global"
+    if value is not None and not _number(value):
+        return f"the metric '{name}' is {_shown(value)}: write a number"
+    if name in SHARES and value is not None and (value < 0 or value > 1):
+        right = f": write {value / 100:g} for {value:g} %" if 1 < value <= 100 else ""
+        return f"the metric '{name}' is {value:g}, and it is a share from 0 to 1{right}"
+    return None
+
+
+def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
+    if not isinstance(rows, list | tuple):
+        return f"a message of type 'traffic' has peers {_shown(rows)}"
+    for row in rows:
+        if not isinstance(row, dict):
+            return f"a row of traffic is {_shown(row)}"
+        if wrong := _first_wrong(row, _ROW, "a row of traffic"):
+            return wrong
+        if row["peer"] not in nodes:
+            return f"a row of traffic is of the peer {_shown(row['peer'])}, which does not exist"
+    return None
+
+
+def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Predicate], what: str) -> str | None:
+    for name, check in checks.items():
+        if not check(fields.get(name)):
+            return f"{what} has {name} {_shown(fields[name])}" if name in fields else f"{what} has no {name}"
+    return None
+
+
+def _flaw(value: Any, levels: int) -> str | None:
+    """Why a value in an event cannot be recorded and read again, in words; None if it can."""
+    if isinstance(value, int) and not _fits(value):
+        return f"has {_shown(value)}, which is beyond the range of a float: write it as text"
+    if not isinstance(value, (dict, list, tuple)):
+        return None
+    if levels == 0:
+        return f"is nested more than {DEEPEST} levels deep"
+    within = itertools.chain(value, value.values()) if isinstance(value, dict) else value
+    return next((flaw for each in within if (flaw := _flaw(each, levels - 1))), None)
+
+
+def _shown(value: Any) -> str:
+    """A value as text for an error message. A large value is described by its type and length."""
+    if isinstance(value, str | bytes):
+        return repr(value[:40]) + ("…" if len(value) > 40 else "")
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length():,} bits"
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    size = f" of {len(value)}" if isinstance(value, dict | list | tuple) else ""
+    return f"{type(value).__name__}{size}"
+
+
+def _cut(value: Any) -> str:
+    return str(value)[:LONGEST_NAME]

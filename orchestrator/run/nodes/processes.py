@@ -1,0 +1,330 @@
+"""The processes of a run's nodes: how they begin, how they end, and which are restarted.
+
+The restart policy of the scenario decides about a node that ended unexpectedly. Faults act on nodes here (`Powers` of
+orchestrator/run/control/injection.py). Every change of a node's state is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator import text
+from orchestrator.drivers.base import CanPause, CopiesAssignments, Environment, Exit, LosesHosts
+from orchestrator.errors import DriverError, LostError, OrchestratorError
+from orchestrator.fabric.base import Handle
+from orchestrator.host import tail
+from orchestrator.planning.assignments import handed_out
+from orchestrator.planning.plan import NodePlan
+from orchestrator.run.context import RunContext
+from orchestrator.run.tasks import Works
+
+EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process that is already gone
+REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
+RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
+RESTART_DELAY = 0.5  # s
+LAST_WORD = 1.0  # s after a node's exit for messages that it sent before
+AT_ONCE = 4  # nodes brought up at the same time
+
+
+@dataclass
+class NodeState:
+    """One node as the orchestrator sees it."""
+
+    plan: NodePlan
+    state: str = "planned"
+    handle: Handle | None = None  # None: it has no running process
+    restarts: int = 0
+    expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    error: str = ""  # the error that its latest process reported
+    log_size: int = 0  # bytes, when its latest process began
+
+    @property
+    def up(self) -> bool:
+        return self.state in ("registered", "running", "paused")
+
+
+class Lives:
+    """The nodes of a run by name, and what begins and ends their processes."""
+
+    def __init__(self, run: RunContext, environment: Environment, works: Works) -> None:
+        self._plan, self._past = run.plan, run.past
+        gone = run.past.left
+        self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in run.plan.nodes}
+        self._training = False  # whether training has begun
+        self._works = works
+        self._directory = run.directory
+        self._record, self._clock, self._say = run.record, run.clock, run.view.line
+        self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._assignments = environment.assignments
+        self._starting = asyncio.Semaphore(AT_ONCE)
+        self._stop_reason = "rounds"
+        self._changed = asyncio.Event()
+
+    def watch(self) -> None:
+        """Start to watch the driver, and the exits of processes."""
+        self._works.spawn(self._hear_exits())
+        self._works.spawn(self._hear_driver())
+
+    async def bring_up_all(self) -> None:
+        """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
+        left, joined = self._past.left, self._past.joined
+        there = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
+        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self._plan.nodes if node.name in there]
+        try:
+            await asyncio.gather(*tasks)
+            while any(self.nodes[name].state in ("restarting", "starting") for name in there):
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def train(self) -> None:
+        """Tell every registered node to start training. Nodes that register later start at once."""
+        self._training = True
+        for state in self.nodes.values():
+            if state.state == "registered":
+                await self._go(state)
+
+    async def stop(self, grace: float) -> None:
+        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others, and at
+        once those that have not registered: nothing can be asked of them."""
+        for state in self.nodes.values():
+            state.expected_end = True
+            if state.state == "paused" and isinstance(self._driver, CanPause):
+                with contextlib.suppress(OrchestratorError):  # it has ended; the run has not failed by that
+                    await self._driver.resume(state.plan.name)
+            if state.up:
+                await self._control.send(state.plan.name, {"type": "stop"})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                # The last message of a node that ended in order may arrive after its exit.
+                while any(
+                    state.up or (state.handle is not None and state.state != "starting")
+                    for state in self.nodes.values()
+                ):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def bring_up(self, node: NodePlan) -> None:
+        """Start a node's process, attach it to its links and wait until it has registered. If it ends before that, the
+        restart policy decides."""
+        state = self.nodes[node.name]
+        async with state.busy, self._starting, self._assigned(node.name) as assignment:
+            log = self._log(state)
+            state.settled.clear()
+            state.gone.clear()
+            state.expected_end, state.error, state.log_size = False, "", tail.size(log)
+            self._set(state, "starting")
+            state.handle = await self._driver.start(node, assignment, log)
+            try:
+                await self._fabric.attach(node, state.handle)
+            except OrchestratorError:
+                if not await _within(EXIT_NOTICE, state.gone):
+                    raise  # the node lives, so the error is the link engine's
+            if not await _within(REGISTER_TIMEOUT, state.settled):
+                raise DriverError(
+                    f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
+                )
+            if state.handle is not None and not state.expected_end and state.state == "starting":
+                self._set(state, "registered")
+        if self._training and state.state == "registered":
+            await self._go(state)
+
+    @contextlib.asynccontextmanager
+    async def _assigned(self, node: str) -> AsyncIterator[Path]:
+        """The file with a node's assignment, which no host keeps after the start."""
+        async with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
+            try:
+                yield file
+            finally:
+                if isinstance(self._driver, CopiesAssignments):
+                    await self._driver.forget(node)
+
+    async def _go(self, state: NodeState) -> None:
+        await self._control.send(state.plan.name, {"type": "start"})
+        self._set(state, "running")
+
+    def _set(self, state: NodeState, name: str, detail: str = "") -> None:
+        state.state = name
+        self._changed.set()
+        self._record.state(self._clock(), state.plan.name, name, detail)
+
+    def done(self, state: NodeState, reason: str) -> None:
+        """React to the last message of a node. ``reason``: why its role ended."""
+        if not state.up and state.state != "crashed":
+            return  # the message of a process that is over: the node has left, or is about to restart
+        if reason == "stopped" and not self._works.ended.done():
+            return  # the orchestrator has not asked it to stop: its exit is judged later
+        state.expected_end = True
+        self._set(state, "done")
+        if state.plan.leads:
+            if self._stop_reason != "accuracy":  # one of several leaders may reach it before all rounds are done
+                self._stop_reason = reason
+            self._finish_without_leaders()
+
+    def _finish_without_leaders(self) -> None:
+        leaders = [each for each in self.nodes.values() if each.plan.leads]
+        if all(each.state in ("done", "left") for each in leaders):
+            self._works.finish(self._stop_reason)
+
+    # Exits of processes
+
+    async def _hear_driver(self) -> None:
+        await self._driver.lost.wait()
+        self._works.finish("failed", f"the process that runs the nodes has ended: {self._driver.breakdown}")
+
+    async def _hear_exits(self) -> None:
+        while True:
+            self._ended(await self._driver.exits.get())
+
+    def _ended(self, exit: Exit) -> None:
+        state = self.nodes[exit.node]
+        if state.handle != exit.handle:
+            return
+        state.handle = None
+        state.gone.set()
+        state.settled.set()
+        self._changed.set()
+        if self._works.ended.done():
+            if exit.code != 0:
+                self._set(state, "crashed", self._detail(state, exit.code))
+            return
+        self._works.spawn(self._detach(state))
+        if state.state == "done":
+            return
+        if state.expected_end:
+            if state.state not in ("crashed", "left"):
+                self._set(state, "left" if exit.code == 0 else "crashed", "fault")
+        elif exit.code == 0 and state.up:
+            self._works.spawn(self._hear_out(state))
+        else:
+            self._failed(state, exit.code)
+
+    async def _hear_out(self, state: NodeState) -> None:
+        """Wait for the last message of a node that exited with code 0. Without it, the node has failed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD):
+                while state.state != "done":
+                    self._changed.clear()
+                    await self._changed.wait()
+        if state.up and state.handle is None:
+            self._failed(state, 0)
+
+    def _failed(self, state: NodeState, code: int) -> None:
+        detail = self._detail(state, code)
+        self._set(state, "crashed", detail)
+        self._say(f"{state.plan.name} ended unexpectedly ({detail})")
+        self._apply_restart_policy(state, detail)
+
+    def _detail(self, state: NodeState, code: int) -> str:
+        """How a node's process ended, and its error or the last line of its log."""
+        how = text.how_ended(code)
+        if state.error:
+            return f"{how}: {state.error}"
+        return tail.with_last_line(how, self._log(state), state.log_size)
+
+    def _log(self, state: NodeState) -> Path:
+        return self._directory.logs / f"{state.plan.name}.log"
+
+    async def _detach(self, state: NodeState) -> None:
+        async with state.busy:
+            if state.handle is None:
+                await self._fabric.detach(state.plan)
+
+    def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
+        name = state.plan.name
+        if self._plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
+            state.restarts += 1
+            self._set(state, "restarting", f"restart {state.restarts}")
+            self._works.spawn(self._restart(state))
+        else:
+            self._give_up(state, f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
+
+    def _give_up(self, state: NodeState, why: str) -> None:
+        if state.plan.leads or not self._training:
+            self._works.finish("failed", why)
+        else:
+            self._say(f"{state.plan.name} stays away")
+
+    async def _restart(self, state: NodeState) -> None:
+        await asyncio.sleep(RESTART_DELAY)
+        if isinstance(self._driver, LosesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
+            self._set(state, "crashed", why)
+            self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
+        elif not self._works.ended.done():
+            await self._bring_back(state)
+
+    async def _bring_back(self, state: NodeState) -> None:
+        """Bring a node up. If its host is lost, wait for that host or another."""
+        try:
+            await self.bring_up(state.plan)
+        except LostError:
+            self._works.spawn(self._restart(state))
+
+    # The actions of faults
+
+    async def crash(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._driver.kill(node)
+        if state.state != "crashed":  # its exit may have been handled already
+            self._set(state, "crashed", "fault")
+
+    async def revive(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "crashed" and not self._works.ended.done():
+            self._set(state, "restarting", "fault over")
+            await self._bring_back(state)
+
+    async def pause(self, node: str) -> None:
+        state = self._running(node)
+        if not isinstance(self._driver, CanPause):
+            raise DriverError(f"the driver {self._driver.name} cannot pause {node}")
+        await self._driver.pause(node)
+        self._set(state, "paused", "fault")
+
+    async def resume(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "paused" and isinstance(self._driver, CanPause):
+            await self._driver.resume(node)
+            self._set(state, "running", "resumed")
+
+    async def slow(self, node: str, factor: float) -> None:
+        self._running(node)
+        await self._control.send(node, {"type": "slow", "factor": 1 / factor})  # of its speed
+
+    async def join(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state != "planned":
+            raise DriverError(f"{node} has joined already and is {state.state}")
+        await self._bring_back(state)
+
+    async def leave(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._control.send(node, {"type": "leave"})
+        self._set(state, "left", "fault")
+        self._finish_without_leaders()
+
+    def _running(self, node: str) -> NodeState:
+        state = self.nodes[node]
+        if state.state != "running":
+            raise DriverError(f"{node} is not running but {state.state}")
+        return state
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait up to ``seconds`` for an event, and return whether it happened."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

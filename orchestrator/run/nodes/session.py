@@ -1,0 +1,198 @@
+"""A run in progress: what its nodes and its driver tell, and what follows from it.
+
+The session hears the messages of nodes, follows rounds, runs the faults and the link schedules, and writes
+the record. `Lives` begins and ends the processes of nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator import text
+from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostReadings, LosesHosts, NodeMove
+from orchestrator.planning.faults.timeline import Fault
+from orchestrator.results.presence import in_words
+from orchestrator.results.record.writer import HOST, INJECTED, MOVED
+from orchestrator.run.context import RunContext
+from orchestrator.run.control.injection import FaultInjector
+from orchestrator.run.links.media import TRAFFIC, Media
+from orchestrator.run.links.schedules import Schedules
+from orchestrator.run.links.states import Links
+from orchestrator.run.nodes.messages import LONGEST_TEXT
+from orchestrator.run.nodes.processes import Lives, NodeState
+from orchestrator.run.nodes.recording import Hearing
+from orchestrator.run.tasks import Works
+
+TOUCHED = (
+    "faults were made manually from {at:g} s of training on ({user}): the run does not follow from its scenario and "
+    "its seed alone"
+)
+
+
+@dataclass
+class Progress:
+    """``round`` is the latest that a leading node has begun. ``real``: by two hosts that real links join, the latest
+    measurement in words."""
+
+    round: int = 0
+    real: dict[str, str] = field(default_factory=dict)
+
+
+class Session:
+    """See the module's docstring."""
+
+    def __init__(self, run: RunContext, environment: Environment) -> None:
+        plan, past = run.plan, run.past
+        self.plan, self.past = plan, past
+        self._works = works = Works(run.directory)
+        self.ended, self.finish, self.spawn = works.ended, works.finish, works.spawn
+        self.lives = Lives(run, environment, works)
+        self.nodes = self.lives.nodes
+        self.progress = Progress(round=past.round)
+        links = Links(plan.links, environment.fabric)
+        self.media = Media(plan.media, environment.fabric)
+        self.faults = FaultInjector(plan, self.lives, links, self.media, self._note_fault, self.spawn)
+        self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
+        self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
+        self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
+        self._began: float | None = None  # when training began, on the run's clock
+        self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
+        self._record, self._clock, self._say = run.record, run.clock, run.view.line
+        self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._hearing = Hearing(self.nodes, run.record, run.clock)
+
+    # The life of the session
+
+    def listen(self) -> None:
+        """Start to listen to the nodes, the driver and the fabric."""
+        self.spawn(self._hear_messages())
+        self.lives.watch()
+        self.spawn(self._fabric.watch())
+        if isinstance(self._control, EndsRuns):
+            self.spawn(self._hear_over(self._control))
+        if isinstance(self._driver, LosesHosts):
+            self.spawn(self._hear_news(self._driver.news))
+
+    async def start_training(self) -> None:
+        """Tell every registered node to start training, and begin the faults and the schedules."""
+        self._began = self._clock() - self.past.training
+        await self.lives.train()
+        self.faults.begin(self.past)
+        self.schedules.begin(self.past.training)
+        for traffic in self.plan.cross_traffic:
+            self.spawn(self.media.carry(traffic, self.past.training, self._note_traffic))
+
+    @property
+    def trained(self) -> float | None:
+        """The seconds since training began, without those between an interruption and its continuation; None before."""
+        return None if self._began is None else self._clock() - self._began
+
+    async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
+        """Make a fault at once, because a user asks for it. ``facts`` go into the record with it. OrchestratorError if
+        it is not possible now."""
+
+        def made() -> None:
+            first = not self._by_hand
+            self._by_hand[fault.id] = user
+            data = {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()}
+            self._record.event(self._clock(), None, INJECTED, self.progress.round or None, data)
+            if first:
+                self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
+
+        await self.faults.make(fault, made)
+
+    async def stop_nodes(self, grace: float) -> None:
+        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
+        for course in self.schedules.end():
+            self._note_schedule("schedule ended", course.to_json())
+        await self.lives.stop(grace)
+
+    async def close(self) -> None:
+        """Stop listening. The driver ends the processes that still run."""
+        await self._works.close()
+        self._hearing.end()
+
+    # Hosts
+
+    async def _hear_over(self, control: EndsRuns) -> None:
+        self.finish(*await control.over)
+
+    async def _hear_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
+        while True:
+            match await news.get():
+                case HostReadings(host, readings, ago):
+                    self._record.sensors(max(0.0, self._clock() - ago), host, readings)
+                case HostChange() as change:
+                    self._note_host(HOST, change._asdict())
+                case NodeMove(node, source, target, reason, checkpoint):
+                    data = {"node": node, "from": source, "to": target, "reason": reason}
+                    self._note_host(MOVED, {**data, "checkpoint": None if checkpoint is None else round(checkpoint, 1)})
+
+    def _note_host(self, name: str, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        self._say(in_words(name, data))
+
+    # Messages of nodes
+
+    async def _hear_messages(self) -> None:
+        async for node, message in self._control.messages():
+            if node in self.nodes:
+                self.schedules.message_arrived()
+                if self._hearing.take(node, message):
+                    self._follow(self.nodes[node], message)
+                self.on_message()
+
+    def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
+        """React to a message that has been checked."""
+        if self.plan.programs and state.plan.leads:
+            self._apply_stop_rules(message)
+        match message:
+            case {"type": "register"}:
+                state.settled.set()
+            case {"type": "event", "name": "round", "phase": "end"}:
+                state.restarts = 0
+            case {"type": "event", "name": "round", "round": round} if state.plan.leads:
+                first, self.progress.round = round > self.progress.round, max(self.progress.round, round)
+                self.faults.round_started(round)
+                if first:
+                    self.round_began(round)
+            case {"type": "done"}:
+                self.lives.done(state, message["reason"])
+            case {"type": "failed"}:
+                state.error = message["error"][:LONGEST_TEXT]
+                if message.get("lasting"):
+                    self.finish("failed", f"{state.plan.name} failed: {state.error}: see `logs {state.plan.name}`")
+
+    def _apply_stop_rules(self, message: dict[str, Any]) -> None:
+        """End the run if what a program has printed meets a stop rule. The roles of an algorithm follow them."""
+        stop = self.plan.stop
+        match message:
+            case {"type": "event", "name": "round", "phase": "end", "round": round}:
+                if stop.rounds is not None and round >= stop.rounds:
+                    self.finish("rounds")
+            case {"type": "metric", "values": {"scope": "global", "accuracy": int() | float() as accuracy}}:
+                if stop.accuracy is not None and accuracy >= stop.accuracy:
+                    self.finish("accuracy")
+
+    # The record
+
+    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        if name == "schedule failed":
+            self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
+
+    def _note_traffic(self, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, TRAFFIC, self.progress.round or None, data)
+        over = " is over" if data["phase"] == "end" else ""
+        self._say(f"cross traffic on {data['channel']}{over}: {data['kind']}, {text.rate(data['rate'])}")
+
+    def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
+        round = self.progress.round or None
+        self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
+        by_hand = fault.id in self._by_hand
+        over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
+        what = "manual fault" if by_hand else "fault"
+        self._say(f"{what}: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")

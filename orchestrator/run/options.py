@@ -1,0 +1,51 @@
+"""What a run is started with, in addition to its plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import RunDirectory
+from orchestrator.run.display.events import Listener
+from orchestrator.scenario.schema import Scenario
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The scenario of a run and where it was read: a ``file`` with ``overrides``, or the ``text`` if no file holds it.
+    ``meta``: further facts for the record."""
+
+    scenario: Scenario
+    file: Path
+    overrides: Sequence[str] = ()
+    text: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is executed. Its results do not depend on this.
+
+    workers    number of processes that train simulated nodes; None: one for each processor
+    calibrate  measure the links at length, and do not train
+    listener   receives the events of the run; its error ends the run and is left to the caller
+    track      destinations that follow the run
+    pace       of a simulation, see `orchestrator.run.control.pace`
+    begun      called once, when the record exists
+    """
+
+    workers: int | None = None
+    calibrate: bool = False
+    listener: Listener | None = None
+    track: Sequence[Destination] = ()
+    pace: str | None = None
+    begun: Callable[[RunDirectory], object] | None = None
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that train simulated nodes."""
+        return self.workers or len(os.sched_getaffinity(0))

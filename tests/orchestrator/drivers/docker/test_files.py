@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from orchestrator.drivers.docker.files import remove_rights
+
+
+def test_programs_leave_no_rights(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "cloud", tmp_path / "outside"
+    (folder / "below").mkdir(parents=True)
+    folder.chmod(0o777)
+    for path, mode in ((folder / "below" / "tool", 0o6755), (folder / "result", 0o640), (outside, 0o4755)):
+        path.touch()
+        path.chmod(mode)
+    (folder / "link").symlink_to(outside)
+    (folder / "up").symlink_to(tmp_path)
+    remove_rights(folder)
+    remove_rights(tmp_path / "never ran")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "below/tool", folder / "result", outside)]
+    assert modes == [0o755, 0o755, 0o640, 0o4755]

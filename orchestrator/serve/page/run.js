@@ -361,7 +361,10 @@ function carried(story, run) {
   const {plan} = story,
     kinds = el("div");
   const figures = new Map(
-    ["bytes", "media", "coordinators", "processor", "memory"].map((id) => [id, plot(id, () => story.figures[id] ?? null)]),
+    ["bytes", "media", "coordinators", "processor", "memory"].map((id) => [
+      id,
+      plot(id, () => story.figures[id] ?? null),
+    ]),
   );
   const save = () =>
     saveCsv(`links-${run.replace("/", "-")}`, [

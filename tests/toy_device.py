@@ -9,12 +9,17 @@ Torch lets Python programs make such a device (`torch.utils.backend_registration
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils import _pytree as trees
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from node.learning.devices import Seeded
+from node.learning.models import Model, ModelPool
 
 TOY = "toy"
 _aten: Any = torch.ops.aten
@@ -97,3 +102,24 @@ def _register() -> list[torch.library.Library]:
 
 
 _LIBRARIES = _register()
+
+
+def models_in_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models be used in steps only. A simulation's own process must not use its device, or the next one in this
+    process could not start workers."""
+    thread, step, pool_model = threading.local(), Seeded.__call__, vars(ModelPool)["model"]
+
+    def call(self: Seeded, *args: Any) -> Any:
+        thread.steps = getattr(thread, "steps", 0) + 1
+        try:
+            return step(self, *args)
+        finally:
+            thread.steps -= 1
+
+    def used(pool: ModelPool) -> Model:
+        assert getattr(thread, "steps", 0), "a model is used outside a step: learner.outline has its form"
+        found: Model = pool_model.fget(pool)
+        return found
+
+    monkeypatch.setattr(Seeded, "__call__", call)
+    monkeypatch.setattr(ModelPool, "model", property(used))

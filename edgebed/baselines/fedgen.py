@@ -232,7 +232,7 @@ class Distilled:
 
 def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
     """The time that `Distilled` takes in a mini-batch, as a multiple of that without it."""
-    classes, classifier, batch = learner.data.classes, learner.model.classifier, params.batch_size
+    classes, classifier, batch = learner.data.classes, learner.outline.classifier, params.batch_size
     generator = new_generator(classes, learner.features, params.generator_hidden).layers
     noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, learner.features, classes))
     b, both = params.generated_batch, params.generated_batch + batch

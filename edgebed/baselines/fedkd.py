@@ -166,7 +166,7 @@ class Cloud(personal.Cloud):
     update: edgebed.State
 
     def start(self) -> edgebed.State:
-        return edgebed.state_of(self.learner.build(self.params.mentee))
+        return edgebed.state_of(self.learner.build(self.params.mentee, "cpu"))
 
     async def tell(self, common: edgebed.State, t: int) -> None:
         whole, given = edgebed.joined(whole=common), {}
@@ -202,7 +202,7 @@ class Client(personal.Client):
             before = edgebed.parted(kept, "base")
             base = added(before, decompressed(edgebed.parted(common, "update"), before))
         own = {name: each for name, each in kept.items() if name.startswith("own/") or name == "transform"}
-        both = 1 + self.learner.worth(self.learner.build(self.params.mentee))
+        both = 1 + self.learner.worth(self.learner.build(self.params.mentee, "cpu"))
         samples = round(self.learner.work(self.params) * both)
         given = (distil_mutually, own | edgebed.joined(base=base), self.params, t)
         learned, loss = await self.compute(self.learner.apply, *given, samples=samples, mode="train")

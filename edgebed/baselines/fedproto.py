@@ -110,9 +110,7 @@ def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, ev
 
 def no_prototypes(learner: edgebed.Learner) -> edgebed.State:
     """The state before any class has a prototype. It has as many features as the node's own model."""
-    classes, sample = learner.data.classes, torch.zeros(1, *learner.data.shape, device=learner.device)
-    with torch.no_grad():
-        d = learner.model.eval().extractor(sample).shape[1]
+    classes, d = learner.data.classes, learner.features
     return {"prototypes": np.zeros((classes, d), np.float32), "counts": np.zeros(classes, np.int64)}
 
 

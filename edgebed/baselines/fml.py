@@ -81,7 +81,7 @@ class Cloud(personal.Cloud):
     """Averages the memes."""
 
     def start(self) -> edgebed.State:
-        return edgebed.state_of(self.learner.build(self.params.meme))
+        return edgebed.state_of(self.learner.build(self.params.meme, "cpu"))
 
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         return await edgebed.average(self, updates, common)
@@ -95,7 +95,7 @@ class Client(personal.Client):
 
     async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         given: tuple[Any, ...] = (edgebed.parted(kept, "own"), common, self.params, t)
-        both = 1 + self.learner.worth(self.learner.build(self.params.meme))
+        both = 1 + self.learner.worth(self.learner.build(self.params.meme, "cpu"))
         samples = round(self.learner.work(self.params) * both)
         learned, loss = await self.compute(self.learner.apply, learn_mutually, *given, samples=samples, mode="train")
         self.report(round=t, scope="train", loss=loss)

@@ -98,7 +98,9 @@ def make_deterministic() -> None:
     warning is in the node's log. For the whole process, and before its first use of the accelerator.
     """
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode(
+        "warn"
+    )  # the other function imports torch's compiler, which fails without a user name
     memory: Any = torch.utils.deterministic
     memory.fill_uninitialized_memory = False  # nobody reads it before it is written
     torch.backends.cudnn.benchmark = False

@@ -154,6 +154,12 @@ class Learner:
         return self._models.model
 
     @property
+    def outline(self) -> Model:
+        """A model like the node's own on the processor, to compute costs from and not to train. The process of a
+        simulation uses it, not `model`: after it has used a GPU, its next simulation could not start workers."""
+        return self._models.sample
+
+    @property
     def kind(self) -> int:
         """Equal for learners that share a pool of models."""
         return id(self._models)
@@ -181,16 +187,17 @@ class Learner:
         """The initial weights, equal at every node of a run."""
         return self._models.initial()
 
-    def build(self, name: str) -> Model:
-        """Another model of the catalogue for the node's samples, beside its own, on the same device. Its initial
-        weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model cannot take
-        these samples."""
-        return build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name)).to(self.device)
+    def build(self, name: str, device: torch.device | str | None = None) -> Model:
+        """Another model of the catalogue for the node's samples, beside its own, on `device`, by default the node's.
+        Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
+        cannot take these samples."""
+        made = build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
+        return made.to(self.device if device is None else device)
 
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
         sample = torch.zeros(1, *self.data.shape)
-        return forward_operations(model, sample) / forward_operations(self.model, sample)
+        return forward_operations(model, sample) / forward_operations(self.outline, sample)
 
     def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the

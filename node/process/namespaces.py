@@ -113,13 +113,15 @@ def restrict(target: Path, flags: int) -> None:
     remount(target, flags)
 
 
-def remount(target: Path, flags: int) -> None:
-    """Do the work of `restrict` on kernels before Linux 5.12: remount one mount after the other.
+def remount(target: Path, flags: int, *, below: bool = True) -> None:
+    """Do the work of `restrict` on kernels before Linux 5.12: remount one mount after the other. Without ``below``,
+    only ``target`` itself.
 
     Each mount keeps its flags, which cannot be cleared in a user namespace (mount_namespaces(7)).
     """
     for point, present in mounts_below(Path("/proc/self/mountinfo").read_text(), str(target.absolute())):
-        _mount(None, point, None, _MS_REMOUNT | _MS_BIND | present | flags, "")
+        if below or point == str(target.absolute()):
+            _mount(None, point, None, _MS_REMOUNT | _MS_BIND | present | flags, "")
 
 
 def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:

@@ -83,7 +83,7 @@ class FileView:
         """
         tree = Path(self.tree)
         quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV
-        namespaces.mount("proc", tree / "proc", quiet | namespaces.MS_NOEXEC | namespaces.MS_RDONLY)
+        _mount_proc(tree / "proc", quiet | namespaces.MS_NOEXEC)
         for name in MASKED:
             masked = tree / "proc" / name
             if masked.is_dir():
@@ -95,6 +95,19 @@ class FileView:
         namespaces.bind(Path(checkpoints), own)
         namespaces.restrict(own, quiet)
         namespaces.change_root(tree)
+
+
+def _mount_proc(place: Path, flags: int) -> None:
+    """Mount a read-only /proc in which this process can name its own threads: CUDA does so, and fails if it cannot
+    (error 304). Where a writable /proc cannot be mounted, all of it is read-only."""
+    try:
+        namespaces.mount("proc", place, flags)
+    except PermissionError:  # the host's own is read-only
+        namespaces.mount("proc", place, flags | namespaces.MS_RDONLY)
+        return
+    threads = place / str(os.getpid()) / "task"
+    namespaces.bind(threads, threads)
+    namespaces.remount(place, namespaces.MS_RDONLY, below=False)
 
 
 def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -133,6 +134,7 @@ def attempts(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "set a kernel parameter": use("/proc/sys/kernel/core_pattern", "w"),
         "press sysrq": use("/proc/sysrq-trigger", "w", "h"),
         "protect itself from the lack of memory": use("/proc/self/oom_score_adj", "w", "-1000"),
+        "protect a thread from the lack of memory": use("/proc/self/task/1/oom_score_adj", "w", "-1000"),
         "mount": lambda: call(_libc.mount(b"none", os.fsencode(SCRATCH), b"tmpfs", 0, None)),
         "mount anew, writable": lambda: call(_libc.mount(None, b"/", None, 0x1020, None)),
         "unmount": lambda: call(_libc.umount2(b"/proc", 2)),
@@ -183,6 +185,18 @@ def status() -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if name in wanted}
 
 
+def named() -> str:
+    """The name of another thread of this process, after this thread has named it through /proc."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    name = Path(f"/proc/self/task/{thread.native_id}/comm")
+    name.write_text("cuda")
+    found = name.read_text()
+    done.set()
+    return found
+
+
 def attack(assignment: Assignment, turn: Turn | None = None) -> int:
     """What such a node does instead of its role."""
     if assignment.tier != "device":
@@ -205,6 +219,7 @@ def attack(assignment: Assignment, turn: Turn | None = None) -> int:
         "processes": [int(name) for name in os.listdir("/proc") if name.isdigit()],
         "interfaces": [name for _, name in socket.if_nameindex()],
         "environment": dict(os.environ),
+        "named": named(),
     }
     print(json.dumps(["facts", facts]), flush=True)
     for folder in (str(PLACE / "checkpoints"), tempfile.gettempdir(), "/tmp", "/dev/shm"):

@@ -140,6 +140,7 @@ async def test_a_hostile_node_gets_nowhere(tmp_path: Path, scene: Scene) -> None
         assert (set(status["Uid"].split()), status["Groups"]) == ({str(user.uid)}, "")
     assert facts["processes"] == [1]
     assert facts["interfaces"] == ["lo"]
+    assert facts["named"] == "cuda\n"
     # Of the host's folders that a node does not need, only those are there that lead to Python.
     leading = {Path(place).parts[1] for place in python(sys.path, sys.modules) if os.path.isabs(place)}
     assert {"home", "boot", "var", "srv", "old_root"} & set(facts["files"]) <= {"var"} | leading

@@ -124,7 +124,7 @@ class Coordinator(Role):
     async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
         """Equations 11 and 12."""
         params, embeddings = self.params, knowledge.embeddings
-        cost = Cost(self.learner.model, pictures, params)
+        cost = Cost(self.learner.outline, pictures, params)
         seed, samples = self.seed("docking", str(t)), cost.docking(embeddings)
         given = (embeddings, knowledge.labels, kept.layers, pictures.classes)
         docked: Docked = await self.compute(dock, *given, params, seed, self.device, samples=samples)
@@ -310,7 +310,7 @@ class Client(Role):
 
     @property
     def cost(self) -> Cost:
-        return Cost(self.learner.model, pictures_of(self.learner), self.params)
+        return Cost(self.learner.outline, pictures_of(self.learner), self.params)
 
     async def accuracy(self, scope: Scope) -> float:
         limit = self.params.evaluate_samples

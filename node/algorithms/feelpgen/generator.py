@@ -212,7 +212,7 @@ class Reinforcement:
 def reinforcement_work(learner: Learner, hidden: int, batch: int, samples: int, agreement: bool) -> float:
     """The time that `Reinforcement` takes in a mini-batch of `samples`, as a multiple of that without it: the passes
     through a generator that is `hidden` wide and through the classifier, and the losses."""
-    classes, features, classifier = learner.data.classes, learner.features, learner.model.classifier
+    classes, features, classifier = learner.data.classes, learner.features, learner.outline.classifier
     generator = nn.Sequential(
         nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
     )

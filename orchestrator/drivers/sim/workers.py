@@ -3,7 +3,7 @@
 A step goes to a worker through shared memory (a *slot*). A few bytes through a socket announce it. Each worker has two
 slots, so it stays busy while the simulation reads its previous result. Some steps cannot cross, such as a function
 without a name. Such a step runs in this process when its result is requested. So does a step that failed in a worker:
-it then raises its error to the caller.
+it then raises its error to the caller. If it succeeds here, a warning has the worker's error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import logging
 import mmap
 import os
 import selectors
@@ -31,10 +32,12 @@ from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
 from orchestrator.host.process.signals import ignore_signals, interrupted
 
+log = logging.getLogger(__name__)
+
 SLOTS = 2  # of each worker
 POLL = 0.1  # s between two looks for a signal while a result is awaited
 SLOT_BYTES = 256 << 20  # each way; unused pages take no memory
-_TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; -1: the step failed
+_TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; if the step failed, -1 - its error's offset
 COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -46,6 +49,7 @@ class Job:
         self.fn, self.args = fn, args
         self.done = self.failed = self.orphaned = self.cancelled = False
         self.value: Any = None
+        self.problem: str | None = None
         self._workers = workers
 
     def result(self) -> Any:
@@ -56,7 +60,13 @@ class Job:
                 raise InterruptedError
         if self.orphaned:
             raise RunError("a worker process of the simulation was killed; is there not enough memory on this host?")
-        return self.fn(*self.args) if self.failed else self.value
+        if not self.failed:
+            return self.value
+        value = self.fn(*self.args)
+        if self.problem is not None:
+            words = "a step failed in a worker and was repeated in the main process, which is slow: %s"
+            log.warning(words, self.problem)
+        return value
 
     def cancel(self) -> bool:
         self.cancelled = True
@@ -112,6 +122,8 @@ class _Worker:
         step = self.doing.pop(slot)
         if head >= 0 and not step.cancelled:
             step.value = read(self.memory[slot][1], head, copy=True)
+        if head < 0:
+            step.problem = read(self.memory[slot][1], -1 - head, copy=True)
         step.done, step.failed = True, head < 0
         self.free.append(slot)
         return True
@@ -205,6 +217,6 @@ def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Call
             draws, node, name, *args = read(memory[slot][0], head, copy=False)
             fn = name if node is None else getattr(_owner(node, learner_of), name)
             answer = write((fn if draws is None else Seeded(fn, *draws))(*args), memory[slot][1])
-        except Exception:
-            answer = -1
+        except Exception as error:
+            answer = -1 - write(f"{type(error).__name__}: {error}"[:1000], memory[slot][1])
         link.sendall(_TOKEN.pack(slot, answer))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgebed.testing import Federation, federation, hierarchy, star
-from tests.toy_device import TOY
+from tests.toy_device import TOY, models_in_steps_only
 
 FEATURES = {"features": 8}
 MODULES = Path(__file__).parents[3] / "edgebed" / "baselines"
@@ -41,7 +41,8 @@ def test_no_module_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_baseline_follows_its_device(name: str, tmp_path: Path) -> None:
+def test_a_baseline_follows_its_device(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models_in_steps_only(monkeypatch)
     module, tree, model, model_params, params = CASES[name]
 
     def run(device: str) -> Federation:

@@ -19,7 +19,7 @@ from node.learning.training import Learner, MiniBatch
 from node.parameters import read_parameters
 from node.plugins import activate
 from node.testing import Federation, hierarchy, same, star
-from tests.toy_device import TOY
+from tests.toy_device import TOY, models_in_steps_only
 
 FLAT, EDGES, SILOS, TREE = star(2), star(2, "edge"), hierarchy([1, 1], cloud=False), hierarchy([1, 1])
 ENCRYPTOR = {"encryptor_epochs": 1, "encryptor_width": 2, "model_epochs": 1, "epochs_max": 2}
@@ -57,7 +57,10 @@ def test_no_algorithm_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in CASES])
-def test_an_algorithm_follows_its_device(case: str, digits: Prepared, tmp_path: Path) -> None:
+def test_an_algorithm_follows_its_device(
+    case: str, digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models_in_steps_only(monkeypatch)
     name, tree, model, params = CASES[case]
     read = read_parameters(ALGORITHMS[name].params, params)
 

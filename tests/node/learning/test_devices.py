@@ -84,11 +84,14 @@ def test_a_seed_acts_and_leaves_the_global_generator_alone() -> None:
 @pytest.mark.slow  # torch loads its compiler for it
 def test_accelerators_are_made_deterministic_without_a_warning() -> None:
     program = (
-        "from node.learning.devices import make_deterministic; make_deterministic(); import os, torch; "
+        "import os; os.getuid = lambda: 2**31 - 9; "  # a node's own user, who has no name
+        "from node.learning.devices import make_deterministic; make_deterministic(); import sys, torch; "
+        "assert 'torch._inductor' not in sys.modules; "
         "print(torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(), "
         "torch.backends.cudnn.allow_tf32, os.environ['CUBLAS_WORKSPACE_CONFIG'])"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={})
     assert done.stdout.split() == ["True", "True", "False", ":4096:8"]
 
 

@@ -89,6 +89,25 @@ def test_a_step_that_fails_does_so_where_it_is_asked_for(learners: dict[str, Lea
     run(learners, work)
 
 
+def test_a_step_that_fails_in_workers_only_is_repeated_with_a_warning(
+    learners: dict[str, Learner], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = os.getpid()
+
+    def evaluate(learner: Learner) -> int:
+        if os.getpid() != here:
+            raise RuntimeError("no GPU in a forked process")
+        return 5
+
+    monkeypatch.setattr(Learner, "evaluate", evaluate)
+
+    async def work(workers: Workers) -> None:
+        assert workers.submit(learners["device-0"].evaluate).result() == 5
+
+    run(learners, work)
+    assert "repeated in the main process, which is slow: RuntimeError: no GPU in a forked process" in caplog.text
+
+
 def test_results_nobody_asks_for_hold_nobody_up(learners: dict[str, Learner]) -> None:
     w, params = learners["device-0"].initial(), LocalTraining()
 

@@ -11,7 +11,7 @@ from netem.profile import LinkProfile
 from node.assignment import Timeouts
 from node.messaging.delivery.pair import InFlight
 from node.messaging.wire import Message
-from node.runtime.clock import VirtualLoop
+from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.planning.plan import LinkPlan
 
@@ -33,7 +33,7 @@ class Sending:
 
 def seconds(channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], seed: int = 0) -> list[float]:
     """The seconds of each transfer, with the processing of its message."""
-    arrived = _run(_Simulation(channels, sendings, None, seed), None)
+    arrived = run_virtual(_Simulation(channels, sendings, None, seed).run(None))
     return [arrived[each.member] - each.at for each in sendings]
 
 
@@ -45,7 +45,7 @@ def rates(
     traffic: CrossTraffic | None = None,
 ) -> list[float]:
     """The bit/s of each member, with headers, between two times. ``traffic``: on the first channel."""
-    carried = _run(_Simulation(channels, sendings, traffic), (since, until))
+    carried = run_virtual(_Simulation(channels, sendings, traffic).run((since, until)))
     return [8 * carried[each.member] / (until - since) for each in sendings]
 
 
@@ -91,11 +91,3 @@ class _Simulation:
     async def _carried(self, fabric: ModelFabric, at: float) -> dict[str, float]:
         await asyncio.sleep(at - asyncio.get_running_loop().time())
         return {str(row["member"]): float(row["bytes"]) for row in (await fabric.counters()).channels}
-
-
-def _run(simulation: _Simulation, between: tuple[float, float] | None) -> dict[str, float]:
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(simulation.run(between))
-    finally:
-        loop.close()

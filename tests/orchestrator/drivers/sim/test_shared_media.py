@@ -15,7 +15,7 @@ from netem.tcp.path import SEGMENT
 from node.assignment import Timeouts
 from node.messaging.delivery.pair import InFlight
 from node.messaging.wire import Message
-from node.runtime.clock import VirtualLoop
+from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow, LinkChange
@@ -63,11 +63,7 @@ class Cell:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(work())
-    finally:
-        loop.close()
+    run_virtual(work())
 
 
 @pytest.mark.parametrize("rule", ["fifo", "fair", "airtime", "frames"])

@@ -26,7 +26,7 @@ from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.process.main import preload
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.learning.cost import PER_STEP, Cost
+from orchestrator.planning.learning.cost import PER_STEP, StepCost
 
 CASES = [
     ("cnn", (1, 8, 8), 8),
@@ -81,7 +81,7 @@ def seconds_of(step: Callable[[], None]) -> float:
     return float(np.quantile(taken, 0.25))
 
 
-def fitted(costs: list[tuple[Cost, int]], measured: list[float]) -> Rates:
+def fitted(costs: list[tuple[StepCost, int]], measured: list[float]) -> Rates:
     """Fit non-negative rates by least squares of the relative errors; ``costs`` has (cost, samples) of each step."""
     rows = np.array([[cost.layers, samples * cost.operations, samples * cost.values] for cost, samples in costs])
     relative = rows / np.array(measured)[:, None]
@@ -119,7 +119,7 @@ def benchmark() -> dict[str, object]:
     preload()
     rows: list[dict[str, object]] = []
     for mode, rates in (("train", TRAINING), ("evaluate", EVALUATION)):
-        costs: list[tuple[Cost, int]] = []
+        costs: list[tuple[StepCost, int]] = []
         measured: list[float] = []
         modelled: list[float] = []
         for name, shape, batch in CASES:

@@ -190,7 +190,7 @@ class _Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class TraceTable:
     """Settings from the rows of a CSV file. Each row is merged into the base and holds until the next.
 
     The first line names the columns: ``t``, and any of latency, rate, loss and jitter; `TableForm` can name others.

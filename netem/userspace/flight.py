@@ -11,7 +11,7 @@ from netem.profile import LinkProfile
 from netem.userspace.frame import corrupt
 from netem.userspace.lateness import Lateness
 from netem.userspace.link import Link
-from netem.userspace.media import Media, Packet
+from netem.userspace.media import ChannelSchedule, CrossingPacket
 
 DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
 FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
@@ -29,7 +29,7 @@ class Flight:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.media = Media(self._discard)
+        self.media = ChannelSchedule(self._discard)
         self.lateness = Lateness()
         self.forwarded = 0
         self.unsent = 0
@@ -61,7 +61,7 @@ class Flight:
             else:
                 self._bytes += len(copy)
                 self._crossing += 1
-                self.media.enter(at, Packet(link, copy, size, packets))
+                self.media.enter(at, CrossingPacket(link, copy, size, packets))
 
     def deliver(self) -> float | None:
         """Send a burst of due packets. Returns the time at which there is more to do, None if nothing is in flight."""
@@ -126,7 +126,7 @@ class Flight:
             for due, _ in link.propagation.offer(at, packet.size, packet.packets):
                 heappush(self._flight, (due, next(self._order), link, packet.epoch, packet.data))
 
-    def _discard(self, packet: Packet) -> None:
+    def _discard(self, packet: CrossingPacket) -> None:
         """A packet has ended in the media."""
         self._crossing -= 1
         self._bytes -= len(packet.data)

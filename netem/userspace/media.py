@@ -15,7 +15,7 @@ from netem.userspace.link import Link
 BURST = 1024  # events before the ports are served again
 
 
-class Packet:
+class CrossingPacket:
     """A packet on its way through channels. ``ahead``: the crossings that are still to come. It keeps those that its
     link had when it came to the first one."""
 
@@ -30,16 +30,18 @@ class Packet:
         self.ahead: tuple[Crossing, ...] = ()
 
 
-class Media:
+class ChannelSchedule:
     """Channels by name. All that happens in them is done in the order of its nominal time, however late that is. Before
     any other method than `enter` is called, everything that is due has to be `run`.
 
     ``discard`` is called with each packet that ends here.
     """
 
-    def __init__(self, discard: Callable[[Packet], object]) -> None:
-        self.channels: dict[str, Channel[Packet]] = {}
-        self.events: list[tuple[float, int, Packet | str]] = []  # a packet comes, or a channel is to be advanced
+    def __init__(self, discard: Callable[[CrossingPacket], object]) -> None:
+        self.channels: dict[str, Channel[CrossingPacket]] = {}
+        self.events: list[
+            tuple[float, int, CrossingPacket | str]
+        ] = []  # a packet comes, or a channel is to be advanced
         self._due: dict[str, float] = {}  # of each channel, the earliest of its events
         self._numbers = count()
         self._discard = discard
@@ -53,27 +55,27 @@ class Media:
             self.channels[name] = Channel(profile, self._overflow)
             self._due[name] = inf
 
-    def channel(self, name: str) -> Channel[Packet]:
+    def channel(self, name: str) -> Channel[CrossingPacket]:
         try:
             return self.channels[name]
         except KeyError:
             known = ", ".join(self.channels) or "none"
             raise SwitchError(f"no channel {name}; create it first (there are: {known})") from None
 
-    def enter(self, at: float, packet: Packet) -> None:
+    def enter(self, at: float, packet: CrossingPacket) -> None:
         """A packet comes to the first channel of its link."""
         heappush(self.events, (at, next(self._numbers), packet))
 
-    def run(self, now: float) -> list[tuple[float, Packet]]:
+    def run(self, now: float) -> list[tuple[float, CrossingPacket]]:
         """All that happens until now, but at most so many events; returns the packets that have left their last
         channel, each with the time at which it did."""
-        through: list[tuple[float, Packet]] = []
+        through: list[tuple[float, CrossingPacket]] = []
         events = self.events
         for _ in range(BURST):
             if not events or events[0][0] > now:
                 break
             at, _, what = heappop(events)
-            if isinstance(what, Packet):
+            if isinstance(what, CrossingPacket):
                 if what.epoch != what.link.epoch:  # cut, and counted then
                     self._discard(what)
                     continue
@@ -96,7 +98,9 @@ class Media:
     def move(self, link: Link, moved: dict[float, float]) -> None:
         """Change the times at which a link's packets come to its channels, old to new."""
         self.events = [
-            (moved.get(at, at), number, what) if isinstance(what, Packet) and what.link is link else (at, number, what)
+            (moved.get(at, at), number, what)
+            if isinstance(what, CrossingPacket) and what.link is link
+            else (at, number, what)
             for at, number, what in self.events
         ]
         heapify(self.events)
@@ -112,7 +116,7 @@ class Media:
         """The counters of all channels, see `Channel.counted`."""
         return [{"channel": name, **row} for name, channel in self.channels.items() for row in channel.counted(now)]
 
-    def _pass_on(self, at: float, packet: Packet, through: list[tuple[float, Packet]]) -> None:
+    def _pass_on(self, at: float, packet: CrossingPacket, through: list[tuple[float, CrossingPacket]]) -> None:
         if packet.epoch != packet.link.epoch:  # it was being sent at the cut
             self._lose(packet)
         elif packet.ahead:
@@ -123,10 +127,10 @@ class Media:
         else:
             through.append((at, packet))
 
-    def _lose(self, packet: Packet) -> None:
+    def _lose(self, packet: CrossingPacket) -> None:
         packet.link.cut_dropped += packet.packets
         self._discard(packet)
 
-    def _overflow(self, packet: Packet) -> None:
+    def _overflow(self, packet: CrossingPacket) -> None:
         packet.link.overflowed += packet.packets
         self._discard(packet)

@@ -55,7 +55,7 @@ from netem.userspace.lateness import Lateness
 from netem.userspace.link import Link, segments_together
 from netem.userspace.loop import Loop
 from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
-from netem.userspace.trunk import Trunk
+from netem.userspace.trunk import TrunkPort
 
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
 LATE = 0.05  # s; a packet later than this violates the link's profile
@@ -69,7 +69,7 @@ class Switch:
         self.scheduling = scheduling
         self.ports: dict[str, Port] = {}
         self.links: dict[tuple[str, str], Link] = {}
-        self.trunk = Trunk()
+        self.trunk = TrunkPort()
         # By source port, then by destination address; from the trunk by trunk.ADDRESSES.
         self.routes: dict[str, dict[bytes, Link]] = {}
         self.flight = Flight(clock)

@@ -23,7 +23,7 @@ SOURCE = slice(HEADER_SIZE + 6, HEADER_SIZE + 12)
 ADDRESSES = slice(HEADER_SIZE, HEADER_SIZE + 12)  # the destination, then the source
 
 
-class Trunk:
+class TrunkPort:
     """`remotes`: the nodes of the other hosts, by name; none if the run has one host."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from node.messaging.delivery.association import (
     Undelivered,
 )
 from node.messaging.delivery.inbox import Inbox
-from node.messaging.delivery.pair import Delay, Flow, InFlight, Line, NodePair
+from node.messaging.delivery.pair import Delay, FlowModel, InFlight, Line, NodePair
 from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
 
 FAREWELL = "goodbye"
@@ -37,12 +37,12 @@ _DEFAULT_TIMEOUTS = Timeouts()
 
 
 class MemoryNetwork:
-    """Connects the transports made from it. ``flow`` returns the `Flow` of each direction between two nodes,
+    """Connects the transports made from it. ``flow`` returns the `FlowModel` of each direction between two nodes,
     ``processing`` the seconds that two nodes need for a message of so many bytes."""
 
     def __init__(
         self,
-        flow: Callable[[str, str], Flow] = lambda source, target: Delay(),
+        flow: Callable[[str, str], FlowModel] = lambda source, target: Delay(),
         processing: Callable[[int], float] = lambda size: 0.0,
     ) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}

@@ -19,7 +19,7 @@ from typing import Any
 
 from docker.types import LogConfig, Mount
 
-from orchestrator.agent.runs import Carrier
+from orchestrator.agent.runs import RunWorker
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import ENVIRONMENT, SCRATCH
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words
@@ -42,7 +42,7 @@ async def start_carrier(
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
-) -> Carrier:
+) -> RunWorker:
     """Start the container. ``datasets``: the folder of this host's. ``image``: that of nodes. ``command``: the module
     that it runs, and the name of this host. ``hear`` receives each line of output, and None at the end.
     HostError if no fitting image is here."""
@@ -107,7 +107,7 @@ def _start(
     directory: RunDirectory,
     hear: Callable[[str | None], None],
     stack: AsyncExitStack,
-) -> Carrier:
+) -> RunWorker:
     found = engine.image(image)
     if (error := node_image.problem(image, found, engine.facts()["Architecture"])) is not None:
         raise error
@@ -122,7 +122,7 @@ def _start(
     with plain_words("starting the container of the sweep"):
         container.start()
     threading.Thread(target=_read, args=(output, hear), daemon=True).start()
-    return Carrier(lambda line: held._sock.sendall(f"{line}\n".encode()), user)
+    return RunWorker(lambda line: held._sock.sendall(f"{line}\n".encode()), user)
 
 
 def _remove(engine: Engine, run: str) -> None:

@@ -21,7 +21,7 @@ WAIT = 1.0  # s for the last answers
 _PACKET = struct.Struct("!8sId")
 
 
-class Responder:
+class EchoResponder:
     """Answers until it is closed. HostError if this host does not have the ``address``."""
 
     def __init__(self, address: str) -> None:

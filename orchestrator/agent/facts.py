@@ -17,7 +17,7 @@ from orchestrator.agent.datasets import describe as describe_data
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
-from orchestrator.drivers.swarm.doctor.facts import Facts, of_engine
+from orchestrator.drivers.swarm.doctor.facts import HostState, of_engine
 from orchestrator.drivers.swarm.transfers.images import describe_image
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.namespaces import tcp
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 async def examine(
     datasets: Path, setup: ExaminationSetup, folder: Path, stack: AsyncExitStack
-) -> tuple[Facts, int, HubProber]:
+) -> tuple[HostState, int, HubProber]:
     """The facts, and a hub on a trunk to the hubs of the other hosts. ``datasets``: the folder of this host's.
     HostError if no hub can be opened."""
     stack.push_async_callback(sweep, setup.run)
@@ -47,7 +47,7 @@ async def examine(
     stack.push_async_callback(hub.close)
     engine, image = await asyncio.to_thread(_engine, setup.image)
     trunk, notes = await _trunk(setup, hub, folder, stack)
-    facts = Facts(
+    facts = HostState(
         version=importlib.metadata.version("edgebed"),
         kernel=os.uname().release,
         engine=engine,

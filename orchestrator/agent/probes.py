@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 
 
@@ -19,7 +19,7 @@ class Probes:
         self._numbers = itertools.count(1)
         self._responders: dict[int, AsyncExitStack] = {}
 
-    async def respond(self, handle: Handle, address: str) -> tuple[dict[str, Any], int]:
+    async def respond(self, handle: NodeHandle, address: str) -> tuple[dict[str, Any], int]:
         """Start a responder in a node. Returns what it printed, and its number for `dismiss`."""
         stack = AsyncExitStack()
         ready = await stack.enter_async_context(self._prober().responding(handle, address))

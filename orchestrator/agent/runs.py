@@ -22,7 +22,7 @@ LAST_WORDS = 6  # lines
 
 
 @dataclass(frozen=True)
-class Carrier:
+class RunWorker:
     """What carries out runs: ``send`` gives it a line of input. The files of runs must belong to ``user``, a user and a
     group."""
 
@@ -30,11 +30,11 @@ class Carrier:
     user: tuple[int, int]
 
 
-Start = Callable[[str, Sequence[str], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
+Start = Callable[[str, Sequence[str], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[RunWorker]]
 """Starts a carrier, see `orchestrator.agent.carriers.start_carrier`."""
 
 
-class Runs:
+class AssignedRuns:
     """The runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Runs:
         directory: Callable[[], RunDirectory],
     ) -> None:
         self._tell, self._fail, self._start, self._directory = tell, fail, start, directory
-        self._carrier: Carrier | None = None
+        self._carrier: RunWorker | None = None
         self._ready: asyncio.Future[None]
         self._last_lines: deque[str] = deque(maxlen=LAST_WORDS)
         self._closing = False

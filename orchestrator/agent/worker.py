@@ -24,19 +24,19 @@ from typing import Any, TypeVar
 from node.errors import WireError
 from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
-from orchestrator.agent.echoes import Responder, ask
+from orchestrator.agent.echoes import EchoResponder, ask
 from orchestrator.agent.files import Files, inside
 from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
 from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
-from orchestrator.agent.runs import Runs, Start
+from orchestrator.agent.runs import AssignedRuns, Start
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.swarm.agents import calls
 from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostEngine, HostSetup
 from orchestrator.drivers.swarm.agents.channel import Message
 from orchestrator.drivers.swarm.agents.relay import NodesEnd
-from orchestrator.drivers.swarm.doctor.facts import Facts
+from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.prober import Prober
@@ -57,7 +57,7 @@ T = TypeVar("T")
 Open = Callable[[HostSetup, RunDirectory, Path, AsyncExitStack], Awaitable[HostRun]]
 """Opens the run on this host, with its directory and the folder of its data set."""
 
-Examine = Callable[[ExaminationSetup, Path, AsyncExitStack], Awaitable[tuple[Facts, int, Prober]]]
+Examine = Callable[[ExaminationSetup, Path, AsyncExitStack], Awaitable[tuple[HostState, int, Prober]]]
 """Examines the host, with a folder for its files. Returns the facts, a process in the hub, and a prober."""
 
 
@@ -99,9 +99,9 @@ class Worker:
         self._output: LogStream | None = None
         self._checkpoints: CheckpointStream | None = None
         self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
-        self._echoes: Responder | None = None
+        self._echoes: EchoResponder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
-        self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
+        self._runs = runs = AssignedRuns(tell, self._break, carrier, lambda: self._run)
         self._probes = Probes(lambda: self._open_prober)
         self._targets: dict[str, Callable[[], object]] = {
             "Host": lambda: self,
@@ -183,7 +183,7 @@ class Worker:
 
     # The host
 
-    async def facts(self, setup: ExaminationSetup) -> tuple[Facts, int]:
+    async def facts(self, setup: ExaminationSetup) -> tuple[HostState, int]:
         """The facts of this host, and a process in its hub. From here on it can be probed without a run."""
         facts, hub, self._prober = await self._examine(setup, self._folder, self._stack)
         return facts, hub
@@ -193,7 +193,7 @@ class Worker:
     async def listen(self, address: str) -> tuple[int, bytes]:
         """Answer echoes at an address of this host from now on. Returns the port and the token."""
         if self._echoes is None:
-            self._echoes = Responder(address)
+            self._echoes = EchoResponder(address)
             self._stack.push_async_callback(self._echoes.close)
         return self._echoes.port, self._echoes.token
 

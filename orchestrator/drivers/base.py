@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from node.assignment import Assignment
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Fabric, Handle
+from orchestrator.fabric.base import Fabric, NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
@@ -39,7 +39,7 @@ class Exit:
     """The end of a node's process: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
 
     node: str
-    handle: Handle
+    handle: NodeHandle
     code: int
 
 
@@ -58,7 +58,7 @@ class Driver(Protocol):
     async def open(self) -> None:
         """Prepare to start nodes. HostError with the remedy if this host cannot run them."""
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         """Start a node in its own network namespace.
 
         A node that ends at once also counts as started. Its Exit never comes before the handle is returned.
@@ -160,7 +160,7 @@ class RunsPrograms(Protocol):
     ``ends`` delivers the end of each program, except when the whole node is killed.
     """
 
-    held: asyncio.Queue[tuple[str, Handle | None]]
+    held: asyncio.Queue[tuple[str, NodeHandle | None]]
     ends: asyncio.Queue[ProgramEnd]
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -172,10 +172,10 @@ class RunsPrograms(Protocol):
     async def release(self, node: str, code: int = 0) -> None:
         """End a node and all its programs. Its Exit has this code."""
 
-    async def listens(self, node: Handle, port: int) -> bool:
+    async def listens(self, node: NodeHandle, port: int) -> bool:
         """Whether a program of a node listens on a TCP port. False if the node has ended, or if its host is lost."""
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
 
 

@@ -20,7 +20,7 @@ from orchestrator import text
 from orchestrator.drivers.base import SIGNALLED, ProgramEnd, RunsPrograms
 from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import listens
@@ -62,10 +62,10 @@ def quota_notes(plan: Plan) -> list[str]:
 class NodesHere:
     """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
 
-    async def listens(self, node: Handle, port: int) -> bool:
+    async def listens(self, node: NodeHandle, port: int) -> bool:
         return listens(node.pid, port)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
 
 
@@ -103,7 +103,7 @@ class Programs:
         self._driver = driver
         self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
         self._leads = {node.name for node in plan.nodes if node.leads}
-        self._nodes: dict[str, Handle] = {}  # those that are held
+        self._nodes: dict[str, NodeHandle] = {}  # those that are held
         self._started: set[str] = set()  # nodes whose programs may start
         self._stopping: set[str] = set()
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
@@ -182,7 +182,7 @@ class Programs:
             with contextlib.suppress(OrchestratorError):
                 await self._driver.release(node)
 
-    async def _kill_late(self, node: str, handle: Handle) -> None:
+    async def _kill_late(self, node: str, handle: NodeHandle) -> None:
         """Kill the programs of a node that still run when the grace of each is over."""
         running = [each for each in self._of(node) if each.phase in (Phase.RUNNING, Phase.READY)]
         grace = max((each.plan.stop_grace for each in running), default=0.0)

@@ -20,7 +20,7 @@ LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS,
 
 
 @dataclass(frozen=True)
-class Handle:
+class NodeHandle:
     """One life of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host.
 
     The fabric uses it to find the node's network namespace; other code only uses it to distinguish a node's lives.
@@ -120,7 +120,7 @@ class Fabric(Protocol):
     def notes(self) -> list[str]:
         """The link settings that this engine cannot apply on this host, as sentences for the record."""
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         """Create the interface data0 in a node's network namespace; also after a restart."""
 
     async def detach(self, node: NodePlan) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.scenario.sections.topology import Ends
@@ -33,7 +33,7 @@ class FakeFabric(Coalescing):
     def __init__(self) -> None:
         super().__init__(self.alter)
         self.tcp: Mapping[str, str] = {"tcp_congestion_control": "cubic"}
-        self.attached: dict[str, Handle] = {}
+        self.attached: dict[str, NodeHandle] = {}
         self.links: dict[Ends, LinkProfile] = {}
         self.cut_links: set[Ends] = set()
         self.crossings: dict[Ends, tuple[Crossing, ...]] = {}
@@ -49,7 +49,7 @@ class FakeFabric(Coalescing):
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         self.refuse_node(node.name)
         self.attached[node.name] = handle
 

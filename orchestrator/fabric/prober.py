@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from netem.measurement.measure import respond_arguments
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.host.process import python
@@ -24,10 +24,10 @@ class Prober(Protocol):
 
     mtu: int
 
-    def responding(self, handle: Handle, address: str) -> AbstractAsyncContextManager[dict[str, Any]]:
+    def responding(self, handle: NodeHandle, address: str) -> AbstractAsyncContextManager[dict[str, Any]]:
         """Answer at a node's ``address`` while the body runs. Gives what the responder printed when it was ready."""
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         """Run a probe with the arguments from `netem.measurement.measure.probe_arguments`. Returns its
         `netem.measurement.measure.Measurement` as a mapping."""
 
@@ -40,7 +40,7 @@ class HubProber:
         self._hub = hub
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         responder = await asyncio.create_subprocess_exec(
             *self._hub.enter(handle.pid),
             *python.module("netem.measurement.measure", *respond_arguments(address)),
@@ -57,7 +57,7 @@ class HubProber:
             responder.stdin.close()
             await responder.wait()
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         said = await self._hub.run(python.module("netem.measurement.measure", *arguments), pid=handle.pid)
         found: dict[str, Any] = json.loads(said)
         return found

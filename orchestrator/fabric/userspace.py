@@ -11,7 +11,7 @@ from typing import Any
 
 from netem.media.profile import ChannelProfile, CrossTraffic
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, Handle, LinkChange
+from orchestrator.fabric.base import Counted, LinkChange, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
 from orchestrator.fabric.namespaces.hub import Hub
@@ -72,7 +72,7 @@ class UserspaceFabric(Coalescing):
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=None, mtu=self._mtu)
         await self._hub.run(["ip", "-batch", "-"], stdin=lines)

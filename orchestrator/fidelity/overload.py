@@ -30,7 +30,7 @@ BUSY_MEANWHILE = "this host's processors were saturated at that time"
 """What the figure of a link says that is not as asked, if the host had too much work when the link was measured."""
 
 
-class Reading(NamedTuple):
+class LoadReading(NamedTuple):
     """The counters of the engine and the host at ``t`` seconds since the run began."""
 
     t: float
@@ -88,7 +88,7 @@ class Overload:
         return cls(**{**data, "effects": tuple(data["effects"])})
 
 
-def overload(before: Reading, now: Reading) -> Overload | None:
+def overload(before: LoadReading, now: LoadReading) -> Overload | None:
     """The overload between two readings; None if there was none."""
     seconds = now.t - before.t
     if seconds <= 0:
@@ -120,7 +120,7 @@ def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
     return _saturated(*_host_shares(before, now, seconds))
 
 
-def _shares(before: Reading, now: Reading, seconds: float) -> dict[str, Any]:
+def _shares(before: LoadReading, now: LoadReading, seconds: float) -> dict[str, Any]:
     processors, waiting = _host_shares(before.host, now.host, seconds)
     switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
     return {"processors": processors, "switch": switch, "waiting": waiting}
@@ -156,10 +156,10 @@ class Overloads:
 
     def __init__(self) -> None:
         self.known: list[Overload] = []
-        self._before: Reading | None = None
+        self._before: LoadReading | None = None
         self._open: Overload | None = None
 
-    def add(self, now: Reading) -> list[Overload]:
+    def add(self, now: LoadReading) -> list[Overload]:
         """The intervals to record after this reading. The first reading is only the baseline."""
         before, self._before = self._before, now
         found = None if before is None else overload(before, now)

@@ -45,7 +45,7 @@ class CrossingLink(NamedTuple):
 
 
 @dataclass
-class Finding:
+class Deviation:
     """What was wrong between two hosts, in successive readings.
 
     since, until   times of the first and of the last of these readings, in seconds since the run began
@@ -140,11 +140,11 @@ class NetworkFindings:
         self.cross(links)
         self._usual: dict[Pair, float] = {}
         self._recent: dict[Direction, int] = {}  # frames sent between the two readings before
-        self._open: dict[Pair, Finding] = {}
-        self._closed: list[Finding] = []
+        self._open: dict[Pair, Deviation] = {}
+        self._closed: list[Deviation] = []
 
     @property
-    def found(self) -> list[Finding]:
+    def found(self) -> list[Deviation]:
         """All so far, in the order of their beginnings."""
         return sorted([*self._closed, *self._open.values()], key=lambda each: each.since)
 
@@ -183,7 +183,7 @@ class NetworkFindings:
             self.furthest = max(self.furthest, abs(change))
             self._end([echoes.hosts])
             return
-        finding = self._open.setdefault(echoes.hosts, Finding(echoes.hosts, t, t, usual))
+        finding = self._open.setdefault(echoes.hosts, Deviation(echoes.hosts, t, t, usual))
         finding.until = t
         finding.readings += 1
         finding.echoes += echoes.echoes

@@ -24,7 +24,7 @@ from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
 from orchestrator.planning.learning.computing import clients_at_once, refuse_stretched_accelerators
-from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlines, lost_after
+from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
@@ -283,10 +283,10 @@ def _round_work(
     return RoundWork(sizes, *form, clients, above)
 
 
-def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> Workers:
+def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> TierNodes:
     """Nodes of one tier. ``test``: the samples of the global test set, on which some of them are evaluated."""
     personal = scenario.scheme.personal
-    return Workers(
+    return TierNodes(
         count=len(nodes),
         speed=min(min(node.hardware.expected_speed, 1.0) for node in nodes),
         samples=max(node.samples for node in nodes),

@@ -14,7 +14,7 @@ from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.media import slowest
-from orchestrator.scenario.sections.routes import SharedMedia
+from orchestrator.scenario.sections.routes import ResolvedMedia
 from orchestrator.scenario.sections.topology import Ends
 
 _OTHERS = "\0"  # stands for cross traffic among the members of a channel
@@ -41,9 +41,9 @@ def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
     return tuple(found)
 
 
-def media_of(plan: Plan) -> SharedMedia:
+def media_of(plan: Plan) -> ResolvedMedia:
     """The media of a plan as a scenario has them."""
-    return SharedMedia(
+    return ResolvedMedia(
         channels={medium.name: dict(medium.channels) for medium in plan.media},
         members={medium.name: medium.members for medium in plan.media},
         crossings={(link.source, link.target): link.crossings for link in plan.links if link.crossings},

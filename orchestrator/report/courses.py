@@ -11,7 +11,7 @@ from netem.errors import NetemError
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Change, Schedule, Steps
-from netem.schedules.traces import Table, Trace
+from netem.schedules.traces import Trace, TraceTable
 from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.planning.copies.trace_files import find_file
@@ -117,5 +117,5 @@ def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | Non
             if key == "trace":
                 return Trace.read(kept, mapping[key], parse_duration(mapping["window"]))
             repeat = mapping.get("repeat")
-            return Table.read(kept, mapping[key], None if repeat is None else parse_duration(repeat))
+            return TraceTable.read(kept, mapping[key], None if repeat is None else parse_duration(repeat))
     return Steps.from_mapping(mapping)

@@ -21,7 +21,7 @@ from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
+from orchestrator.fidelity.overload import SHORTEST, LoadReading, Overloads
 from orchestrator.host.kernel.load import HostLoad, read_load
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.record.writer import GAP, HOST_LOAD, PROBED
@@ -81,7 +81,9 @@ class Monitor:
         self._last = run.clock()  # when rates were last computed
         self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
-        self._first: tuple[Reading, float] | None = None  # when training began, and the processor time of this process
+        self._first: tuple[LoadReading, float] | None = (
+            None  # when training began, and the processor time of this process
+        )
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
@@ -101,7 +103,7 @@ class Monitor:
         probed: Counter[str] = Counter()
         counted = await self._fabric.counters()
         if self._load is not None:
-            self._first = Reading(self._clock(), counted, self._load()), time.process_time()
+            self._first = LoadReading(self._clock(), counted, self._load()), time.process_time()
         for link in counted.links:
             self._before[_ends(link)] = link
             probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
@@ -159,7 +161,7 @@ class Monitor:
         self._record.counters(t, rows)
         self._record.channels(t, [since(row, self._on_media.get(_share(row))) for row in counted.channels])
         if self._load is not None:
-            self._note_overload(Reading(t, counted, self._load()), last=last)
+            self._note_overload(LoadReading(t, counted, self._load()), last=last)
             self._look(t, last=last)
             if last and counted.to_groups:
                 self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
@@ -214,11 +216,11 @@ class Monitor:
             )
         )
 
-    def _note_overload(self, reading: Reading, *, last: bool) -> None:
+    def _note_overload(self, reading: LoadReading, *, last: bool) -> None:
         for over in self._overloads.add(reading) + (self._overloads.end() if last else []):
             self._record.event(reading.t, None, OVERLOAD, self._session.progress.round or None, over.to_json())
 
-    def _note_load(self, t: float, counted: Counted, first: Reading, own: float) -> None:
+    def _note_load(self, t: float, counted: Counted, first: LoadReading, own: float) -> None:
         """Record the seconds of work of this host's processors since training began, and those of this process and of
         the link engine. The nodes' are in the table resources."""
         load = self._load() if self._load is not None else first.host

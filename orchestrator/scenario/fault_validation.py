@@ -11,7 +11,7 @@ from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.links import Mistake, Resolved
-from orchestrator.scenario.sections.routes import SharedMedia, unknown_medium
+from orchestrator.scenario.sections.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.sections.targets import affected, candidates, links_between
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
@@ -48,7 +48,7 @@ def check_target(
     topology: Topology,
     profiles: Mapping[Ends, Sequence[LinkProfile]],
     leading: Sequence[str],
-    media: SharedMedia,
+    media: ResolvedMedia,
 ) -> list[tuple[str, str]]:
     """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
     every direction."""
@@ -145,7 +145,7 @@ def _degraded(
             return
 
 
-def _medium(fault: FaultSpec, medium: str, media: SharedMedia) -> Iterator[tuple[str, str]]:
+def _medium(fault: FaultSpec, medium: str, media: ResolvedMedia) -> Iterator[tuple[str, str]]:
     if medium not in media.channels:
         yield "medium", unknown_medium(medium, media.channels)
     elif not (channels := media.on(medium, fault.direction)):
@@ -158,7 +158,7 @@ def _medium(fault: FaultSpec, medium: str, media: SharedMedia) -> Iterator[tuple
             yield "", str(error)
 
 
-def _handover(topology: Topology, fault: FaultSpec, to: str, media: SharedMedia) -> Iterator[tuple[str, str]]:
+def _handover(topology: Topology, fault: FaultSpec, to: str, media: ResolvedMedia) -> Iterator[tuple[str, str]]:
     if to not in media.channels:
         yield "to", unknown_medium(to, media.channels)
         return

@@ -44,7 +44,7 @@ from orchestrator.scenario.sections.hosts import HostField
 from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
 from orchestrator.scenario.sections.media import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.sections.programs import ProgramSpec
-from orchestrator.scenario.sections.routes import SharedMedia, resolve_media
+from orchestrator.scenario.sections.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 
 DEFAULT_ROUNDS = 10
@@ -300,7 +300,7 @@ class Scenario(Strict):
         return resolve(self.links, self.pairs)
 
     @cached_property
-    def resolved_media(self) -> SharedMedia:
+    def resolved_media(self) -> ResolvedMedia:
         """The shared media and the links that cross them, and the mistakes in their settings."""
         targets = {fault.to for fault in self.faults if fault.to is not None}
         return resolve_media(self.shared, self.routes, self.pairs, targets)

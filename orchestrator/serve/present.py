@@ -17,7 +17,7 @@ from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story, fault_in_words
-from orchestrator.results.traffic.usage import Flow
+from orchestrator.results.traffic.usage import GrowingCount
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
 
@@ -127,7 +127,7 @@ def _flow(
     return [state, round(rate), round(flow.total) if flow else 0, round(dropped.total) if dropped else 0]
 
 
-def _is_fresh(story: Story, flow: Flow) -> bool:
+def _is_fresh(story: Story, flow: GrowingCount) -> bool:
     return story.seconds - flow.t <= FRESH
 
 

@@ -88,7 +88,7 @@ def _directory(folder: Path, name: str) -> Iterator[RunDirectory]:
 
 
 class Runs:
-    """See `orchestrator.sweep.spreading.Work`."""
+    """See `orchestrator.sweep.spreading.RunQueue`."""
 
     def __init__(self, sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]], None]) -> None:
         self._sweeper, self._keep = sweeper, keep

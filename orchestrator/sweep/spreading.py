@@ -26,7 +26,7 @@ from orchestrator.drivers.swarm.agents.channel import Agents, Message
 from orchestrator.drivers.swarm.agents.settings import CODE, LEASE, RUNS
 from orchestrator.drivers.swarm.agents.standing import access
 from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_each
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.transfers.files import fetch, send_data, send_file
 from orchestrator.drivers.swarm.transfers.image_copies import copy_images
 from orchestrator.drivers.swarm.transfers.registry import image_of_agents
@@ -55,7 +55,7 @@ class Job:
     plugins: tuple[PluginSource, ...]
 
 
-class Work(Protocol):
+class RunQueue(Protocol):
     """The runs of a sweep. ``next``, ``done`` and ``failed`` may take long, and are called in a thread, one at a
     time."""
 
@@ -75,18 +75,18 @@ class Work(Protocol):
         """A run was tried several times, and got no result."""
 
 
-async def provide(agents: Agents, host: Member, tell: Callable[[str], None]) -> None:
+async def provide(agents: Agents, host: SwarmHost, tell: Callable[[str], None]) -> None:
     """Bring a host the image of nodes if it lacks it. HostError if it cannot get the image."""
     await copy_images({host.name: {node_image.image_name()}}, {host.name: host.architecture}, agents, tell)
 
 
-Provide = Callable[[Agents, Member, Callable[[str], None]], Awaitable[None]]
+Provide = Callable[[Agents, SwarmHost, Callable[[str], None]], Awaitable[None]]
 
 
 async def spread(
     cluster: Cluster,
-    hosts: Sequence[Member],
-    work: Work,
+    hosts: Sequence[SwarmHost],
+    work: RunQueue,
     directory: RunDirectory,
     tell: Callable[[str], None],
     *,
@@ -127,9 +127,9 @@ class _Spreading:
     def __init__(
         self,
         run: str,
-        hosts: Sequence[Member],
+        hosts: Sequence[SwarmHost],
         offered: dict[str, int],
-        work: Work,
+        work: RunQueue,
         tell: Callable[[str], None],
         thread: ThreadPoolExecutor,
         provide: Provide,

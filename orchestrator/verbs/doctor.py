@@ -42,7 +42,7 @@ SHAPED = "the drivers namespaces and docker"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Trial:
     """The result of one test. ``ok`` is True or False, or None if an optional thing is missing.
 
     ``used_by`` names the parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that.
@@ -56,19 +56,19 @@ class Finding:
     commands: tuple[str, ...] = ()
 
     @classmethod
-    def missing(cls, name: str, used_by: str, error: HostError, *, ok: bool | None = False) -> Finding:
+    def missing(cls, name: str, used_by: str, error: HostError, *, ok: bool | None = False) -> Trial:
         """The finding that an error describes."""
         return cls(name, used_by, ok, error.what, error.remedy, error.commands)
 
 
-async def examine() -> list[Finding]:
+async def examine() -> list[Trial]:
     """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
     findings = [_python(), _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     return [*findings, _cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
 
 
-def print_findings(findings: Sequence[Finding], console: Console) -> None:
+def print_findings(findings: Sequence[Trial], console: Console) -> None:
     """Write each finding with the parts that use it. Its remedy and commands follow, one command on a line."""
     marks = {True: ("ok", "green"), None: ("–", "yellow"), False: ("no", "red")}
     names = max(len(finding.name) for finding in findings)
@@ -82,25 +82,25 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
                 write_line(console, Text(f"        {command}", style="bold"))
 
 
-def _python() -> Finding:
+def _python() -> Trial:
     new_enough = sys.version_info >= (3, 11)
-    return Finding("Python", "everything", new_enough, platform.python_version(), "" if new_enough else "use 3.11+")
+    return Trial("Python", "everything", new_enough, platform.python_version(), "" if new_enough else "use 3.11+")
 
 
-def _system() -> Finding:
+def _system() -> Trial:
     linux = sys.platform == "linux"
     remedy = "" if linux else "use Linux, or `--driver sim`"
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     detail = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {user}"
-    return Finding("system", SHAPED, linux, detail, remedy)
+    return Trial("system", SHAPED, linux, detail, remedy)
 
 
-async def _load() -> Finding:
+async def _load() -> Trial:
     others = Others()
     await asyncio.sleep(LOOK)
     busy = others.busy()
     remedy = "close other programs, or use `--driver sim`, which only computes for longer" if busy else ""
-    return Finding("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
+    return Trial("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
 
 
 def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -114,47 +114,47 @@ def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:
     return versions, missing
 
 
-def _learning() -> Finding:
+def _learning() -> Trial:
     name, used_by = "learning", "training, under the drivers namespaces and sim"
     versions, missing = _versions(LEARNING_PACKAGES)
     if missing:
-        return Finding(name, used_by, None, f"missing: {', '.join(missing)}", "install the extra", (LEARNING,))
-    return Finding(name, used_by, True, ", ".join(versions))
+        return Trial(name, used_by, None, f"missing: {', '.join(missing)}", "install the extra", (LEARNING,))
+    return Trial(name, used_by, True, ", ".join(versions))
 
 
-def _packages() -> Finding:
+def _packages() -> Trial:
     versions, missing = _versions(PACKAGES)
     if missing:
         commands = (f"{sys.executable} -m pip install {' '.join(missing)}",)
         detail = f"missing: {', '.join(missing)}"
-        return Finding("Python packages", "everything", False, detail, "install what is missing", commands)
-    return Finding("Python packages", "everything", True, ", ".join(versions))
+        return Trial("Python packages", "everything", False, detail, "install what is missing", commands)
+    return Trial("Python packages", "everything", True, ", ".join(versions))
 
 
-def _commands() -> Finding:
+def _commands() -> Trial:
     if errors := absent():
         commands = tuple(dict.fromkeys(command for error in errors for command in error.commands))
         detail = "; ".join(error.what for error in errors)
-        return Finding("commands", SHAPED, False, detail, "install the package, as root", commands)
-    return Finding("commands", SHAPED, True, ", ".join(str(shutil.which(command)) for command in COMMANDS))
+        return Trial("commands", SHAPED, False, detail, "install the package, as root", commands)
+    return Trial("commands", SHAPED, True, ", ".join(str(shutil.which(command)) for command in COMMANDS))
 
 
-def _namespaces() -> Finding:
+def _namespaces() -> Trial:
     used_by = "the driver namespaces"
     if shutil.which("unshare") is None:
-        return Finding("namespaces", used_by, False, "not tried, since a command is missing")
+        return Trial("namespaces", used_by, False, "not tried, since a command is missing")
     if (error := namespaces.refusal()) is not None:
-        return Finding.missing("namespaces", used_by, error)
+        return Trial.missing("namespaces", used_by, error)
     how = "as root" if os.geteuid() == 0 else "in an unprivileged user namespace"
-    return Finding("namespaces", used_by, True, f"made {how}")
+    return Trial("namespaces", used_by, True, f"made {how}")
 
 
-async def _links(possible: bool) -> list[Finding]:
+async def _links(possible: bool) -> list[Trial]:
     """Try veth, netem and TCP's settings in namespaces, if namespaces are ``possible``."""
     veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
-        return [Finding(*veth, False, reason), Finding(*netem, None, reason)]
+        return [Trial(*veth, False, reason), Trial(*netem, None, reason)]
     with tempfile.TemporaryDirectory() as folder:
         hub = await Hub.open("doctor", Path(folder))
         try:
@@ -163,62 +163,62 @@ async def _links(possible: bool) -> list[Finding]:
             await hub.close()
 
 
-async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> list[Finding]:
+async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> list[Trial]:
     """Make a pair of veth interfaces in the hub, and try netem there."""
     try:
         await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
-        made = Finding(*veth, True, "made a pair")
+        made = Trial(*veth, True, "made a pair")
     except OrchestratorError as error:
-        made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
+        made = Trial(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if tried["netem"]:
-        return [made, Finding(*netem, True, "works")]
+        return [made, Trial(*netem, True, "works")]
     detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
     remedy = "load the kernel module, as root, or use a kernel that has it"
-    return [made, Finding(*netem, None, detail, remedy, ("modprobe sch_netem",))]
+    return [made, Trial(*netem, None, detail, remedy, ("modprobe sch_netem",))]
 
 
-async def _tcp(hub: Hub) -> Finding:
+async def _tcp(hub: Hub) -> Trial:
     """Try the TCP settings of nodes, in the hub."""
     settings = await tcp.in_force(hub)
     if refused := tcp.notes(settings):
-        return Finding("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
-    return Finding("TCP", SHAPED, True, f"congestion control {settings.get(tcp.CONGESTION, 'unknown')}")
+        return Trial("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
+    return Trial("TCP", SHAPED, True, f"congestion control {settings.get(tcp.CONGESTION, 'unknown')}")
 
 
-def _cgroups() -> Finding:
+def _cgroups() -> Trial:
     hierarchies = writable_hierarchies()
     used_by = "cores and memory of `hardware`, under the driver namespaces"
     if not hierarchies:
         detail = "not writable: limits of CPU and memory are not enforced, speed still is"
-        return Finding("cgroups", used_by, None, detail, "run as root")
+        return Trial("cgroups", used_by, None, detail, "run as root")
     names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
-    return Finding("cgroups", used_by, True, names)
+    return Trial("cgroups", used_by, True, names)
 
 
-def _curve() -> Finding:
+def _curve() -> Trial:
     import zmq
 
     detail, used_by = f"libzmq {zmq.zmq_version()}", "encrypted messages between nodes"
     if zmq.has("curve"):
-        return Finding("CURVE", used_by, True, detail)
+        return Trial("CURVE", used_by, True, detail)
     commands = (f"{sys.executable} -m pip install --force-reinstall --only-binary=pyzmq pyzmq",)
-    return Finding("CURVE", used_by, False, f"{detail} is built without it", "install pyzmq's own build", commands)
+    return Trial("CURVE", used_by, False, f"{detail} is built without it", "install pyzmq's own build", commands)
 
 
-def _accelerator() -> Finding:
+def _accelerator() -> Trial:
     """Try whether torch can train on an accelerator of this host. Few hosts have one, so nothing is to be done then."""
     used_by, there = "`compute: {device: cuda}`", ", ".join(accelerators())
     found = tried_here("cuda")
     if "name" in found:
-        return Finding("accelerator", used_by, True, found["name"])
+        return Trial("accelerator", used_by, True, found["name"])
     if not there:
-        return Finding("accelerator", used_by, None, f"this host shows none; {found['problem']}")
+        return Trial("accelerator", used_by, None, f"this host shows none; {found['problem']}")
     remedy = "install its driver and torch's build for CUDA (`edgebed docs accelerators`)"
-    return Finding("accelerator", used_by, None, f"{there}, and {found['problem']}", remedy)
+    return Trial("accelerator", used_by, None, f"{there}, and {found['problem']}", remedy)
 
 
-def _docker() -> list[Finding]:
+def _docker() -> list[Trial]:
     """Check the Docker Engine and the image of nodes, which only the docker driver needs."""
     from orchestrator.drivers.docker import node_image
     from orchestrator.drivers.docker.container import Limits
@@ -227,23 +227,23 @@ def _docker() -> list[Finding]:
 
     used_by, name = "the driver docker", node_image.image_name()
     client = without_client() if os.geteuid() != 0 else None
-    findings = [] if client is None else [Finding.missing("docker command", used_by, client, ok=None)]
+    findings = [] if client is None else [Trial.missing("docker command", used_by, client, ok=None)]
     try:
         engine = Engine.connect()
     except HostError as error:
-        return [*findings, Finding.missing("Docker Engine", used_by, error, ok=None)]
+        return [*findings, Trial.missing("Docker Engine", used_by, error, ok=None)]
     with contextlib.closing(engine):
         facts, image = engine.facts(), engine.image(name)
     if (refused := unfit(facts, platform.release())) is not None:
-        return [*findings, Finding.missing("Docker Engine", used_by, refused, ok=None)]
+        return [*findings, Trial.missing("Docker Engine", used_by, refused, ok=None)]
     limits = Limits.of(facts).notes()
-    findings.append(Finding("Docker Engine", used_by, True, "; ".join([str(facts["ServerVersion"]), *limits])))
+    findings.append(Trial("Docker Engine", used_by, True, "; ".join([str(facts["ServerVersion"]), *limits])))
     if (lacking := node_image.problem(name, image, facts["Architecture"])) is not None:
-        return [*findings, Finding.missing("image of nodes", used_by, lacking, ok=None)]
-    return [*findings, Finding("image of nodes", used_by, True, name)]
+        return [*findings, Trial.missing("image of nodes", used_by, lacking, ok=None)]
+    return [*findings, Trial("image of nodes", used_by, True, name)]
 
 
-def _plugins() -> list[Finding]:
+def _plugins() -> list[Trial]:
     """Load each plug-in that an installed package advertises, alone."""
     findings = []
     for plugin, package in advertised().items():
@@ -251,9 +251,9 @@ def _plugins() -> list[Finding]:
         try:
             use([find(plugin, Path())])
             detail = f"of {package}: {', '.join(added()) or 'adds nothing'}"
-            findings.append(Finding(name, used_by, True, detail))
+            findings.append(Trial(name, used_by, True, detail))
         except PluginError as error:
             remedy, commands = "update its package, or remove it", (f"{sys.executable} -m pip uninstall {package}",)
-            findings.append(Finding(name, used_by, None, f"of {package}, cannot be used: {error}", remedy, commands))
+            findings.append(Trial(name, used_by, None, f"of {package}, cannot be used: {error}", remedy, commands))
     use([])
     return findings

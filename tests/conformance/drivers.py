@@ -22,7 +22,7 @@ from node.process.main import EXIT_FAILED
 from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
@@ -156,7 +156,7 @@ async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
 async def a_node_that_somebody_terminates_has_failed_and_can_be_started_again(stage: Stage) -> None:
     pid = await stage.ready("device-0")
     os.kill(pid, signal.SIGTERM)
-    assert await stage.exit() == Exit("device-0", Handle(pid), EXIT_FAILED)
+    assert await stage.exit() == Exit("device-0", NodeHandle(pid), EXIT_FAILED)
     await stage.logged("device-0", "ended by SIGTERM, which did not come from the orchestrator", 1)
     again = await stage.ready("device-0")
     assert again != pid
@@ -168,7 +168,7 @@ async def a_kill_is_a_signal(stage: Stage) -> None:
     pid = await stage.ready("device-0")
     other = await stage.ready("device-1")
     await stage.driver.kill("device-0")
-    assert await stage.exit() == Exit("device-0", Handle(pid), -9)
+    assert await stage.exit() == Exit("device-0", NodeHandle(pid), -9)
     assert alive(other)
 
 
@@ -177,7 +177,7 @@ async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     path = stage.assignment("device-0")
     path.write_text(replace(Assignment.load(path), algorithm="nothing").to_json())
     pid = await stage.start("device-0")
-    assert await stage.exit() == Exit("device-0", Handle(pid), 1)
+    assert await stage.exit() == Exit("device-0", NodeHandle(pid), 1)
     await stage.logged("device-0", "no algorithm 'nothing'", 1)
 
 
@@ -192,7 +192,7 @@ async def a_paused_node_is_silent_and_goes_on(stage: Stage) -> None:
     await stage.hear("device-0", "beat")
     await driver.pause("device-0")
     await stage.driver.kill("device-0")
-    assert await stage.exit() == Exit("device-0", Handle(pid), -9)
+    assert await stage.exit() == Exit("device-0", NodeHandle(pid), -9)
 
 
 @case

@@ -12,7 +12,7 @@ import pytest
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Fabric, Handle, LinkChange, LinkRow, SharesMedia, since
+from orchestrator.fabric.base import Fabric, LinkChange, LinkRow, NodeHandle, SharesMedia, since
 from orchestrator.planning.plan import Plan
 
 SCENARIO = """\
@@ -34,7 +34,7 @@ class Stage:
     plan: Plan
     shown: Callable[[str, str], tuple[float, bool]]
     refuse: Callable[[bool], None] | None = None
-    handle: Callable[[str], Handle] = lambda name: Handle(4713, "a")
+    handle: Callable[[str], NodeHandle] = lambda name: NodeHandle(4713, "a")
     crosses: Callable[[str, str], tuple[Crossing, ...]] | None = None
 
 

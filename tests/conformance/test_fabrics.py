@@ -17,7 +17,7 @@ from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
-from orchestrator.fabric.base import Handle, LinkChange
+from orchestrator.fabric.base import LinkChange, NodeHandle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
@@ -166,7 +166,7 @@ async def test_fabric(open_stage: Open, case: Case, tmp_path: Path) -> None:
     stage = await open_stage(plan, tmp_path)
     await (share(stage) if case in OF_MEDIA else stage.fabric.shape(plan.links))
     for number, node in enumerate(plan.nodes):
-        await stage.fabric.attach(node, Handle(4711 + number, "a"))
+        await stage.fabric.attach(node, NodeHandle(4711 + number, "a"))
     await case(stage)
     await asyncio.sleep(0)
     await stage.fabric.close()

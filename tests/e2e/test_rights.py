@@ -26,7 +26,7 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.user import own_user
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.cgroups import writable_hierarchies
@@ -51,7 +51,7 @@ class Scene:
         path = self.stage.assignment(name)
         path.write_text(replace(Assignment.load(path), params=params).to_json())
         pid = await self.stage.start(name)
-        assert await self.stage.exit() == Exit(name, Handle(pid), 0), self.stage.log(name).read_text()
+        assert await self.stage.exit() == Exit(name, NodeHandle(pid), 0), self.stage.log(name).read_text()
         return self.said(name)
 
     def said(self, name: str) -> dict[str, Any]:

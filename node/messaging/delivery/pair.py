@@ -27,7 +27,7 @@ from node.messaging.wire import Message
 ATTEMPTS = 1.0  # s between two attempts to connect
 
 
-class Flow(Protocol):
+class FlowModel(Protocol):
     """The flow of bytes in one direction of a link. Times are absolute, in seconds. ``netem.tcp.flow`` models TCP."""
 
     def open(self, now: float) -> float:
@@ -89,7 +89,7 @@ class Line:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: FlowModel,
         arrivals: Arrivals,
         deliver: Callable[[InFlight], None],
         processing: Callable[[int], float] = lambda size: 0.0,
@@ -161,7 +161,7 @@ class Line:
             self._arrivals.add(ready, self)
 
 
-class End(Protocol):
+class PairEnd(Protocol):
     """A node, as its pair sees it."""
 
     node: str
@@ -181,11 +181,11 @@ class NodePair:
 
     def __init__(self, lines_to: dict[str, Line]) -> None:
         self.line_to = lines_to
-        self.ends: dict[str, End | None] = dict.fromkeys(lines_to)
+        self.ends: dict[str, PairEnd | None] = dict.fromkeys(lines_to)
         self._up = False
         self._joined = False  # the two count each other as present
-        self._met: list[End | None] = []  # the ends at the time when they met
-        self._unaware: list[End] = []  # ends that were frozen when the two lost each other and have not noticed yet
+        self._met: list[PairEnd | None] = []  # the ends at the time when they met
+        self._unaware: list[PairEnd] = []  # ends that were frozen when the two lost each other and have not noticed yet
         self._since = 0.0  # when they last stopped hearing each other, or lost each other
         self._timer: asyncio.TimerHandle | None = None
 

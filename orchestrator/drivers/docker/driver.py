@@ -27,7 +27,7 @@ from orchestrator.drivers.docker.files import lay_out
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
 from orchestrator.host.training_devices import notes, refusals, trial_results
@@ -95,7 +95,7 @@ class DockerDriver:
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
         work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         self._starting.add(work)
@@ -105,7 +105,7 @@ class DockerDriver:
         self._processes[str(container.id)] = node.name, pid
         if (code := self._early.pop(str(container.id), None)) is not None:
             self._ended(str(container.id), code)
-        return Handle(pid)
+        return NodeHandle(pid)
 
     def _started_or_failed(self, work: asyncio.Future[tuple[int, Container]]) -> None:
         self._starting.discard(work)
@@ -255,7 +255,7 @@ class DockerDriver:
         node, pid = self._processes.pop(container)
         if str(self._containers[node].id) == container:
             del self._containers[node]
-        self.exits.put_nowait(Exit(node, Handle(pid), exit_code(code)))
+        self.exits.put_nowait(Exit(node, NodeHandle(pid), exit_code(code)))
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:

@@ -25,7 +25,7 @@ from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.programs import NodesHere
 from orchestrator.errors import DriverError, HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.process.processes import labels
@@ -66,7 +66,7 @@ class PodsDriver(NodesHere, DockerDriver):
         notes: Iterable[str] = (),
     ) -> None:
         super().__init__(engine, directory, Path(), images)
-        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs, self._names, self._folder = programs, names, folder
         self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
@@ -76,7 +76,7 @@ class PodsDriver(NodesHere, DockerDriver):
         self._notes += notes
         holder.write(directory.nodes / "holder")
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._hardware[node.name] = node.hardware
         handle = await super().start(node, assignment, log)
         self.held.put_nowait((node.name, handle))

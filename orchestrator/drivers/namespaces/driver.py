@@ -19,7 +19,7 @@ from typing import Any
 from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
 from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.accelerators import device_files
@@ -147,7 +147,7 @@ class NamespacesDriver:
             self._notes.append(CAN_SWAP)
         self._groups = groups if covered else None
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
         rights = self._rights(node) | {"groups": [str(group) for group in self._groups_of(node)]}
@@ -160,7 +160,7 @@ class NamespacesDriver:
             self._early.discard(pid)
         else:
             self._pids[node.name] = pid
-        return Handle(pid)
+        return NodeHandle(pid)
 
     def _rights(self, node: NodePlan) -> dict[str, Any]:
         """The fields of the node's `Confinement`, without its groups."""
@@ -210,7 +210,7 @@ class NamespacesDriver:
                 self._early.add(event["pid"])
             if event["code"] == -signal.SIGKILL and self._groups is not None:
                 self._note_lack_of_memory(event["node"], self._groups.killed(event["node"]))
-            self.exits.put_nowait(Exit(event["node"], Handle(event["pid"]), event["code"]))
+            self.exits.put_nowait(Exit(event["node"], NodeHandle(event["pid"]), event["code"]))
 
     def _note_lack_of_memory(self, node: str, times: int) -> None:
         if times > self._lacked[node]:

@@ -13,7 +13,7 @@ from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.output import Pipe
 from orchestrator.drivers.programs import NodesHere, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import labels
@@ -26,7 +26,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
 
     def __init__(self, hub: Hub, directory: RunDirectory, plan: Plan) -> None:
         super().__init__(hub, directory, Path())
-        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
         self._pipes: dict[str, Pipe] = {}  # of each program that was started
@@ -35,7 +35,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         self._hosts.write_text(hosts_file(plan))
         self._notes += quota_notes(plan)
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         handle = await super().start(node, assignment, log)
         self.held.put_nowait((node.name, handle))
         return handle

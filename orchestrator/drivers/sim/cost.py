@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from node.catalogue.datasets import Shape
 from node.learning.models import Model
 from node.learning.zoo import forward_work
-from orchestrator.planning.learning.cost import Cost
+from orchestrator.planning.learning.cost import StepCost
 
 
-def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
+def cost_of(model: Model, shape: Shape, batch_size: int) -> StepCost:
     """The cost of a model for samples of ``shape``, trained in mini-batches of ``batch_size``."""
     x = torch.zeros(1, *shape)
     with torch.inference_mode():
@@ -21,6 +21,6 @@ def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
     return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))
 
 
-def _cost(model: nn.Module, x: Tensor, batch_size: int) -> Cost:
+def _cost(model: nn.Module, x: Tensor, batch_size: int) -> StepCost:
     work = forward_work(model, x)
-    return Cost(work.operations, work.values, work.layers, batch_size)
+    return StepCost(work.operations, work.values, work.layers, batch_size)

@@ -12,7 +12,7 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.sim.nodes import Nodes, SimulatedNode, note_failure
 from orchestrator.drivers.sim.virtual_control import MemoryControl
 from orchestrator.errors import DriverError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
 
@@ -36,8 +36,8 @@ class SimDriver:
     async def open(self) -> None:
         """Do nothing: there is nothing to warm up."""
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
-        handle = Handle(next(self._ids))
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
+        handle = NodeHandle(next(self._ids))
         try:
             made = self._nodes.make(node.name)
         except Exception as error:
@@ -70,7 +70,7 @@ class SimDriver:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._nodes.workers.close()
 
-    def _ended(self, node: str, handle: Handle, task: asyncio.Task[int]) -> None:
+    def _ended(self, node: str, handle: NodeHandle, task: asyncio.Task[int]) -> None:
         self._control.leave(node)
         del self._alive[node]
         code = KILLED if task.cancelled() else FAILED if task.exception() else task.result()

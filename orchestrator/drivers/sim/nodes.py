@@ -34,7 +34,7 @@ from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
-from orchestrator.planning.learning.cost import Cost
+from orchestrator.planning.learning.cost import StepCost
 from orchestrator.planning.plan import Plan
 from orchestrator.population.population import Population, client_number
 from orchestrator.population.shards import ClientShards
@@ -58,7 +58,7 @@ class Nodes:
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
         self._model_pools: dict[str, ModelPool] = {}
-        self._costs: dict[str, Cost] = {}
+        self._costs: dict[str, StepCost] = {}
         self._learners: dict[str, Learner] = {}
         for each in assignments.values():
             if (key := _model_of(each)) not in self._model_pools:

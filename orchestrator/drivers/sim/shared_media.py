@@ -49,8 +49,8 @@ LEAST = 0.01
 
 
 class SharedFlow:
-    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.Flow`. ``moved`` is called with the new
-    arrival times of the messages in flight."""
+    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.FlowModel`. ``moved`` is called with the
+    new arrival times of the messages in flight."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.drivers.sim.shared_media import SharedFlow, SharedMedia
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.scenario.sections.topology import POPULATION, Ends
 
@@ -52,7 +52,7 @@ class ModelFabric:
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         """Do nothing: a simulated node has no interface."""
 
     async def detach(self, node: NodePlan) -> None:

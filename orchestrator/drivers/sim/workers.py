@@ -42,7 +42,7 @@ COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class Job:
+class WorkerStep:
     """A step for a worker: ``fn(*args)``."""
 
     def __init__(self, workers: Workers, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -79,7 +79,7 @@ class _Worker:
     def __init__(self, learner_of: Callable[[str], Learner]) -> None:
         self.memory = [[memoryview(mmap.mmap(-1, SLOT_BYTES)) for _ in range(2)] for _ in range(SLOTS)]  # in and out
         self.free = deque(range(SLOTS))
-        self.doing: dict[int, Job] = {}
+        self.doing: dict[int, WorkerStep] = {}
         self.socket, theirs = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
@@ -90,7 +90,7 @@ class _Worker:
             os._exit(0)
         theirs.close()
 
-    def start(self, step: Job) -> None:
+    def start(self, step: WorkerStep) -> None:
         """Send a step to the worker. CannotCrossError if it cannot cross."""
         slot = self.free[0]
         fn: Any = step.fn
@@ -134,7 +134,7 @@ class Workers:
 
     def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[WorkerStep] = deque()
         self._broken = False  # a worker was killed: no step starts any more
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
@@ -145,9 +145,9 @@ class Workers:
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._workers]
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Job:
+    def submit(self, fn: Callable[..., Any], *args: Any) -> WorkerStep:
         """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""
-        step = Job(self, fn, args)
+        step = WorkerStep(self, fn, args)
         step.done = step.orphaned = self._broken
         if not step.done and (self._waiting or not self._start(step)):
             self._waiting.append(step)
@@ -178,7 +178,7 @@ class Workers:
             os.kill(worker.pid, signal.SIGKILL)
             os.waitpid(worker.pid, 0)
 
-    def _start(self, step: Job) -> bool:
+    def _start(self, step: WorkerStep) -> bool:
         """Start a step. False if no worker is free. True if a worker took it, or if it runs in this process later."""
         worker: _Worker = max(self._workers, key=lambda each: len(each.free))
         if not worker.free:

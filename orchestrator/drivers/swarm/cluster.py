@@ -42,7 +42,7 @@ ENDED = ("complete", "failed", "rejected", "shutdown")  # the states of a task t
 
 
 @dataclass(frozen=True)
-class Member:
+class SwarmHost:
     """A host of the swarm. Its ``name`` is its host name.
 
     ``address``       IPv4 or IPv6, under which the other hosts reach it
@@ -102,7 +102,7 @@ class Cluster:
     def close(self) -> None:
         self._engine.close()
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SwarmHost]:
         """All hosts by name. HostError if two have the same name."""
         found = self._hosts()
         if (error := namesakes(found)) is not None:
@@ -238,7 +238,7 @@ class Cluster:
         labels = [each["Spec"]["Labels"] for each in found]
         return {each[RUN]: Path(each.get(DIRECTORY, "")) for each in labels if STANDING not in each}
 
-    def _hosts(self) -> list[Member]:
+    def _hosts(self) -> list[SwarmHost]:
         with plain_words("asking the swarm for its hosts"):
             return [member(each) for each in self._api.nodes()]
 
@@ -269,7 +269,7 @@ def refusal(facts: Mapping[str, Any]) -> HostError | None:
     )
 
 
-def member(node: Mapping[str, Any]) -> Member:
+def member(node: Mapping[str, Any]) -> SwarmHost:
     """A host, from the API's answer about a node (`docker node inspect`)."""
     spec, status = node["Spec"], node["Status"]
     about = node.get("Description") or {}
@@ -277,7 +277,7 @@ def member(node: Mapping[str, Any]) -> Member:
     machine, address = platform.get("Architecture", ""), status.get("Addr", "")
     if address in UNKNOWN_ADDRESSES:  # a manager that knows itself by no other
         address = _host_of((node.get("ManagerStatus") or {}).get("Addr", ""))
-    return Member(
+    return SwarmHost(
         id=node["ID"],
         name=about.get("Hostname") or node["ID"],
         address=address,
@@ -292,7 +292,7 @@ def member(node: Mapping[str, Any]) -> Member:
     )
 
 
-def namesakes(members: Iterable[Member]) -> HostError | None:
+def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
     """The error if hosts have the same name, so that a scenario cannot tell them apart."""
     members = list(members)
     counts = Counter(each.name for each in members)
@@ -324,7 +324,7 @@ def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict
     return agents
 
 
-def _only(members: Iterable[Member], names: Collection[str]) -> list[Member]:
+def _only(members: Iterable[SwarmHost], names: Collection[str]) -> list[SwarmHost]:
     """The members of these names. HostError if there is no such host."""
     found = {each.name: each for each in members}
     if missing := [name for name in names if name not in found]:

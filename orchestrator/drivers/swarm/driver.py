@@ -21,7 +21,7 @@ from orchestrator.drivers.swarm.outage import HostOutage, OutageTimeouts
 from orchestrator.drivers.swarm.transfers.file_writer import FileWriter
 from orchestrator.drivers.swarm.transfers.files import send_data, send_file
 from orchestrator.errors import DriverError, LostError, OrchestratorError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
@@ -62,7 +62,7 @@ class SwarmDriver:
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
         self._reopening: set[asyncio.Task[None]] = set()
         self._relays: dict[str, OrchestratorsEnd] = {}
-        self._running: defaultdict[str, dict[str, Handle]] = defaultdict(dict)  # by host, by node
+        self._running: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)  # by host, by node
         self._sensing = False
         self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
         self._notes: list[str] = []
@@ -179,7 +179,7 @@ class SwarmDriver:
             self._agents.lose(host, str(error))
         return age
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         host, base = self.homes[node.name], self._directory.path
         place, log = assignment.relative_to(base), log.relative_to(base)
         if not self._plan.programs:
@@ -243,7 +243,7 @@ class SwarmDriver:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                self._handle_exit(host, node, Handle(pid, host), code)
+                self._handle_exit(host, node, NodeHandle(pid, host), code)
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"
                 self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
@@ -302,12 +302,12 @@ class SwarmDriver:
         if self._sensing and self.has(host):
             await self._sense(host)
 
-    def _handle_exit(self, host: str, node: str, handle: Handle, code: int) -> None:
+    def _handle_exit(self, host: str, node: str, handle: NodeHandle, code: int) -> None:
         if self._running[host].get(node) == handle:
             del self._running[host][node]
         self._writer.then(self._report_exit, node, handle, code)  # its last output comes before
 
-    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
+    def _report_exit(self, node: str, handle: NodeHandle, code: int) -> None:
         self.exits.put_nowait(Exit(node, handle, code))
 
     def _on(self, host: str) -> list[str]:

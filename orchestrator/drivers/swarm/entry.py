@@ -83,7 +83,7 @@ async def open_environment(
     from orchestrator.drivers.swarm.driver import SwarmDriver
     from orchestrator.drivers.swarm.network.fabric import SwarmFabric
     from orchestrator.drivers.swarm.network.prober import SwarmProber
-    from orchestrator.drivers.swarm.network.underlay import End, SwarmUnderlay, deduction, measure_all, refuse_short
+    from orchestrator.drivers.swarm.network.underlay import HostEnd, SwarmUnderlay, deduction, measure_all, refuse_short
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
     from orchestrator.drivers.swarm.transfers.image_copies import copy_images, images_of
     from orchestrator.drivers.swarm.transfers.registry import image_of_agents
@@ -113,7 +113,7 @@ async def open_environment(
     await driver.open_links(lambda host: _setup(plan, driver.homes, directory.run, host, mtu))
     prober = SwarmProber(agents, mtu)
     addresses = {host.name: host.address for host in plan.hosts}
-    ends = [End(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
+    ends = [HostEnd(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
     between = driver.between = await measure_all(ends, prober)
     refuse_short(plan, between)
     fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))

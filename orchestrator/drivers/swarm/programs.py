@@ -15,7 +15,7 @@ from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.outage import OutageTimeouts
 from orchestrator.drivers.swarm.transfers.files import fetch, send_file
 from orchestrator.errors import DriverError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
@@ -32,7 +32,7 @@ class SwarmProgramsDriver(SwarmDriver):
 
     def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         super().__init__(plan, directory, timeouts)
-        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
         self._archive = directory.nodes / SCENARIO
@@ -44,7 +44,7 @@ class SwarmProgramsDriver(SwarmDriver):
     async def _send_files(self, host: str) -> None:
         await send_file(self._agents, host, self._archive, Path(SCENARIO))
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         handle = await super().start(node, assignment, log)
         self.held.put_nowait((node.name, handle))
         return handle
@@ -59,12 +59,12 @@ class SwarmProgramsDriver(SwarmDriver):
     async def release(self, node: str, code: int = 0) -> None:
         await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
 
-    async def listens(self, node: Handle, port: int) -> bool:
+    async def listens(self, node: NodeHandle, port: int) -> bool:
         with contextlib.suppress(DriverError):  # its host is lost, or slow: it is asked again
             return await self._agents.call(node.host, RunsPrograms.listens, node, port)
         return False
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> dict[str, ProcessUsage]:
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> dict[str, ProcessUsage]:
         found: dict[str, ProcessUsage] = {}
 
         async def of(host: str) -> None:
@@ -84,7 +84,7 @@ class SwarmProgramsDriver(SwarmDriver):
             case _:
                 super().hear(host, event)
 
-    def _report_exit(self, node: str, handle: Handle, code: int) -> None:
+    def _report_exit(self, node: str, handle: NodeHandle, code: int) -> None:
         super()._report_exit(node, handle, code)
         self.held.put_nowait((node, None))
 

@@ -26,7 +26,7 @@ from netem.kernel.filters import count_commands, parse_counts, show_counts_comma
 from netem.kernel.tables import distribution_tables
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError, HostError
-from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
 from orchestrator.fabric.namespaces.hub import Hub
@@ -129,7 +129,7 @@ class KernelFabric(Coalescing):
     def notes(self) -> list[str]:
         return [*self._notes, *self._late_rates, *self._links.not_applied()]
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         await self._retire(node.name)
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)

@@ -21,7 +21,7 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.sections.faults import FaultSpec
-from orchestrator.scenario.sections.routes import SharedMedia
+from orchestrator.scenario.sections.routes import ResolvedMedia
 from orchestrator.scenario.sections.targets import candidates, links_between, links_by_node
 from orchestrator.scenario.sections.topology import Ends, Topology
 
@@ -99,7 +99,7 @@ def expand(
     seed: int,
     rounds: int,
     after: float | None,
-    media: SharedMedia | None = None,
+    media: ResolvedMedia | None = None,
 ) -> tuple[Fault, ...]:
     """All faults of a run: first those with a time, in order of time, then those with a round, in order of rounds.
 
@@ -115,7 +115,7 @@ def expand(
         content = _content(spec)
         said[content] += 1
         random = np.random.default_rng(derive_seed(seed, "fault", content, str(said[content])))
-        targets = _targets(spec, topology, links, touching, media or SharedMedia())
+        targets = _targets(spec, topology, links, touching, media or ResolvedMedia())
         found = _expand_one(spec, targets, random, rounds, after)
         (named if spec.of is None or spec.action == "join" else drawn).extend(found)
     joined = joins(named)
@@ -149,7 +149,7 @@ class _Targets:
     like: Fault
     nodes: Sequence[str]  # empty: the target is a medium, or the links between two sides
     touching: Mapping[str, Sequence[Ends]]
-    media: SharedMedia
+    media: ResolvedMedia
 
     def __len__(self) -> int:
         return len(self.nodes) or 1
@@ -169,7 +169,7 @@ def _targets(
     topology: Topology,
     links: Sequence[Ends],
     touching: Mapping[str, Sequence[Ends]],
-    media: SharedMedia,
+    media: ResolvedMedia,
 ) -> _Targets:
     fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, to=spec.to)
     if spec.medium is not None:
@@ -182,7 +182,7 @@ def _targets(
     return _Targets(fault, (), touching, media)
 
 
-def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: SharedMedia) -> Fault:
+def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: ResolvedMedia) -> Fault:
     names = media.on(medium, spec.direction)
     place = medium if spec.direction is None else names[0]
     if spec.action == "disconnect":

@@ -56,7 +56,7 @@ class AskedLink:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class HostCrossing:
     """The links from the nodes of one host to the nodes of another: their number, how many of them are ``real``, and
     the sum of the other ones' rates in bit/s, None if one is not limited. ``underlay``: None if it was not measured."""
 
@@ -90,7 +90,7 @@ def too_fast(link: AskedLink, underlay: Underlay) -> bool:
     return not link.real and least_delay(link.fastest) < underlay.delay + margin(underlay) - _ROUNDING
 
 
-def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: Inventory) -> tuple[Crossing, ...]:
+def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: Inventory) -> tuple[HostCrossing, ...]:
     """The crossings between the ``hosts`` of the nodes, in the order of their names.
 
     PlanError if a link asks for less delay than the underlay has.
@@ -106,7 +106,7 @@ def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: I
         rates = [link.rate for link in links if not link.real]
         total = None if None in rates else sum(rate for rate in rates if rate is not None)
         underlay = inventory.underlay.get((source, target))
-        found.append(Crossing(source, target, len(links), total, underlay, len(links) - len(rates)))
+        found.append(HostCrossing(source, target, len(links), total, underlay, len(links) - len(rates)))
     return tuple(found)
 
 
@@ -125,7 +125,7 @@ def refuse_real_within_hosts(
         )
 
 
-def crossing_notes(crossings: Iterable[Crossing]) -> Iterator[str]:
+def crossing_notes(crossings: Iterable[HostCrossing]) -> Iterator[str]:
     """What the network may not give the links."""
     unknown, full = [], []
     for each in crossings:

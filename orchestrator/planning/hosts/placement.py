@@ -22,7 +22,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import PlanError
-from orchestrator.planning.hosts.crossings import AskedLink, Crossing, crossing_notes, crossings
+from orchestrator.planning.hosts.crossings import AskedLink, HostCrossing, crossing_notes, crossings
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.packing import MEMORY, ROUNDING, Candidate, Request, pack
 from orchestrator.scenario.language.strict import nearest
@@ -42,7 +42,7 @@ class Placement:
     reasons: Mapping[str, str]
     boards: Mapping[str, str]
     allowed: Mapping[str, tuple[str, ...]]
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[HostCrossing, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

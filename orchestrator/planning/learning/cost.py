@@ -24,7 +24,7 @@ PER_STEP = 0.7e-3  # s
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """The cost of one model. A call with the number of samples and the mode gives the seconds of a step. Other work is
     not modelled and takes 0 s. ``classifier`` is the cost of the classifier alone."""
 
@@ -32,7 +32,7 @@ class Cost:
     values: int
     layers: int
     batch_size: int
-    classifier: Cost | None = None
+    classifier: StepCost | None = None
 
     def __call__(self, samples: int, mode: str) -> float:
         if mode == "other" or samples == 0:

@@ -38,7 +38,7 @@ from node.catalogue.datasets import Shape
 from node.catalogue.models import largest
 from node.catalogue.sizes import Size
 from node.learning.local_training import ClientWork, LocalTraining
-from orchestrator.planning.learning.cost import Cost
+from orchestrator.planning.learning.cost import StepCost
 
 ALLOWANCE = 10.0
 MARGIN = 4.0
@@ -48,7 +48,7 @@ ON_REAL = LinkProfile(latency=0.1, rate=5e6)
 
 
 @dataclass(frozen=True)
-class Workers:
+class TierNodes:
     """Nodes of one tier: their number, the ``speed`` of the slowest, and the most ``samples`` and ``tests`` that one of
     them trains and is evaluated on."""
 
@@ -69,15 +69,15 @@ class RoundWork:
     models: Sequence[Size]
     shape: Shape
     classes: int
-    clients: Workers
-    edges: Workers | None = None
+    clients: TierNodes
+    edges: TierNodes | None = None
 
     def seconds(self, params: LocalTraining) -> float:
         """How long the clients and then the edges work, at most, with `MARGIN`."""
         return MARGIN * max(self._seconds(params, model) for model in self.models)
 
     def _seconds(self, params: LocalTraining, model: Size) -> float:
-        cost = Cost(model.operations, model.values, model.layers, params.batch_size)
+        cost = StepCost(model.operations, model.values, model.layers, params.batch_size)
         clients = self.clients
         work = ClientWork(clients.samples, clients.count, self.shape, self.classes, model)
         trained, own = math.ceil(params.longest_training(work)), _within(clients.tests, params.evaluate_samples)

@@ -26,7 +26,7 @@ class ChannelCounters(NamedTuple):
     overflowed: int
 
 
-class Reading(NamedTuple):
+class ChannelReading(NamedTuple):
     """What was added to a channel until ``t``: the seconds that it was occupied, and those that its bytes need at the
     rates of their members. ``queued_bytes``: waiting at ``t``."""
 
@@ -49,17 +49,17 @@ def channel_counters(history: History) -> list[ChannelCounters]:
     return [ChannelCounters(*row) for row in history.rows(f"SELECT channel, member, {sums} FROM channel {order}")]
 
 
-def readings(history: History) -> dict[str, list[Reading]]:
+def readings(history: History) -> dict[str, list[ChannelReading]]:
     """The readings of each planned channel."""
     known = profiles(history)
-    found: defaultdict[str, dict[float, Reading]] = defaultdict(dict)
+    found: defaultdict[str, dict[float, ChannelReading]] = defaultdict(dict)
     for t, channel, member, size, seconds, queued in history.rows(
         "SELECT t, channel, member, bytes, seconds, queued_bytes FROM channel ORDER BY rowid"
     ):
         if channel in known:
             _, *before = found[channel].get(t, (t, 0.0, 0.0, 0))
             grown = seconds, 8 * size / known[channel].rate_of(member), queued
-            found[channel][t] = Reading(t, *map(add, before, grown))
+            found[channel][t] = ChannelReading(t, *map(add, before, grown))
     return {name: list(of.values()) for name, of in found.items()}
 
 

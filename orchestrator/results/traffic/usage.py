@@ -16,7 +16,7 @@ PIECE = 200_000  # rows of a table that are summed up in one go
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
 
 
-class Flow:
+class GrowingCount:
     """A count that only grows: the total, and its rate between the last two readings that are `SHORTEST` apart."""
 
     __slots__ = ("grown", "last", "rate", "t", "total")
@@ -46,11 +46,11 @@ class Usage:
     def __init__(self) -> None:
         self.now = 0.0
         self.packets: int | None = None
-        self.cpu: defaultdict[str, Flow] = defaultdict(Flow)  # processor seconds by node
+        self.cpu: defaultdict[str, GrowingCount] = defaultdict(GrowingCount)  # processor seconds by node
         self.rss: dict[str, int] = {}
         self.sending: dict[str, float] = {}  # by node, when its messages last grew
-        self.links: defaultdict[Ends, Flow] = defaultdict(Flow)  # delivered bytes
-        self.dropped: defaultdict[Ends, Flow] = defaultdict(Flow)  # packets lost, overflowed or cut
+        self.links: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # delivered bytes
+        self.dropped: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # packets lost, overflowed or cut
         self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
         self.delivered: defaultdict[str, dict[float, int]] = defaultdict(dict)  # bytes by link class, at each reading
         self.occupied: defaultdict[str, dict[float, float]] = defaultdict(dict)  # seconds by channel, at each reading

@@ -31,7 +31,7 @@ from netem.measurement.contention import (
 )
 from netem.measurement.measure import Measurement, ProbePlan, probe_arguments
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.run.links.figures import Figure
@@ -89,7 +89,7 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
 
 
 async def measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
     reason why there are none."""
@@ -105,7 +105,7 @@ async def measure(
 
 
 async def _measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, Handle], prober: Prober, patience: float
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, patience: float
 ) -> list[tuple[str, Figure]]:
     channels, back = channels_of(plan), {(link.target, link.source): link for link in plan.links}
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, HostsNetwork, NetworkReading, Pair
 from orchestrator.fidelity.real_network import RealNetworks, notable
-from orchestrator.fidelity.underlay import Finding, NetworkFindings
+from orchestrator.fidelity.underlay import Deviation, NetworkFindings
 from orchestrator.results.checks.network import crossing_links
 from orchestrator.run.context import RunContext
 from orchestrator.run.nodes.session import Progress
@@ -24,7 +24,7 @@ class NetworkWatch:
         self._links = [(link.source, link.target, link.profile) for link in run.plan.links]
         links = crossing_links(self._links, {node.name: node.host for node in run.plan.nodes})
         self._findings, self._real = NetworkFindings(links), RealNetworks(links)  # nodes with real links do not move
-        self._told: list[Finding] = []
+        self._told: list[Deviation] = []
         self._trips: dict[Pair, float | None] = {}  # of real links, as they were told last
 
     async def forever(self) -> None:

@@ -16,7 +16,7 @@ from netem.measurement.contention import Channels
 from netem.measurement.measure import Measurement, plan_probe, probe_arguments
 from orchestrator import text
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
@@ -107,7 +107,7 @@ def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
 
 
 async def _measure(
-    pair: ProbedPair, handles: dict[str, Handle], prober: Prober, network: float | None, quick: bool
+    pair: ProbedPair, handles: dict[str, NodeHandle], prober: Prober, network: float | None, quick: bool
 ) -> PairFigures:
     """The figures of both directions, or the reason why there are none."""
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator import text
 from orchestrator.drivers.base import CanPause, CopiesAssignments, Environment, Exit, LosesHosts
 from orchestrator.errors import DriverError, LostError, OrchestratorError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
@@ -36,7 +36,7 @@ class NodeState:
 
     plan: NodePlan
     state: str = "planned"
-    handle: Handle | None = None  # None: it has no running process
+    handle: NodeHandle | None = None  # None: it has no running process
     restarts: int = 0
     expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended

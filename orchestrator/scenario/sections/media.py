@@ -32,7 +32,7 @@ from netem.media.library import MEDIA
 from netem.media.profile import ChannelProfile, CrossTraffic, Rule, TrafficKind
 from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from netem.schedules.schedule import Schedule
-from netem.schedules.traces import Table
+from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.quantities import DURATION_SCHEMA, SIZE_SCHEMA, Duration, Rate
@@ -248,7 +248,7 @@ class CrossTrafficSpec(Strict):
         default=None, alias="for", gt=0, description="its duration; default: until the run ends"
     )
 
-    _table: Table | None = PrivateAttr(default=None)
+    _table: TraceTable | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _check_sense(self, info: ValidationInfo) -> CrossTrafficSpec:
@@ -261,7 +261,7 @@ class CrossTrafficSpec(Strict):
                 raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {', '.join(wanted)}")
         if self.csv is not None:
             try:
-                self._table = Table.read(named_text(self.csv, info.context), self.csv)
+                self._table = TraceTable.read(named_text(self.csv, info.context), self.csv)
             except ValueError as error:
                 raise ValueError(f"csv: {error}") from None
             if stray := sorted({key for row in self._table.rows for key in row.values if key != "rate"}):

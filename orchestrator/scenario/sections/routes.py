@@ -36,7 +36,7 @@ class _Use(NamedTuple):
 
 
 @dataclass
-class SharedMedia:
+class ResolvedMedia:
     """The media of a scenario: their ``channels`` and ``members`` by medium, the ``crossings`` of each direction that
     has any, and the ``mistakes`` that were found."""
 
@@ -113,10 +113,10 @@ def resolve_media(
     routes: Mapping[str, Sequence[str]],
     pairs: Sequence[Pair],
     targets: Collection[str] = (),
-) -> SharedMedia:
+) -> ResolvedMedia:
     """The media of links between these pairs. ``targets``: the media that nodes are handed over to, which need no
     member at the start."""
-    found = SharedMedia()
+    found = ResolvedMedia()
     uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
     nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
     for name, spec in shared.items():
@@ -151,7 +151,7 @@ def _members(
     pairs: Sequence[Pair],
     nodes: Sequence[str],
     uses: defaultdict[Pair, list[_Use]],
-    found: SharedMedia,
+    found: ResolvedMedia,
 ) -> list[str]:
     """The members of a medium; notes its use by each link."""
     members: dict[str, None] = {}
@@ -214,7 +214,7 @@ def _rates(
     pairs: Sequence[Pair],
     nodes: Sequence[str],
     members: Collection[str] | None,
-    found: SharedMedia,
+    found: ResolvedMedia,
 ) -> dict[str, float]:
     """The rates of single members. ``members``: those that may have one; None: every node and link."""
     rates: dict[str, float] = {}
@@ -242,7 +242,7 @@ def _order(
     pairs: Sequence[Pair],
     nodes: Sequence[str],
     uses: Mapping[Pair, Sequence[_Use]],
-    found: SharedMedia,
+    found: ResolvedMedia,
 ) -> dict[Pair, Sequence[str]]:
     """The media of each link that a route names, from the lower end to the upper one."""
     order: dict[Pair, Sequence[str]] = {}
@@ -265,7 +265,7 @@ def _order(
     return order
 
 
-def _check_obvious(pair: Pair, way: Sequence[_Use], found: SharedMedia) -> None:
+def _check_obvious(pair: Pair, way: Sequence[_Use], found: ResolvedMedia) -> None:
     """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
     for first, second in itertools.pairwise(way):
         path: KeyPath = ("shared", second.medium)

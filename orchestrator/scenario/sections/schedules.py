@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from netem.schedules.schedule import PACE, Schedule, Step, Steps
-from netem.schedules.traces import WINDOW, Table, TableForm, Trace
+from netem.schedules.traces import WINDOW, TableForm, Trace, TraceTable
 from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import Strict
@@ -150,7 +150,7 @@ class ScheduleSpec(Strict):
                     self._files[key] = (
                         Trace.read(text, path, WINDOW if self.window is None else self.window)
                         if kind == "trace"
-                        else Table.read(text, path, self.repeat, form)
+                        else TraceTable.read(text, path, self.repeat, form)
                     )
                 except ValueError as error:
                     inside = str(error).startswith(("window: ", "repeat: "))

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from orchestrator import text
 from orchestrator.drivers.swarm.agents.standing import NAME, standing
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.host.process.signals import Interruption
 from orchestrator.layout import write_table
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
@@ -23,7 +23,7 @@ HEADINGS = ("host", "state", "architecture", "cores", "memory", "board", "other 
 AGENT = "agent"
 
 
-def offered() -> tuple[list[Member], dict[str, str] | None]:
+def offered() -> tuple[list[SwarmHost], dict[str, str] | None]:
     """The hosts by name; and the states of the agents that were left running, by host, or None if there are none.
     HostError with the remedy if this host manages no swarm."""
     with closing(Cluster.connect()) as cluster:
@@ -33,12 +33,12 @@ def offered() -> tuple[list[Member], dict[str, str] | None]:
         return hosts, {host: each.error or each.state for host, each in cluster.agents(NAME).items()}
 
 
-def described(host: Member) -> dict[str, Any]:
+def described(host: SwarmHost) -> dict[str, Any]:
     """A host for JSON: ``memory`` in bytes; the other fields as in Member."""
     return {field: getattr(host, field) for field in FIELDS} | {"labels": dict(host.labels)}
 
 
-def print_hosts(hosts: Sequence[Member], agents: Mapping[str, str] | None, console: Console) -> None:
+def print_hosts(hosts: Sequence[SwarmHost], agents: Mapping[str, str] | None, console: Console) -> None:
     """Write a table, a row for each host."""
     headings = HEADINGS if agents is None else (*HEADINGS, AGENT)
     rows = [(*_row(host), *([] if agents is None else [agents.get(host.name, "none")])) for host in hosts]
@@ -59,7 +59,7 @@ def _nothing() -> None:
     """A second signal ends the process; then the agents end by their lease."""
 
 
-def _row(host: Member) -> tuple[str, ...]:
+def _row(host: SwarmHost) -> tuple[str, ...]:
     states = [host.state, "manager" if host.manager else "", "" if host.availability == "active" else host.availability]
     labels = [f"{key}={value}" if value else key for key, value in sorted(host.labels.items()) if key != HARDWARE_LABEL]
     return (

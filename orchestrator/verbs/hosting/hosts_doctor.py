@@ -17,11 +17,11 @@ from orchestrator import text
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm.agents import agent_image
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.doctor import findings
 from orchestrator.drivers.swarm.doctor.examination import Examination, examine
-from orchestrator.drivers.swarm.doctor.facts import Facts
-from orchestrator.drivers.swarm.doctor.findings import Finding, Wanted
+from orchestrator.drivers.swarm.doctor.facts import HostState
+from orchestrator.drivers.swarm.doctor.findings import HostFinding, Wanted
 from orchestrator.drivers.swarm.transfers.image_copies import find_sources
 from orchestrator.drivers.swarm.transfers.images import Source
 from orchestrator.drivers.swarm.transfers.registry import image_of_agents
@@ -43,7 +43,7 @@ class UnknownHostError(ValueError):
     """A host that was asked for is not in the swarm."""
 
 
-def usable(findings: Iterable[Finding]) -> bool:
+def usable(findings: Iterable[HostFinding]) -> bool:
     """Whether runs can use a host of these findings."""
     return not any(each.severity == UNUSABLE for each in findings)
 
@@ -52,9 +52,9 @@ def usable(findings: Iterable[Finding]) -> bool:
 class HostReport:
     """``facts``: None if the host was not asked, or did not answer."""
 
-    host: Member
-    facts: Facts | None
-    findings: tuple[Finding, ...]
+    host: SwarmHost
+    facts: HostState | None
+    findings: tuple[HostFinding, ...]
 
     @property
     def usable(self) -> bool:
@@ -120,7 +120,7 @@ def _sources(image: str, architectures: Iterable[str]) -> dict[str, Source]:
     return {architecture: source for (_, architecture), source in found.items()}
 
 
-def choose(members: Sequence[Member], names: Sequence[str]) -> list[Member]:
+def choose(members: Sequence[SwarmHost], names: Sequence[str]) -> list[SwarmHost]:
     """The hosts of these names, or all. UnknownHostError for a name that no host has."""
     known = {each.name: each for each in members}
     if unknown := [name for name in names if name not in known]:
@@ -128,7 +128,7 @@ def choose(members: Sequence[Member], names: Sequence[str]) -> list[Member]:
     return [each for each in members if each.name in names or not names]
 
 
-def report(hosts: Sequence[Member], examined: Examination, wanted: Wanted) -> Report:
+def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) -> Report:
     """What was told, judged."""
     by_name = {each.name: each for each in hosts}
     reports = []
@@ -154,7 +154,7 @@ def print_report(found: Report, console: Console) -> None:
     if rows := [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]:
         write_table(console, HEADINGS, rows, right={4, 5, 9})
         write(console, "")
-    alike: defaultdict[tuple[Finding, ...], list[str]] = defaultdict(list)
+    alike: defaultdict[tuple[HostFinding, ...], list[str]] = defaultdict(list)
     for host in found.hosts:
         alike[host.findings].append(host.host.name)
     for said, names in alike.items():
@@ -176,7 +176,7 @@ def _rate(underlay: Underlay) -> str:
     return "–" if underlay.rate is None else text.rate(underlay.rate)
 
 
-def _write_findings(hosts: Sequence[str], findings: Sequence[Finding], console: Console) -> None:
+def _write_findings(hosts: Sequence[str], findings: Sequence[HostFinding], console: Console) -> None:
     """Write the findings of hosts that have the same."""
     verdict = "ready for runs" if usable(findings) else "cannot be used by runs"
     write(console, Text.assemble((", ".join(hosts), "bold"), f": {verdict}"))
@@ -188,7 +188,7 @@ def _write_findings(hosts: Sequence[str], findings: Sequence[Finding], console: 
             write_line(console, Text(f"            {command}", style="bold"))
 
 
-def _row(host: Member, facts: Facts) -> tuple[str, ...]:
+def _row(host: SwarmHost, facts: HostState) -> tuple[str, ...]:
     engine, clock, accelerators = facts.engine or {}, facts.clock, Counter(facts.accelerators)
     return (
         host.name,

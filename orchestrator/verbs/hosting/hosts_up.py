@@ -17,7 +17,7 @@ from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.agents.settings import LEASE
 from orchestrator.drivers.swarm.agents.standing import NAME, PORT, Access, Standing
 from orchestrator.drivers.swarm.agents.starting import dismiss, leave_agents, wait_for_each
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.transfers.image_copies import copy_images
 from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import HostError, OrchestratorError
@@ -132,7 +132,7 @@ def _unavailable(cluster: Cluster, there: Standing) -> HostError:
     return HostError(f"the agents that are left running are in use ({runs})", "wait for its end, or `down` it")
 
 
-async def _provide(hosts: list[Member], agents: Agents, tell: Tell) -> dict[str, str]:
+async def _provide(hosts: list[SwarmHost], agents: Agents, tell: Tell) -> dict[str, str]:
     """Bring the hosts the image of nodes. Returns why it cannot be brought, by host."""
     refused: dict[str, str] = {}
     for architecture in sorted({each.architecture for each in hosts}):

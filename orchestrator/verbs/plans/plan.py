@@ -23,7 +23,7 @@ from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.hosts.crossings import Crossing
+from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.scenario.language.quantities import Quorum
@@ -173,7 +173,7 @@ def _print_placement(console: Console, plan: Plan, placement: Placement, few: bo
         write_table(console, headings, map(_crossing_row, placement.crossings), right=range(2, 7))
 
 
-def _crossing_row(crossing: Crossing) -> list[str]:
+def _crossing_row(crossing: HostCrossing) -> list[str]:
     asked = "not limited" if crossing.rate is None else text.rate(crossing.rate)
     if crossing.real == crossing.links:
         asked = "–"

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from netem.kernel import tc
 from netem.profile import LinkProfile
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
@@ -81,12 +81,12 @@ class Stage:
             self.detach(name)
         self.do(self.fabric.attach(self.plan.node(name), self.start(name)))
 
-    def start(self, name: str) -> Handle:
+    def start(self, name: str) -> NodeHandle:
         """A new network namespace for the node, not yet attached."""
         if name in self.nodes:
             self.nodes[name].close()
         self.nodes[name] = Namespace([*self.hub.enter(), "unshare", "-n"], user=not self.hub.privileged)
-        return Handle(self.nodes[name].pid)
+        return NodeHandle(self.nodes[name].pid)
 
     def detach(self, name: str) -> None:
         self.do(self.fabric.detach(self.plan.node(name)))

@@ -10,7 +10,7 @@ import pytest
 from netem.errors import ScheduleError
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.schedules.schedule import until
-from netem.schedules.traces import Table, TableForm, Trace
+from netem.schedules.traces import TableForm, Trace, TraceTable
 
 BASE = LinkProfile(latency=0.02, jitter=0.003, rate=10e6, buffer=0.2)
 FRAME = FULL_FRAME * 8  # bits
@@ -95,7 +95,7 @@ def test_windows_have_a_least_length() -> None:
 
 def test_a_table_with_units_in_its_columns() -> None:
     text = "t_s, latency_ms, rate [mbit], loss_%, jitter (ms)\n0, 25, 100, 0, 1\n2.5,40,0,,\n4, 30, 50, 1.5, 2\n"
-    table = Table.read(text, "drive.csv")
+    table = TraceTable.read(text, "drive.csv")
     assert [(change.at, change.profile, change.cut) for change in table.changes(BASE)] == [
         (0.0, LinkProfile(latency=0.025, jitter=0.001, rate=100e6, buffer=0.2), False),
         (2.5, LinkProfile(latency=0.04, jitter=0.003, rate=10e6, buffer=0.2), True),  # a rate of 0 cuts
@@ -104,14 +104,14 @@ def test_a_table_with_units_in_its_columns() -> None:
 
 
 def test_a_table_with_units_in_its_cells_that_repeats() -> None:
-    table = Table.read("t,rate\n1s,5mbit\n\n2s,6mbit\n", "t.csv", repeat=3.0)
+    table = TraceTable.read("t,rate\n1s,5mbit\n\n2s,6mbit\n", "t.csv", repeat=3.0)
     found = [(change.at, change.profile.rate) for change in islice(table.changes(BASE), 6)]
     assert found == [(0.0, 10e6), (1.0, 5e6), (2.0, 6e6), (3.0, 10e6), (4.0, 5e6), (5.0, 6e6)]
 
 
 def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
     # 4 mbit for 1 s and 10 mbit for 2 s: 8 mbit on average.
-    table = Table.read("t_s,rate_mbit,latency_ms\n0,4,30\n1,10,10\n", "t.csv", repeat=3.0)
+    table = TraceTable.read("t_s,rate_mbit,latency_ms\n0,4,30\n1,10,10\n", "t.csv", repeat=3.0)
     low, high = BASE.merged(rate=4e6, latency=0.01), BASE.merged(rate=8e6, latency=0.03)
     assert table.extremes(BASE) == [BASE, low, high]
 
@@ -135,13 +135,13 @@ def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
 )
 def test_tables_that_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        Table.read(text, "t.csv")
+        TraceTable.read(text, "t.csv")
     assert str(caught.value) == message
 
 
 def test_a_table_ends_before_it_repeats() -> None:
     with pytest.raises(ScheduleError, match=r"^repeat: 2s must be after the last row, at 2s$"):
-        Table.read("t_s,loss\n2,50%\n", "t.csv", repeat=2.0)
+        TraceTable.read("t_s,loss\n2,50%\n", "t.csv", repeat=2.0)
 
 
 def test_plan_json_knows_files_by_name_and_hash() -> None:
@@ -153,7 +153,7 @@ def test_plan_json_knows_files_by_name_and_hash() -> None:
         "duration": "10ms",
         "sha256": "d9eea9a18a1f10e0219529634b969516ca06370bcd1633bf026977e138bd7ae3",
     }
-    table = Table.read("t_s,loss\n0,50%\n", "x.csv")
+    table = TraceTable.read("t_s,loss\n0,50%\n", "x.csv")
     described = {key: value for key, value in table.to_mapping().items() if key != "sha256"}
     assert described == {"csv": "x.csv", "rows": 1, "last": "0s"}
     assert trace.describe() == "rate by up.txt, 2.42mbit on average, in windows of 200ms; again every 10ms"
@@ -161,7 +161,7 @@ def test_plan_json_knows_files_by_name_and_hash() -> None:
 
 
 def rows_of(text: str, **form: Any) -> list[tuple[float, dict[str, float], bool]]:
-    return [(row.at, row.values, row.cut) for row in Table.read(text, "m.csv", form=TableForm(**form)).rows]
+    return [(row.at, row.values, row.cut) for row in TraceTable.read(text, "m.csv", form=TableForm(**form)).rows]
 
 
 MEASURED = "timestamp,device,throughput_mbps,rtt_ms\n1641763224,pixel,20,40\n1641763225,pixel,0,90\n"
@@ -281,7 +281,7 @@ def test_traces_with_blank_lines_comments_and_foreign_ends_of_lines() -> None:
 
 def test_tables_that_are_read_differently_are_different_schedules() -> None:
     plain, halved = (
-        Table.read("t_s,rate_mbit,ms\n0,1,2\n", "m.csv", form=TableForm(**form))
+        TraceTable.read("t_s,rate_mbit,ms\n0,1,2\n", "m.csv", form=TableForm(**form))
         for form in (
             {"columns": {"latency": "ms"}, "units": {"latency": "ms"}},
             {"half_rtt": "ms", "units": {"half_rtt": "ms"}},

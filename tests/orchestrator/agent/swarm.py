@@ -13,7 +13,7 @@ from orchestrator.agent.runs import Start
 from orchestrator.agent.worker import Examine, Worker
 from orchestrator.drivers.swarm.agents.channel import AgentChannel, Message
 from orchestrator.drivers.swarm.agents.settings import FILE, Settings
-from orchestrator.drivers.swarm.cluster import Agent, Member
+from orchestrator.drivers.swarm.cluster import Agent, SwarmHost
 from tests.orchestrator.agent.stage import LOOPBACK
 
 
@@ -32,7 +32,7 @@ class PlayedCluster:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[SwarmHost],
         folder: Path,
         examine: Callable[[str], Examine | str],
         hello: Message,
@@ -58,7 +58,7 @@ class PlayedCluster:
         """Of agents that were left running: there are none."""
         return None
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SwarmHost]:
         return self._members
 
     def start_agents(

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orchestrator.agent import echoes
-from orchestrator.agent.echoes import Responder, ask
+from orchestrator.agent.echoes import EchoResponder, ask
 from orchestrator.errors import HostError
 
 LOOPBACK = "127.0.0.1"
 BUSY = 0.05  # s
 
 
-class BusyResponder(Responder):
+class BusyResponder(EchoResponder):
     """Its agent does other work before it answers."""
 
     def _answer(self) -> None:
@@ -23,19 +23,19 @@ class BusyResponder(Responder):
 
 
 @pytest.fixture
-async def responder() -> AsyncIterator[Responder]:
+async def responder() -> AsyncIterator[EchoResponder]:
     made = BusyResponder(LOOPBACK)
     yield made
     await made.close()
 
 
-async def test_echoes_come_back_and_a_busy_agent_is_no_slow_network(responder: Responder) -> None:
+async def test_echoes_come_back_and_a_busy_agent_is_no_slow_network(responder: EchoResponder) -> None:
     trips = await ask(LOOPBACK, responder.port, responder.token, 5, 0.01)
     assert len(trips) == 5
     assert all(0 <= each < BUSY for each in trips)
 
 
-async def test_echoes_that_do_not_come_back(responder: Responder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_echoes_that_do_not_come_back(responder: EchoResponder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(echoes, "WAIT", 0.1)
     assert await ask(LOOPBACK, responder.port, b"another!", 2, 0.0) == []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
@@ -44,7 +44,7 @@ async def test_echoes_that_do_not_come_back(responder: Responder, monkeypatch: p
     assert await ask(LOOPBACK, port, responder.token, 2, 0.0) == []  # refused
 
 
-async def test_other_packets_are_not_answered(responder: Responder) -> None:
+async def test_other_packets_are_not_answered(responder: EchoResponder) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for data in (b"", responder.token, bytes(20), bytes(3000)):
             stranger.sendto(data, (LOOPBACK, responder.port))
@@ -56,4 +56,4 @@ async def test_other_packets_are_not_answered(responder: Responder) -> None:
 
 async def test_an_address_of_another_host() -> None:
     with pytest.raises(HostError, match=r"cannot answer echoes at 192\.0\.2\.1 \(Cannot assign"):
-        Responder("192.0.2.1")
+        EchoResponder("192.0.2.1")

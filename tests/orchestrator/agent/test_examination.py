@@ -18,18 +18,18 @@ import pytest
 from orchestrator.agent.worker import Examine
 from orchestrator.drivers.swarm.agents import starting
 from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.doctor.examination import Examination, examine
-from orchestrator.drivers.swarm.doctor.facts import Facts
+from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
 from tests.orchestrator.agent.swarm import PlayedCluster
 
-PC = Member("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
+PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
 HOSTS = [PC, replace(PC, name="pc-2", address="10.0.0.2"), replace(PC, name="pc-3", address="10.0.0.3")]
-FACTS = Facts(version="1", kernel="6.1.0")
+FACTS = HostState(version="1", kernel="6.1.0")
 HELLO = {"pid": 7, "mtu": 1500, "version": "1"}
 HUB = 8
 NO_ECHO = {"sent": 5, "received": None}
@@ -48,11 +48,11 @@ class PlayedProber:
         self._deaf, self._narrow = deaf, narrow
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         assert handle.pid == (HUB if address.startswith("10.77.") else HELLO["pid"])
         yield {"port": 1, "token": "aa"}
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         plan = json.loads(arguments[-1])
         took = None if self._deaf in arguments or plan["size"] + 28 > self._narrow else 0.002
         found: dict[str, Any] = {"rtt_median": took, "rtt_p99": took, "rtt_samples": 5}
@@ -64,7 +64,7 @@ class PlayedProber:
 
 
 def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", narrow: int = 9000) -> Examine:
-    async def played(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[Facts, int, Prober]:
+    async def played(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
         asked[host] = setup
         if host == "pc-2" and deaf == "all":
             raise HostError("no namespaces here")
@@ -73,7 +73,7 @@ def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", narrow: int
     return played
 
 
-async def ask(cluster: PlayedCluster, hosts: Sequence[Member] = HOSTS) -> Examination:
+async def ask(cluster: PlayedCluster, hosts: Sequence[SwarmHost] = HOSTS) -> Examination:
     return await examine(cast(Cluster, cluster), hosts, "edgebed-agent", "edgebed-node", lambda said: None)
 
 
@@ -163,7 +163,7 @@ async def test_without_hosts_nothing_is_started(tmp_path: Path) -> None:
 
 
 async def test_the_agents_end_when_the_question_is_cancelled(tmp_path: Path, folders: Path) -> None:
-    async def never(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[Facts, int, Prober]:
+    async def never(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
         await asyncio.Event().wait()
         raise AssertionError
 

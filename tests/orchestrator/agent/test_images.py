@@ -20,7 +20,7 @@ from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm.agents.calls import HostImages
 from orchestrator.drivers.swarm.agents.channel import PIECE
 from orchestrator.drivers.swarm.transfers import image_copies
-from orchestrator.drivers.swarm.transfers.image_copies import Progress, copy_images, images_of
+from orchestrator.drivers.swarm.transfers.image_copies import CopyProgress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -305,7 +305,7 @@ async def test_a_registry_that_does_not_answer(world: World, monkeypatch: pytest
 
 def test_each_tenth_is_told_once_and_the_end_is_not() -> None:
     told: list[str] = []
-    progress = Progress(told.append)
+    progress = CopyProgress(told.append)
     for done in (0, 5, 10, 19, 35, 99, 120):
         progress.at(done, 100)
     progress.at(1, 0)

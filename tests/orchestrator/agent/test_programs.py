@@ -17,7 +17,7 @@ from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm.agents.calls import HostSetup
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
@@ -46,14 +46,14 @@ class PlayedPods(PlayedDriver):
 
     def __init__(self, directory: RunDirectory) -> None:
         super().__init__(directory)
-        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.asked: list[tuple[Any, ...]] = []
         self.started: list[ProgramPlan] = []
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         assert not await asyncio.to_thread(assignment.exists)  # a program knows nothing of edgebed
-        return Handle(100 + node.index)
+        return NodeHandle(100 + node.index)
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         self.started.append(program)
@@ -66,10 +66,10 @@ class PlayedPods(PlayedDriver):
     async def release(self, node: str, code: int = 0) -> None:
         self.asked.append(("release", node, code))
 
-    async def listens(self, node: Handle, port: int) -> bool:
+    async def listens(self, node: NodeHandle, port: int) -> bool:
         return (node.pid, port) == (101, 80)
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
 
     @staticmethod
@@ -111,14 +111,14 @@ class World:
         await self.driver.open()
         await self.driver.open_links(lambda host: setup_of(self.plan, host))
 
-    async def start(self, name: str) -> Handle:
+    async def start(self, name: str) -> NodeHandle:
         place = self.directory.nodes / f"{name}.json"
         return await self.driver.start(self.plan.node(name), place, self.directory.logs / f"{name}.log")
 
     async def run(self, label: str) -> None:
         await self.driver.run(self.programs[label], self.directory.logs / f"{label}.log")
 
-    async def held(self, number: int = 1) -> Sequence[tuple[str, Handle | None]]:
+    async def held(self, number: int = 1) -> Sequence[tuple[str, NodeHandle | None]]:
         return [await asyncio.wait_for(self.driver.held.get(), PATIENCE) for _ in range(number)]
 
     async def change(self) -> HostChange | NodeMove:
@@ -153,7 +153,7 @@ async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world
 
 async def test_a_program_starts_on_the_host_of_its_node(world: World) -> None:
     handle = await world.start("device-0")
-    assert handle == Handle(102, "pc-2")
+    assert handle == NodeHandle(102, "pc-2")
     assert await world.held() == [("device-0", handle)]
     await world.run("device-0")
     assert world.pods["pc-2"].started == [world.programs["device-0"]]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agent import runs
-from orchestrator.agent.runs import Carrier, Runs
+from orchestrator.agent.runs import AssignedRuns, RunWorker
 from orchestrator.drivers.swarm.agents.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
@@ -29,7 +29,7 @@ class Played:
         self.given: list[str] = []
         self.first: list[str | None] = [f"{MARK}{{}}\n"]
         self.hear: Callable[[str | None], None]
-        self.runs = Runs(self._tell, self.failures.append, self._start, lambda: RunDirectory(folder))
+        self.runs = AssignedRuns(self._tell, self.failures.append, self._start, lambda: RunDirectory(folder))
 
     async def _start(
         self,
@@ -38,11 +38,11 @@ class Played:
         directory: RunDirectory,
         hear: Callable[[str | None], None],
         stack: AsyncExitStack,
-    ) -> Carrier:
+    ) -> RunWorker:
         self.hear = hear
         for line in self.first:
             hear(line)
-        return Carrier(self.given.append, (os.geteuid(), os.getegid()))
+        return RunWorker(self.given.append, (os.geteuid(), os.getegid()))
 
     def _tell(self, name: str, **fields: Any) -> None:
         self.told.append((name, fields))
@@ -60,11 +60,11 @@ async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(pla
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
-    async def cancelled(*given: Any) -> Carrier:
+    async def cancelled(*given: Any) -> RunWorker:
         given[3](None)  # the carrier has ended
         raise asyncio.CancelledError
 
-    runs = Runs(played._tell, played.failures.append, cancelled, lambda: RunDirectory(Path()))
+    runs = AssignedRuns(played._tell, played.failures.append, cancelled, lambda: RunDirectory(Path()))
     with pytest.raises(asyncio.CancelledError):
         await runs.employ("edgebed-node", "module", "pc-1")
     del runs

@@ -29,7 +29,7 @@ from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.drivers.swarm.network.prober import SwarmProber
 from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
-from orchestrator.fabric.base import Fabric, Handle, LinkChange
+from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
@@ -64,15 +64,15 @@ class PlayedDriver:
         self.paused: list[str] = []
         self.directory = directory
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self.handed[node.name] = await asyncio.to_thread(assignment.read_bytes)
         await asyncio.to_thread(log.write_text, f"{node.name} at {node.address}\n")
-        return Handle(100 + node.index)
+        return NodeHandle(100 + node.index)
 
     async def kill(self, node: str) -> None:
         with (self.directory.logs / f"{node}.log").open("a") as log:
             log.write("last words\n")
-        self.exits.put_nowait(Exit(node, Handle(100), -9))
+        self.exits.put_nowait(Exit(node, NodeHandle(100), -9))
 
     async def pause(self, node: str) -> None:
         self.paused.append(node)
@@ -91,12 +91,12 @@ class PlayedProber:
         self.answering: list[str] = []
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         self.answering.append(address)
         yield {"port": handle.pid}
         self.answering.remove(address)
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         return {"from": handle.pid, "with": list(arguments)}
 
 
@@ -158,7 +158,7 @@ class World:
         apart = lambda a, b: UNDERLAY if homes[a] != homes[b] else 0.0  # noqa: E731
         return SwarmFabric(self.stage.agents, self.plan, self.stage.driver, apart)
 
-    async def start(self, name: str, content: bytes = b"{}") -> Handle:
+    async def start(self, name: str, content: bytes = b"{}") -> NodeHandle:
         assignment = self.directory.nodes / f"{name}.json"
         assignment.write_bytes(content)
         return await self.stage.driver.start(self.plan.node(name), assignment, self.directory.logs / f"{name}.log")
@@ -261,7 +261,7 @@ async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypa
 async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
     # cloud, device-0, device-1, device-2 alternate between the hosts
     handle = await world.start("device-0", b"secret")
-    assert handle == Handle(102, "pc-2")
+    assert handle == NodeHandle(102, "pc-2")
     assert world.drivers["pc-2"].handed == {"device-0": b"secret"}
     await world.logged("device-0", "device-0 at 10.77.0.2\n")
     secret = world.hosts / "pc-2" / world.directory.run / "nodes" / "device-0.json"
@@ -272,7 +272,9 @@ async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: Wor
     assert world.drivers["pc-2"].paused == ["device-0"]
     await world.stage.driver.resume("device-0")
     await world.stage.driver.kill("device-0")
-    assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", Handle(100, "pc-2"), -9)
+    assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit(
+        "device-0", NodeHandle(100, "pc-2"), -9
+    )
     assert (world.directory.logs / "device-0.log").read_text().endswith("last words\n")  # before its end
 
 
@@ -286,7 +288,7 @@ async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: Wor
     await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
     assert driver.exits.empty()  # the output of a node comes before its end
     tested.set()
-    assert await asyncio.wait_for(driver.exits.get(), PATIENCE) == Exit("device-2", Handle(1, "pc-2"), 0)
+    assert await asyncio.wait_for(driver.exits.get(), PATIENCE) == Exit("device-2", NodeHandle(1, "pc-2"), 0)
     assert await reading == (True, b"last words\n")
 
 
@@ -371,9 +373,9 @@ async def test_counters_of_all_hosts_are_added(world: World) -> None:
 
 async def test_a_measurement_has_its_ends_on_two_hosts(world: World) -> None:
     prober = SwarmProber(world.stage.agents, 1450)
-    async with prober.responding(Handle(7, "pc-1"), "10.77.0.1") as ready:
+    async with prober.responding(NodeHandle(7, "pc-1"), "10.77.0.1") as ready:
         assert world.probers["pc-1"].answering == ["10.77.0.1"]
-        assert await prober.probe(Handle(8, "pc-2"), ["--port", str(ready["port"])]) == {
+        assert await prober.probe(NodeHandle(8, "pc-2"), ["--port", str(ready["port"])]) == {
             "from": 8,
             "with": ["--port", "7"],
         }

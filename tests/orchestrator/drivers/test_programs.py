@@ -14,7 +14,7 @@ from orchestrator.drivers import programs as control
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
@@ -35,7 +35,7 @@ class FakeDriver:
     listen."""
 
     def __init__(self, plan: Plan, refuses: str = "") -> None:
-        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.asked: list[tuple[Any, ...]] = []
         self.ports: set[int] = set()
@@ -56,11 +56,11 @@ class FakeDriver:
     async def release(self, node: str, code: int = 0) -> None:
         self.asked.append(("release", node, code))
 
-    async def listens(self, node: Handle, port: int) -> bool:
+    async def listens(self, node: NodeHandle, port: int) -> bool:
         self.asked.append(("listens", node.pid, port))
         return port in self.ports
 
-    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, ProcessUsage]:
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         return {node: ProcessUsage(cpu=handle.pid, rss=1) for node, handle in nodes.items()}
 
     def end(self, label: str, code: int) -> None:
@@ -108,7 +108,7 @@ class Rig:
 
     async def start_all(self) -> None:
         for process, node in enumerate(("cloud", "device-0"), start=1):
-            self.driver.held.put_nowait((node, Handle(process)))
+            self.driver.held.put_nowait((node, NodeHandle(process)))
             await self.until_heard(node, type="register")
             await self.programs.send(node, {"type": "start"})
 
@@ -196,7 +196,7 @@ async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it
         assert told["lasting"] is False
         it.driver.asked.clear()
         it.heard.clear()
-        it.driver.held.put_nowait(("device-0", Handle(3)))
+        it.driver.held.put_nowait(("device-0", NodeHandle(3)))
         await it.until_heard("device-0", type="register")
         await it.programs.send("device-0", {"type": "start"})
         await it.until(("run", "device-0"))  # the cloud is still ready
@@ -232,7 +232,7 @@ async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
 async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> None:
     """Its host may be lost: it starts anew with the node."""
     async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
-        it.driver.held.put_nowait(("cloud", Handle(1)))
+        it.driver.held.put_nowait(("cloud", NodeHandle(1)))
         await it.until_heard("cloud", type="register")
         it.driver.held.put_nowait(("cloud", None))
         await it.programs.send("cloud", {"type": "start"})
@@ -240,7 +240,7 @@ async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> Non
         await asyncio.sleep(0.1)  # ten times as long as it may take
         assert [message for _, message in it.heard if message["type"] == "failed"] == []
         it.heard.clear()
-        it.driver.held.put_nowait(("cloud", Handle(2)))
+        it.driver.held.put_nowait(("cloud", NodeHandle(2)))
         await it.until_heard("cloud", type="register")
         await it.programs.send("cloud", {"type": "start"})
         await it.until_heard("cloud", type="failed")
@@ -251,7 +251,7 @@ async def test_the_use_of_a_node_is_told_while_it_is_held(tmp_path: Path) -> Non
         await it.start_all()
         await it.until_heard("device-0", type="beat", cpu=2)
         it.driver.held.put_nowait(("device-0", None))
-        it.driver.held.put_nowait(("cloud", Handle(3)))
+        it.driver.held.put_nowait(("cloud", NodeHandle(3)))
         await it.until_heard("cloud", type="beat", cpu=3)
         it.heard.clear()
         await it.until_heard("cloud", type="beat", cpu=3)

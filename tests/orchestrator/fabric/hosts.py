@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from netem.profile import LinkProfile
-from orchestrator.fabric.base import Fabric, Handle, Redirects
+from orchestrator.fabric.base import Fabric, NodeHandle, Redirects
 from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
 from orchestrator.fabric.trunk import PORT, Carrier, Trunk, create_trunk, id_of, mtu_of
 from orchestrator.planning.making import make_plan
@@ -148,7 +148,7 @@ class Hosts:
     def attach(self, name: str) -> None:
         """A new network namespace for the node."""
         self.nodes[name] = self._namespace(self.hosts[self.homes[name]].hub)
-        self.do(self.fabric(name).attach(self.plan.node(name), Handle(self.nodes[name].pid)))
+        self.do(self.fabric(name).attach(self.plan.node(name), NodeHandle(self.nodes[name].pid)))
 
     def end(self, name: str) -> None:
         """The node ends."""

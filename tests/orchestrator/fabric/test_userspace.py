@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
@@ -109,7 +109,7 @@ class Stage:
         stack.push_async_callback(end)
         assert await process.stdout.readline() == b"new\n"
         self.pids[name] = process.pid
-        await self.fabric.attach(self.plan.node(name), Handle(process.pid))
+        await self.fabric.attach(self.plan.node(name), NodeHandle(process.pid))
         process.stdin.write(b"\n")
         assert await process.stdout.readline() == b"here\n"
 

@@ -13,8 +13,8 @@ from orchestrator.fidelity.overload import (
     LATE_PACKETS,
     LOST_PACKETS,
     SATURATED,
+    LoadReading,
     Overloads,
-    Reading,
     merged,
     was_saturated,
 )
@@ -22,14 +22,14 @@ from orchestrator.fidelity.overload import overload as judged
 from orchestrator.host.kernel.load import HostLoad
 
 QUIET = HostLoad(busy=100.0, idle=100.0, waiting=10.0, dropped=5)
-BEFORE = Reading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7}, cpu_seconds=3.0), QUIET)
+BEFORE = LoadReading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7}, cpu_seconds=3.0), QUIET)
 
 
-def reading(t: float, *, busy: float = 0.6, waiting: float = 0.1, dropped: int = 5, **counted: Any) -> Reading:
+def reading(t: float, *, busy: float = 0.6, waiting: float = 0.1, dropped: int = 5, **counted: Any) -> LoadReading:
     """A second after BEFORE, on two processors that were busy for a share of their time."""
     facts: dict[str, Any] = {"forwarded": 3000, "drops": {"in full interfaces": 7}, "cpu_seconds": 3.3} | counted
     host = HostLoad(100.0 + 2 * busy, 100.0 + 2 * (1 - busy), 10.0 + waiting, dropped)
-    return Reading(t, Counted([], **facts), host)
+    return LoadReading(t, Counted([], **facts), host)
 
 
 def test_nothing_is_said_of_what_keeps_up() -> None:
@@ -81,8 +81,8 @@ def test_a_kernel_that_tells_no_pressure() -> None:
     assert (found.effects, found.waiting) == ((SATURATED,), None)
 
 
-def at(t: float, late: int) -> Reading:
-    return Reading(t, Counted([], forwarded=round(1000 * t), late=late, late_max=0.1 if late else 0.0), QUIET)
+def at(t: float, late: int) -> LoadReading:
+    return LoadReading(t, Counted([], forwarded=round(1000 * t), late=late, late_max=0.1 if late else 0.0), QUIET)
 
 
 def test_stretches_are_told_when_they_are_over() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator.fabric.underlay import FramesReading, NetworkReading, PairReading
-from orchestrator.fidelity.underlay import CrossingLink, Finding, NetworkFindings
+from orchestrator.fidelity.underlay import CrossingLink, Deviation, NetworkFindings
 
 BEGAN = 10.0
 USUAL = 0.002
@@ -23,7 +23,7 @@ def at(delay: float | None, lost: int = 0, fastest: float | None = None) -> Pair
 
 def found(
     *readings: NetworkReading | PairReading, links: Sequence[CrossingLink] = (UP, DOWN), usual: float = USUAL
-) -> list[Finding]:
+) -> list[Deviation]:
     findings = NetworkFindings(links)
     findings.add(BEGAN, NetworkReading((PairReading(("a", "b"), usual),), first=True))
     for number, each in enumerate(readings, 1):

@@ -12,7 +12,7 @@ import pytest
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule, Step, Steps
-from netem.schedules.traces import Table, Trace
+from netem.schedules.traces import Trace, TraceTable
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report import render
@@ -89,11 +89,11 @@ def test_a_schedule_that_comes_after_the_end(tmp_path: Path) -> None:
         STEPS,
         Steps((Step(at=1.0, settings=LinkProfile(loss=0.1).to_mapping()),)),
         Trace.read("1\n4\n4\n90\n140\n", "up.txt", window=0.05),
-        Table.read("t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n", "drive.csv", repeat=3.0),
+        TraceTable.read("t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n", "drive.csv", repeat=3.0),
     ],
 )
 def test_schedules_are_read_again_as_they_were(tmp_path: Path, schedule: Schedule) -> None:
-    if isinstance(schedule, Trace | Table):
+    if isinstance(schedule, Trace | TraceTable):
         text = "1\n4\n4\n90\n140\n" if isinstance(schedule, Trace) else "t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n"
         (tmp_path / schedule.name).write_text(text)
         keep_files({"links": [link(schedule).to_json()]}, tmp_path, tmp_path / "run")

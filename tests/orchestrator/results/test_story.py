@@ -13,7 +13,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story, TimeLeft
 from orchestrator.results.traffic import usage, volumes
-from orchestrator.results.traffic.usage import Flow
+from orchestrator.results.traffic.usage import GrowingCount
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 
@@ -98,7 +98,7 @@ def test_the_latest_of_several_leaders_is_their_mean_in_the_round_that_began_las
 
 
 def test_a_count_that_falls_has_begun_again() -> None:
-    flow = Flow()
+    flow = GrowingCount()
     totals = []
     for t, count in ((1.0, 100), (2.0, 300), (3.0, 0), (4.0, 50)):
         flow.read(t, count)
@@ -109,7 +109,7 @@ def test_a_count_that_falls_has_begun_again() -> None:
 
 def test_a_rate_needs_readings_that_are_apart() -> None:
     """A node that registers and beats at once told two readings 0.09 ms apart, and "used 56,000 cores"."""
-    flow = Flow()
+    flow = GrowingCount()
     for t, count in ((1.0, 2.0), (1.00009, 7.0), (2.0, 7.5)):
         flow.read(t, count)
         assert flow.rate <= 5.5

@@ -10,7 +10,7 @@ from typing import cast
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import HostChange, HostReadings, NodeMove
 from orchestrator.errors import LostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.plan import NodePlan
 from tests.orchestrator.run.nodes.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
 
@@ -28,7 +28,7 @@ class HostsDriver(PlayedDriver):
         self.verdict: str | None = None
         self.losing = 0
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         if self.losing:
             self.losing -= 1
             self.away.add(node.name)

@@ -17,10 +17,10 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent.runs import Carrier
+from orchestrator.agent.runs import RunWorker
 from orchestrator.drivers.swarm.agents import starting
 from orchestrator.drivers.swarm.agents.settings import CODE, MARK, RUNS
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.record.history import History
@@ -34,7 +34,7 @@ from orchestrator.sweep.sweeper import Sweeper
 from tests.orchestrator.agent.swarm import PlayedCluster
 from tests.orchestrator.sweep.test_running import SCENARIO
 
-PC = Member("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 2.0, 33_500_000_000, "28.3.0", {})
+PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 2.0, 33_500_000_000, "28.3.0", {})
 HOSTS = [PC, replace(PC, name="pc-2", address="10.0.0.2")]
 HELLO = {"pid": 7, "mtu": 1500, "version": "1"}
 
@@ -56,7 +56,7 @@ class Processes:
         directory: RunDirectory,
         hear: Callable[[str | None], None],
         stack: AsyncExitStack,
-    ) -> Carrier:
+    ) -> RunWorker:
         assert image == "edgebed-node"
         (directory.path / RUNS).mkdir()
         loop, user = asyncio.get_running_loop(), (os.geteuid(), os.getegid())
@@ -70,8 +70,8 @@ class Processes:
                 self.given.append(json.loads(line)["run"])
                 loop.call_soon_threadsafe(self.orders.set)
 
-            return Carrier(take, user)
-        return Carrier(await asyncio.to_thread(_process, command, directory, hear, stack, loop), user)
+            return RunWorker(take, user)
+        return RunWorker(await asyncio.to_thread(_process, command, directory, hear, stack, loop), user)
 
 
 def _process(
@@ -257,7 +257,7 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
         directory: RunDirectory,
         hear: Callable[[str | None], None],
         stack: AsyncExitStack,
-    ) -> Carrier:
+    ) -> RunWorker:
         (directory.path / RUNS).mkdir()
         loop = asyncio.get_running_loop()
 
@@ -266,7 +266,7 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
             loop.call_soon_threadsafe(hear, f"{MARK}{message}")
 
         hear(f"{MARK}{{}}")
-        return Carrier(refuse, (os.geteuid(), os.getegid()))
+        return RunWorker(refuse, (os.geteuid(), os.getegid()))
 
     attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
     await attempt.spread()
@@ -280,7 +280,7 @@ async def test_hosts_that_are_slow_to_begin_are_not_away(tmp_path: Path, monkeyp
     attempt = Attempt(tmp_path, "scenario: small.yaml\nseeds: [1]\n")
     started = asyncio.Event()
 
-    async def start(*_: object) -> Carrier:
+    async def start(*_: object) -> RunWorker:
         started.set()
         raise HostError("it has no torch")
 

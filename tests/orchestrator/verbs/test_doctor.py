@@ -14,14 +14,14 @@ from orchestrator.cli.main import cli
 from orchestrator.errors import HostError
 from orchestrator.host import commands
 from orchestrator.verbs import doctor
-from orchestrator.verbs.doctor import Finding, examine, print_findings
+from orchestrator.verbs.doctor import Trial, examine, print_findings
 from tests.orchestrator.consoles import printed
 
 COMMANDS = ("sysctl kernel.unprivileged_userns_clone=1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0")
 FINDINGS = [
-    Finding("commands", "the drivers namespaces and docker", True, "/usr/bin/unshare, /usr/sbin/tc"),
-    Finding("namespaces", "the driver namespaces", False, "not allowed on this host", "allow it as root", COMMANDS),
-    Finding("netem", "the link engine `kernel`", None, "a [refused] kind of queue"),
+    Trial("commands", "the drivers namespaces and docker", True, "/usr/bin/unshare, /usr/sbin/tc"),
+    Trial("namespaces", "the driver namespaces", False, "not allowed on this host", "allow it as root", COMMANDS),
+    Trial("netem", "the link engine `kernel`", None, "a [refused] kind of queue"),
 ]
 
 
@@ -78,7 +78,7 @@ async def test_a_signal_interrupts_every_trial(monkeypatch: pytest.MonkeyPatch) 
     """Python gives signals to the main thread."""
     threads = []
 
-    async def links(_possible: bool) -> list[Finding]:
+    async def links(_possible: bool) -> list[Trial]:
         return []
 
     def tried(*_: str) -> dict[str, str]:
@@ -125,7 +125,7 @@ def test_plug_ins_that_packages_advertise(tmp_path: Path, monkeypatch: pytest.Mo
     install(tmp_path, "old", "import edgebed\nPLUGIN = edgebed.Plugin(topologies=[])\n")
     install(tmp_path, "quits", "raise SystemExit('no licence')\n")
 
-    async def examine() -> list[Finding]:
+    async def examine() -> list[Trial]:
         return doctor._plugins()
 
     monkeypatch.setattr(doctor, "examine", examine)

@@ -18,10 +18,10 @@ from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.agents.settings import LEASE
 from orchestrator.drivers.swarm.agents.standing import Access
 from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_each
-from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.doctor.facts import Facts
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
+from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.drivers.swarm.network.prober import SwarmProber
-from orchestrator.drivers.swarm.network.underlay import End, measure_pair, passes, rates_between
+from orchestrator.drivers.swarm.network.underlay import HostEnd, measure_pair, passes, rates_between
 from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.fabric.trunk import mtu_of
@@ -42,7 +42,7 @@ class Examination:
     ``underlay``. By two hosts, in one order: why it is ``unmeasured``; and what does not pass the trunk, which is
     ``cut``. ``busy``: the runs that were going on in the swarm, so that no rates were measured."""
 
-    facts: dict[str, Facts] = field(default_factory=dict)
+    facts: dict[str, HostState] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
     underlay: dict[tuple[str, str], Underlay] = field(default_factory=dict)
     unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -50,7 +50,9 @@ class Examination:
     busy: tuple[str, ...] = ()
 
 
-async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, image: str, tell: Tell) -> Examination:
+async def examine(
+    cluster: Cluster, hosts: Sequence[SwarmHost], agent_image: str, image: str, tell: Tell
+) -> Examination:
     """Ask these hosts, which must be usable. ``image``: that of nodes. ``tell`` receives what is going on, in words.
     OrchestratorError if no agents can be started at all."""
     result = Examination()
@@ -81,14 +83,16 @@ async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, i
     return result
 
 
-async def _ask(agents: Agents, ends: Mapping[str, End], setup: ExaminationSetup, result: Examination) -> dict[str, End]:
+async def _ask(
+    agents: Agents, ends: Mapping[str, HostEnd], setup: ExaminationSetup, result: Examination
+) -> dict[str, HostEnd]:
     """Ask the hosts. Returns the ends of the trunk in the hubs of those that answer."""
     hubs = {}
 
     async def ask(number: int, name: str) -> None:
         try:
             result.facts[name], hub = await agents.call(name, Host.facts, replace(setup, number=number))
-            hubs[name] = End(name, address_of(number), hub, mtu_of(setup.mtu))
+            hubs[name] = HostEnd(name, address_of(number), hub, mtu_of(setup.mtu))
         except (DriverError, HostError) as error:
             result.silent[name] = str(error).removeprefix(f"{name}: ")
 
@@ -96,11 +100,11 @@ async def _ask(agents: Agents, ends: Mapping[str, End], setup: ExaminationSetup,
     return {name: hubs[name] for name in ends if name in hubs}
 
 
-async def _measure_delays(agents: Agents, ends: Sequence[End], result: Examination) -> None:
+async def _measure_delays(agents: Agents, ends: Sequence[HostEnd], result: Examination) -> None:
     """A host takes part in one measurement at a time."""
     prober, free = SwarmProber(agents, MTU), {each.name: asyncio.Lock() for each in ends}
 
-    async def measure(one: End, other: End) -> None:
+    async def measure(one: HostEnd, other: HostEnd) -> None:
         async with free[one.name], free[other.name]:  # all pairs have the hosts in the same order
             try:
                 measured = await measure_pair(one, other, prober)
@@ -113,7 +117,7 @@ async def _measure_delays(agents: Agents, ends: Sequence[End], result: Examinati
 
 
 async def _measure_rates(
-    agents: Agents, ends: Sequence[End], result: Examination, others: Callable[[], tuple[str, ...]], tell: Tell
+    agents: Agents, ends: Sequence[HostEnd], result: Examination, others: Callable[[], tuple[str, ...]], tell: Tell
 ) -> None:
     """One pair of hosts at a time, because pairs may share a wire. ``others`` tells the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""
@@ -136,11 +140,11 @@ def _other_runs(cluster: Cluster, run: str) -> tuple[str, ...]:
     return tuple(sorted(cluster.runs().keys() - {run}))
 
 
-async def _try_trunk(agents: Agents, hubs: Sequence[End], result: Examination) -> None:
+async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examination) -> None:
     """Send packets over the trunk between each two hosts that have one and reach each other otherwise."""
     prober, some = SwarmProber(agents, MTU), asyncio.Semaphore(AT_ONCE)
 
-    async def attempt(one: End, other: End) -> None:
+    async def attempt(one: HostEnd, other: HostEnd) -> None:
         async with some:
             try:
                 if not await passes(one, other, prober, one.mtu):
@@ -154,7 +158,7 @@ async def _try_trunk(agents: Agents, hubs: Sequence[End], result: Examination) -
     await asyncio.gather(*(attempt(*pair) for pair in pairs))
 
 
-def _ends(agents: Agents, hosts: Sequence[Member], result: Examination) -> dict[str, End]:
+def _ends(agents: Agents, hosts: Sequence[SwarmHost], result: Examination) -> dict[str, HostEnd]:
     """The ends of the network between the hosts whose agents are there."""
     ends = {}
     for host in hosts:
@@ -164,7 +168,7 @@ def _ends(agents: Agents, hosts: Sequence[Member], result: Examination) -> dict[
             except KeyError:
                 result.silent[host.name] = "its agent has ended"
             else:
-                ends[host.name] = End(host.name, host.address, int(hello["pid"]), int(hello["mtu"]))
+                ends[host.name] = HostEnd(host.name, host.address, int(hello["pid"]), int(hello["mtu"]))
     return ends
 
 

@@ -25,7 +25,7 @@ class KeptData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class HostState:
     """None stands for what could not be read.
 
     version             of edgebed, in the image of agents

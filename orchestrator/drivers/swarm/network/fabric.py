@@ -14,7 +14,7 @@ from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.network.frames import Frames
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
-from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange, LinkRow, plus
+from orchestrator.fabric.base import Counted, Fabric, LinkChange, LinkRow, NodeHandle, plus
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
@@ -46,7 +46,7 @@ class SwarmFabric(Coalescing):
     def notes(self) -> list[str]:
         return list(self._notes)
 
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
         await self._agents.call(handle.host, Fabric.attach, node, handle)
 
     async def detach(self, node: NodePlan) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.drivers.swarm.agents.calls import HostProbes
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.errors import DriverError, HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 
 
@@ -21,7 +21,7 @@ class SwarmProber:
         self._agents = agents
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         with _host_errors():
             ready, number = await self._agents.call(handle.host, HostProbes.respond, handle, address)
         try:
@@ -30,7 +30,7 @@ class SwarmProber:
             with _host_errors():
                 await self._agents.call(handle.host, HostProbes.dismiss, number)
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         with _host_errors():
             return await self._agents.call(handle.host, Prober.probe, handle, arguments)
 

@@ -14,7 +14,7 @@ from orchestrator.drivers.swarm.agents.calls import Host
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.network.prober import SwarmProber
 from orchestrator.errors import HostError, LostError, PlanError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, PairReading, crossed
 from orchestrator.planning.hosts.crossings import crossings
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
@@ -32,7 +32,7 @@ SPACING = 0.5  # s between them
 
 
 @dataclass(frozen=True)
-class End:
+class HostEnd:
     """A host: its ``address`` in the network between the hosts, a process ``pid`` in this network, and the ``mtu`` of
     its interface in bytes."""
 
@@ -42,7 +42,7 @@ class End:
     mtu: int
 
 
-async def measure_all(ends: Iterable[End], prober: SwarmProber) -> Between:
+async def measure_all(ends: Iterable[HostEnd], prober: SwarmProber) -> Between:
     """Measure between each two hosts. HostError if a host does not answer another."""
     found = {}
     for one, other in combinations(sorted(ends, key=lambda each: each.name), 2):
@@ -50,12 +50,12 @@ async def measure_all(ends: Iterable[End], prober: SwarmProber) -> Between:
     return found
 
 
-async def measure_pair(one: End, other: End, prober: SwarmProber) -> Underlay:
+async def measure_pair(one: HostEnd, other: HostEnd, prober: SwarmProber) -> Underlay:
     """Measure between two hosts. The delay is half of the round trip's median, because clocks of hosts differ.
     HostError if no packet comes back."""
-    async with prober.responding(Handle(other.pid, other.name), other.address) as ready:
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
         arguments = probe_arguments(other.address, ready, plan_probe(LinkProfile(), LinkProfile()))
-        said = await prober.probe(Handle(one.pid, one.name), arguments)
+        said = await prober.probe(NodeHandle(one.pid, one.name), arguments)
     trip = Measurement.from_mapping(said).rtt_median
     if trip is None:
         raise HostError(
@@ -65,7 +65,9 @@ async def measure_pair(one: End, other: End, prober: SwarmProber) -> Underlay:
     return Underlay(trip / 2, None, min(one.mtu, other.mtu))
 
 
-async def rates_between(one: End, other: End, delay: float, prober: SwarmProber) -> tuple[float | None, float | None]:
+async def rates_between(
+    one: HostEnd, other: HostEnd, delay: float, prober: SwarmProber
+) -> tuple[float | None, float | None]:
     """The rates in bit/s from one host to another and back, by a TCP stream in each direction; None if TCP does not
     pass. They count Ethernet frames, as those of links do. ``delay``: one way in seconds. HostError if a host cannot
     take part."""
@@ -73,17 +75,17 @@ async def rates_between(one: End, other: End, delay: float, prober: SwarmProber)
     stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
     wait = 2 * delay + ECHO_WAIT
     plan = ProbePlan(count=1, spacing=wait, size=PROBE_PAYLOAD, wait=wait, forward=stream, back=stream)
-    async with prober.responding(Handle(other.pid, other.name), other.address) as ready:
-        said = await prober.probe(Handle(one.pid, one.name), probe_arguments(other.address, ready, plan))
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
+        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, plan))
     found = Measurement.from_mapping(said)
     return found.forward.rate, found.back.rate
 
 
-async def passes(one: End, other: End, prober: SwarmProber, size: int) -> bool:
+async def passes(one: HostEnd, other: HostEnd, prober: SwarmProber, size: int) -> bool:
     """Whether IP packets of ``size`` bytes come back from the other end."""
     sending = ProbePlan(count=5, spacing=0.02, size=size - HEADERS, wait=ECHO_WAIT, forward=None, back=None)
-    async with prober.responding(Handle(other.pid, other.name), other.address) as ready:
-        said = await prober.probe(Handle(one.pid, one.name), probe_arguments(other.address, ready, sending))
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
+        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, sending))
     return Measurement.from_mapping(said).rtt_median is not None
 
 

@@ -94,7 +94,7 @@ async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell)
     """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
     name, hosts, where = delivery.name, delivery.hosts, ", ".join(delivery.hosts)
     tell(f"bringing the image {name} ({text.size(source.size)}) to {where}")
-    progress = Progress(lambda share: tell(f"{name} to {where}: {share}"))
+    progress = CopyProgress(lambda share: tell(f"{name} to {where}: {share}"))
     with closing(await asyncio.to_thread(Saving, source.id)) as saving:
         sent = 0
         while data := await asyncio.to_thread(saving.read, PIECE):
@@ -107,7 +107,7 @@ async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell)
 
 async def _pull(host: str, name: str, source: Pinned, login: str | None, agents: Agents, tell: Tell) -> None:
     tell(f"{host} pulls the image {source.reference}")
-    progress = Progress(lambda share: tell(f"{host} pulls {name}: {share}"))
+    progress = CopyProgress(lambda share: tell(f"{host} pulls {name}: {share}"))
     repository, digest = split(source.reference)
     await agents.call(host, HostImages.pull, name, repository, digest, login)
     over = False
@@ -117,7 +117,7 @@ async def _pull(host: str, name: str, source: Pinned, login: str | None, agents:
     tell(f"{host}: the image {name} is there")
 
 
-class Progress:
+class CopyProgress:
     """Tells each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not told."""
 
     def __init__(self, tell: Tell) -> None:

@@ -29,7 +29,7 @@ from orchestrator.drivers.docker.files import ContainerFiles, lay_out
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
@@ -416,7 +416,7 @@ async def test_a_container_that_ends_at_once_is_an_exit_and_its_words_are_kept(
     client.ends_at_once = True
     assert await start(driver, plan, directory) == 0  # nobody saw its process
     async with asyncio.timeout(10):
-        assert await driver.exits.get() == Exit("device-0", Handle(0), 1)
+        assert await driver.exits.get() == Exit("device-0", NodeHandle(0), 1)
     assert (directory.logs / "device-0.log").read_text() == "hello\n"
 
 

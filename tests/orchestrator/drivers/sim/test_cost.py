@@ -5,7 +5,7 @@ import pytest
 from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.models import build
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.learning.cost import PER_STEP, Cost
+from orchestrator.planning.learning.cost import PER_STEP, StepCost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:
@@ -23,7 +23,7 @@ def test_operations_of_convolutions() -> None:
 
 
 def test_a_step_by_hand() -> None:
-    cost = Cost(operations=1000, values=100, layers=4, batch_size=32)
+    cost = StepCost(operations=1000, values=100, layers=4, batch_size=32)
     sample = 1000 * TRAINING.per_operation + 100 * TRAINING.per_value
     assert cost(70, "train") == pytest.approx(
         PER_STEP + 3 * 4 * TRAINING.per_layer + 70 * sample
@@ -47,6 +47,6 @@ def test_a_hierarchy_of_costs() -> None:
 def test_training_of_the_classifier_alone() -> None:
     """fedfeat-cnn: 1024 features to 512 and to 10 classes; the rest is the extractor's."""
     cost = cost_of(build("fedfeat-cnn", (1, 28, 28), 10, 1), (1, 28, 28), 32)
-    part = Cost(operations=1024 * 512 + 512 * 10, values=512 + 512 + 10, layers=3, batch_size=32)
+    part = StepCost(operations=1024 * 512 + 512 * 10, values=512 + 512 + 10, layers=3, batch_size=32)
     assert cost(70, "classifier") == part(70, "train")
     assert cost(70, "classifier") < cost(70, "train") / 3

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm import cluster
-from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, Member, latest, member, namesakes, refusal
+from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, SwarmHost, latest, member, namesakes, refusal
 from orchestrator.errors import HostError
 
 A, B, C = "yjzijbx9hpq85996el19wb83l", "bvoxo0baj71ykl27n310in58d", "z6jsq7lgrzrq0cr33r5gtezgm"
@@ -137,7 +137,7 @@ def test_who_manages_no_swarm_hears_the_remedy(facts: dict[str, Any] | None, sai
 
 
 def test_a_host() -> None:
-    assert member(node("b", B, 2, rack="2")) == Member(
+    assert member(node("b", B, 2, rack="2")) == SwarmHost(
         id=B,
         name="b",
         address="10.77.0.2",

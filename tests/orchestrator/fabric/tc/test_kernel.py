@@ -16,7 +16,7 @@ from netem.kernel import batch
 from netem.kernel.batch import Reply
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Handle, LinkChange
+from orchestrator.fabric.base import LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
@@ -156,7 +156,7 @@ def hub() -> WritingHub:
 async def fabric(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
     """The engine with the cloud attached."""
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+    await fabric.attach(plan.node("cloud"), NodeHandle(4711))
     return fabric
 
 
@@ -190,7 +190,7 @@ async def test_the_node_knows_its_neighbours_and_sends_single_packets(hub: Writi
 async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(answer_latency=0.0), tmp_path)
     with pytest.raises(FabricError, match=r"link device-0 -> cloud: latency: configured 0.01, the kernel has 0"):
-        await fabric.attach(plan.node("cloud"), Handle(4711))
+        await fabric.attach(plan.node("cloud"), NodeHandle(4711))
 
 
 async def test_the_bridge_is_told_who_is_where(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
@@ -236,7 +236,7 @@ async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, fa
 
 async def test_counters_outlive_a_restart(plan: Plan, fabric: KernelFabric) -> None:
     await fabric.detach(plan.node("cloud"))
-    await fabric.attach(plan.node("cloud"), Handle(4712))
+    await fabric.attach(plan.node("cloud"), NodeHandle(4712))
     counted = {(link["source"], link["target"]): link for link in (await fabric.counters()).links}
     # 5 packets sent, 1 dropped and 2 on their way on the first interface, as many on the second.
     assert (counted["device-0", "cloud"]["delivered"], counted["device-0", "cloud"]["lost"]) == (10, 2)
@@ -281,7 +281,7 @@ async def test_changes_at_one_moment_are_one_batch(plan: Plan, tmp_path: Path) -
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
     for number, node in enumerate(plan.nodes):
-        await fabric.attach(node, Handle(100 + number))
+        await fabric.attach(node, NodeHandle(100 + number))
     del hub.batches[:]
     await asyncio.gather(*(fabric.change(link.source, link.target, SLOW) for link in plan.links))
     (lines,) = hub.batches
@@ -348,7 +348,7 @@ async def test_a_refused_profile_does_not_come_back(plan: Plan, hub: WritingHub,
     hub.refused = ""
     del hub.ran[:]
     await fabric.detach(plan.node("cloud"))
-    await fabric.attach(plan.node("cloud"), Handle(4712))
+    await fabric.attach(plan.node("cloud"), NodeHandle(4712))
     await fabric.cut("device-0", "cloud")
     await fabric.restore("device-0", "cloud")
     assert [line for line in hub.lines() if "delay 50ms" in line] == []
@@ -451,12 +451,12 @@ async def test_a_kernel_that_cannot_count_says_so(plan: Plan, tmp_path: Path) ->
 async def test_packets_from_other_hosts_pass_unshaped_if_there_is_a_link(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0")
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+    await fabric.attach(plan.node("cloud"), NodeHandle(4711))
     lines = hub.batches[-1]
     assert sum(" netem " in line for line in lines) == 1  # from device-1
     assert [line.rsplit(None, 1)[-1] for line in lines if plan.node("device-0").address in line] == ["1:fffe"]
     assert any("peer name data0" in line and "mtu 1450" in line for line in hub.lines())
-    await fabric.attach(plan.node("device-1"), Handle(4712))
+    await fabric.attach(plan.node("device-1"), NodeHandle(4712))
     assert not any("1:fffe" in line for line in hub.batches[-1])  # it has no link with device-0
 
 
@@ -465,7 +465,7 @@ async def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan, t
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
     cloud, moved, other = (plan.node(name) for name in ("cloud", "device-0", "device-1"))
-    await fabric.attach(cloud, Handle(4711))
+    await fabric.attach(cloud, NodeHandle(4711))
     before = {(row["source"], row["target"]): row for row in (await fabric.counters()).links}
     await fabric.cut("cloud", "device-1")
     del hub.batches[:], hub.ran[:]
@@ -484,7 +484,7 @@ async def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan, t
     assert moved.address in flows["1:1"]
     assert other.address in flows["1:fffe"]
     assert any(line.startswith("qdisc replace dev trunk parent 1:2 blackhole") for line in done)  # it stays cut
-    await fabric.attach(moved, Handle(4712))
+    await fabric.attach(moved, NodeHandle(4712))
     assert sum(" netem " in line for line in hub.batches[-1]) == 1
     after = {(row["source"], row["target"]): row for row in (await fabric.counters()).links}
     assert set(after) - set(before) == {("device-0", "cloud")}
@@ -495,7 +495,7 @@ async def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan, t
 async def test_a_node_that_moves_between_other_hosts_leaves_the_qdiscs_as_they_are(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
-    await fabric.attach(plan.node("cloud"), Handle(4711))
+    await fabric.attach(plan.node("cloud"), NodeHandle(4711))
     del hub.batches[:], hub.ran[:]
     remotes = {plan.node("device-0").mac: "192.0.2.3", plan.node("device-1").mac: "192.0.2.2"}
     await fabric.redirect(remotes)

@@ -7,7 +7,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
-from netem.schedules.traces import Table, Trace
+from netem.schedules.traces import Trace, TraceTable
 from orchestrator.errors import RunError
 from orchestrator.planning.copies.trace_files import FOLDER, find_file, keep_files, kept_files
 from orchestrator.planning.making import make_plan
@@ -41,7 +41,7 @@ def test_files_of_one_name_do_not_clash(tmp_path: Path) -> None:
     base.mkdir()
     (tmp_path / "drive.csv").write_text(TABLE)
     (base / "drive.csv").write_text(TABLE + "4,9\n")
-    outside, inside = Table.read(TABLE, "../drive.csv"), Table.read(TABLE + "4,9\n", "drive.csv")
+    outside, inside = TraceTable.read(TABLE, "../drive.csv"), TraceTable.read(TABLE + "4,9\n", "drive.csv")
     keep_files(plan(outside, inside), base, run)
     assert find_file(run, "../drive.csv", outside.sha256) == TABLE
     assert find_file(run, "../drive.csv", inside.sha256) == TABLE + "4,9\n"  # by what it holds, not by where it was

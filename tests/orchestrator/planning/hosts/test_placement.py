@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from netem.profile import LinkProfile
 from orchestrator.errors import PlanError
-from orchestrator.planning.hosts.crossings import AskedLink, Crossing, least_delay
+from orchestrator.planning.hosts.crossings import AskedLink, HostCrossing, least_delay
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.hosts.packing import MEMORY
 from orchestrator.planning.hosts.placement import Placement, place
@@ -279,7 +279,7 @@ APART = {"cloud": HostChoice("a"), "device": HostChoice("b")}
 
 def test_links_between_hosts_are_counted() -> None:
     made = placed(FLAT, [host("a"), host("b")], pins=APART, profile=LinkProfile(latency=0.01, rate=20e6))
-    assert made.crossings == (Crossing("a", "b", 4, 80e6, None), Crossing("b", "a", 4, 80e6, None))
+    assert made.crossings == (HostCrossing("a", "b", 4, 80e6, None), HostCrossing("b", "a", 4, 80e6, None))
     assert made.crossing_notes() == [
         "the network was not measured, a -> b, b -> a: its delay adds to that of the links"
     ]

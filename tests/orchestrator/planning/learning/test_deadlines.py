@@ -24,7 +24,7 @@ from node.learning.models import build
 from node.learning.zoo import layer_outputs
 from orchestrator.drivers.sim.cost import cost_of
 from orchestrator.planning.learning.cost import PER_STEP
-from orchestrator.planning.learning.deadlines import RoundWork, Workers, deadlines, lost_after, transfer
+from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after, transfer
 from orchestrator.scenario.sections.hardware import HARDWARE
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)
@@ -33,7 +33,7 @@ FAST = LinkProfile(latency=0.01)
 # A sample takes 1 ms to train: 30 ps for each of its operations, and 4 ms to send its 4 MB at 1 gbit. The evaluation of
 # 100 samples takes 100 * 21.5 / 30 ms = 71.7 ms.
 MODEL = Size(1_000_000, features=500, operations=round(1e-3 / 30e-12), layers=0)
-WORK = RoundWork([MODEL], (1, 28, 28), 10, Workers(count=10, speed=0.5, samples=100))
+WORK = RoundWork([MODEL], (1, 28, 28), 10, TierNodes(count=10, speed=0.5, samples=100))
 PASS = 0.1 * 21.5 / 30
 STEPS = 2 * PER_STEP
 
@@ -41,7 +41,7 @@ STEPS = 2 * PER_STEP
 def test_work_is_bound_by_the_slowest_board_or_by_the_host() -> None:
     """0.1 s of training and one more pass; ten clients share a core, or one has a tenth of its speed. Margin: 4."""
     assert WORK.seconds(FedAvg()) == pytest.approx(4 * 10 * (0.1 + PASS + STEPS))
-    alone = replace(WORK, clients=Workers(count=1, speed=0.1, samples=100))
+    alone = replace(WORK, clients=TierNodes(count=1, speed=0.1, samples=100))
     assert alone.seconds(FedAvg()) == pytest.approx(4 * (0.1 + PASS + STEPS) / 0.1)
 
 
@@ -94,7 +94,7 @@ def test_the_exchange_of_dffke_takes_as_long_as_its_roles_say() -> None:
 
 def test_edges_train_generators_and_are_evaluated_between_rounds() -> None:
     """50 steps of 32 generated samples, and four evaluations of 100 test samples, at a tenth of the speed."""
-    edges = Workers(count=2, speed=0.1, tests=100)
+    edges = TierNodes(count=2, speed=0.1, tests=100)
     added = replace(WORK, edges=edges).seconds(FEELPGen()) - WORK.seconds(FEELPGen())
     assert added == pytest.approx(4 * (1.6 + 4 * PASS + STEPS) / 0.1)
 
@@ -113,7 +113,7 @@ def test_no_healthy_client_is_cut_off(name: str) -> None:
         seconds = cost(20_000, "train") + cost(500, "evaluate")
         for hardware in HARDWARE.values():
             speed = min(hardware.expected_speed, 1.0)
-            work = RoundWork([MODELS[name].size(shape, 10)], shape, 10, Workers(1, speed, samples=1000, tests=500))
+            work = RoundWork([MODELS[name].size(shape, 10)], shape, 10, TierNodes(1, speed, samples=1000, tests=500))
             (deadline,) = deadlines(work, params, [("cloud", [FAST], [FAST])], None).values()
             assert deadline > 2 * seconds / speed
 

@@ -14,7 +14,7 @@ from netem.measurement.measure import Measurement, OneWay
 from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.run.links import probe as link_probe
@@ -83,12 +83,12 @@ class Fake:
         self.asked: list[tuple[int, dict[str, Any]]] = []
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         if self.broken:
             raise HostError("no")
         yield {"port": 1, "token": "00"}
 
-    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         sent = json.loads(arguments[-1])
         self.asked.append((handle.pid, sent))
         self.late -= sent["start"] > 0
@@ -104,7 +104,7 @@ class Fake:
 def measured(prober: Fake, *, latency: float = 0.01) -> dict[str, str] | str:
     made = plan(CELL, SLOW)
     made = replace(made, links=tuple(replace(link, profile=LinkProfile(latency=latency)) for link in made.links))
-    handles = {node.name: Handle(number) for number, node in enumerate(made.nodes)}
+    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
     found = asyncio.run(measure(chosen(made)[0], made, handles, prober))
     return found if isinstance(found, str) else {figure.quantity: figure.verdict for _, figure in found}
 

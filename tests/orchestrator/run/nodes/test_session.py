@@ -24,7 +24,7 @@ from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment, Exit
 from orchestrator.errors import FabricError, HostError, RunError
-from orchestrator.fabric.base import Handle
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
@@ -89,7 +89,7 @@ class PlayedDriver:
         self.last_words = "Traceback\nValueError: of no use"
         self.handed: list[bool] = []  # whether there was an assignment, by start
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self.pids[node.name] = len(self.started) + 100
         self.started.append(node.name)
         self.handed.append(os.access(assignment, os.R_OK))
@@ -100,10 +100,10 @@ class PlayedDriver:
                 self.dies(node.name, codes.pop(0))
             elif node.name not in self.silent:
                 self.control.say(node.name, "register")
-        return Handle(self.pids[node.name])
+        return NodeHandle(self.pids[node.name])
 
     def dies(self, node: str, code: int) -> None:
-        self.exits.put_nowait(Exit(node, Handle(self.pids[node]), code))
+        self.exits.put_nowait(Exit(node, NodeHandle(self.pids[node]), code))
 
     async def kill(self, node: str) -> None:
         self.dies(node, -9)

@@ -9,7 +9,7 @@ from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import FULL_FRAME
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
-from orchestrator.scenario.sections.routes import SharedMedia
+from orchestrator.scenario.sections.routes import ResolvedMedia
 
 HEAD = "algorithm: {name: hierfavg, rounds: 2}\ntopology: {edges: 2, devices_per_edge: 2}\n"
 
@@ -18,7 +18,7 @@ def scenario(text: str, files: dict[str, str] | None = None) -> Scenario:
     return parse(HEAD + text, "s.yaml", files=files or {})
 
 
-def media(text: str) -> SharedMedia:
+def media(text: str) -> ResolvedMedia:
     return scenario(text).resolved_media
 
 
@@ -131,4 +131,4 @@ cross_traffic:
 def test_a_scenario_without_media_has_no_trace_of_them() -> None:
     written = effective(scenario(""))
     assert not written.keys() & {"shared", "routes", "cross_traffic"}
-    assert scenario("").resolved_media == SharedMedia()
+    assert scenario("").resolved_media == ResolvedMedia()

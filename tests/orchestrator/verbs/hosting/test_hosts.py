@@ -7,18 +7,18 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.drivers.swarm.cluster import Member
+from orchestrator.drivers.swarm.cluster import SwarmHost
 from orchestrator.errors import HostError
 from orchestrator.verbs.hosting import hosts
 from orchestrator.verbs.hosting.hosts import print_hosts
 from tests.orchestrator.consoles import printed
 
-PC = Member("1", "pc", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
-BOARD = Member(
+PC = SwarmHost("1", "pc", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
+BOARD = SwarmHost(
     *("2", "pi-1", "10.0.0.2", False, "ready", "drain", "arm64", 4.0, 3_900_000_000, "20.10.24"),
     {"edgebed.hardware": "raspberry-pi-4", "rack": "2", "spare": ""},
 )
-GONE = Member("3", "pi-2", "10.0.0.3", False, "down", "active", "arm64", 4.0, 3_900_000_000, "20.10.24", {})
+GONE = SwarmHost("3", "pi-2", "10.0.0.3", False, "down", "active", "arm64", 4.0, 3_900_000_000, "20.10.24", {})
 
 
 def test_a_row_for_each_host() -> None:

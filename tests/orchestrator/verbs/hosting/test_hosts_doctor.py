@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.doctor.examination import Examination
-from orchestrator.drivers.swarm.doctor.facts import Facts, KeptData
+from orchestrator.drivers.swarm.doctor.facts import HostState, KeptData
 from orchestrator.host.kernel.clock import Clock
 from orchestrator.host.process import signals
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
@@ -28,10 +28,10 @@ GONE = replace(PC, name="pc-3", address="10.0.0.3", manager=False, state="down")
 
 
 class PlayedCluster:
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[SwarmHost]) -> None:
         self._members = list(members)
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SwarmHost]:
         return self._members
 
     def here(self) -> tuple[str, str]:
@@ -55,10 +55,10 @@ class PlayedEngine:
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Has the swarm consist of these hosts, and the examination find this. Returns the hosts that are asked."""
 
-    def played(members: Sequence[Member], found: Examination | None = None) -> list[str]:
+    def played(members: Sequence[SwarmHost], found: Examination | None = None) -> list[str]:
         asked: list[str] = []
 
-        async def examine(cluster: Any, hosts: Sequence[Member], *_: Any) -> Examination:
+        async def examine(cluster: Any, hosts: Sequence[SwarmHost], *_: Any) -> Examination:
             asked.extend(each.name for each in hosts)
             if found is None:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -119,7 +119,7 @@ def test_runs_that_kept_the_rates_from_being_measured_are_named(play: Callable[.
     assert doctor().stdout.splitlines()[-1] == "the rates were not measured, because the swarm has 1 run (mine-1)"
 
 
-def replace_facts(found: Examination, facts: dict[str, Facts]) -> Examination:
+def replace_facts(found: Examination, facts: dict[str, HostState]) -> Examination:
     return replace(found, facts=found.facts | facts)
 
 

@@ -15,7 +15,7 @@ from orchestrator.cli.main import cli
 from orchestrator.drivers.swarm import leftovers
 from orchestrator.drivers.swarm.agents import standing
 from orchestrator.drivers.swarm.agents.standing import NAME, Access, Standing, taken, write_keys
-from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
@@ -41,7 +41,7 @@ class PlayedCluster:
     def id(self) -> str:
         return SWARM
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SwarmHost]:
         return [PC, PI]
 
     def runs(self) -> dict[str, Path]:

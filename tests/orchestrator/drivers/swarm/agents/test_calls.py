@@ -17,7 +17,7 @@ from orchestrator.agent.files import Files
 from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
 from orchestrator.agent.probes import Probes
-from orchestrator.agent.runs import Runs
+from orchestrator.agent.runs import AssignedRuns
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.swarm.agents.calls import (
@@ -30,7 +30,7 @@ from orchestrator.drivers.swarm.agents.calls import (
     plain,
     result_of,
 )
-from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
+from orchestrator.fabric.base import Counted, Fabric, LinkChange, NodeHandle
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan
@@ -52,7 +52,7 @@ def travelled(value: object) -> Any:
 @pytest.mark.parametrize(
     ("method", "arguments"),
     [
-        (Fabric.attach, (PLAN.node("device-0"), Handle(7, "pc-1"))),
+        (Fabric.attach, (PLAN.node("device-0"), NodeHandle(7, "pc-1"))),
         (HostLinks.shape, (list(PLAN.links),)),
         (HostLinks.alter, ([LinkChange("a", "b", LinkProfile(latency=0.1 + 0.2)), LinkChange("a", "b", cut=True)],)),
         (Driver.start, (PLAN.node("cloud"), Path("nodes/cloud.json"), Path("logs/cloud.log"))),
@@ -70,7 +70,7 @@ def test_arguments_arrive_as_they_were(method: Callable[..., Any], arguments: tu
         (Fabric.counters, Counted([ROW], channels=[], forwarded=3, drops={"queue": 1}, sent_to={"cloud": 2})),
         (RunsPrograms.usage, {"cloud": ProcessUsage(0.5, 7)}),
         (HostLinks.alter, [None, "no"]),
-        (Driver.start, Handle(7)),
+        (Driver.start, NodeHandle(7)),
     ],
 )
 def test_results_arrive_as_they_were(method: Callable[..., Any], result: object) -> None:
@@ -105,7 +105,7 @@ def test_arguments_that_do_not_fit_are_named_with_their_place() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS[:7], ids=lambda each: each.__name__)
 def test_the_agent_has_each_call_as_it_is_declared(protocol: type) -> None:
     """Those of a run have their own conformance tests."""
-    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Probes, Runs), strict=False))
+    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Probes, AssignedRuns), strict=False))
     for name, method in vars(protocol).items():
         if inspect.isfunction(method) and not name.startswith("_"):
             assert _shape(getattr(of[protocol], name)) == _shape(method), method.__qualname__

@@ -5,7 +5,7 @@ import pytest
 
 from node.errors import WireError
 from orchestrator.drivers.swarm.agents.calls import from_plain, plain
-from orchestrator.drivers.swarm.doctor.facts import Facts, of_engine
+from orchestrator.drivers.swarm.doctor.facts import HostState, of_engine
 from orchestrator.drivers.swarm.transfers.images import describe_image
 from orchestrator.host.kernel.clock import Clock
 
@@ -14,7 +14,7 @@ IMAGE = {"Architecture": "amd64", "Config": {"Env": ["SECRET=1"], "Labels": {"a"
 
 
 def test_facts_pass_the_channel() -> None:
-    facts = Facts(
+    facts = HostState(
         version="1",
         kernel="6.1.0",
         engine=of_engine(INFO),
@@ -24,7 +24,7 @@ def test_facts_pass_the_channel() -> None:
         accelerators=("NVIDIA H100 80GB HBM3",),
         throttled=("under-voltage",),
     )
-    assert from_plain(Facts, msgpack.unpackb(msgpack.packb(facts, default=plain))) == facts
+    assert from_plain(HostState, msgpack.unpackb(msgpack.packb(facts, default=plain))) == facts
 
 
 def test_what_is_told_of_the_engine() -> None:
@@ -35,6 +35,6 @@ def test_what_is_told_of_the_engine() -> None:
 
 
 def test_an_agent_of_another_version() -> None:
-    assert from_plain(Facts, {"version": "1", "kernel": "6", "new": 1}).disk_free is None
+    assert from_plain(HostState, {"version": "1", "kernel": "6", "new": 1}).disk_free is None
     with pytest.raises(WireError, match=r"^kernel: Field required$"):
-        from_plain(Facts, {"version": "1"})
+        from_plain(HostState, {"version": "1"})

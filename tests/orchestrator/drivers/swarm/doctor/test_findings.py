@@ -9,11 +9,11 @@ import pytest
 
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
-from orchestrator.drivers.swarm.cluster import Member
-from orchestrator.drivers.swarm.doctor.facts import Facts
+from orchestrator.drivers.swarm.cluster import SwarmHost
+from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.drivers.swarm.doctor.findings import (
     LOOK,
-    Finding,
+    HostFinding,
     Wanted,
     of_cut_trunk,
     of_facts,
@@ -25,8 +25,8 @@ from orchestrator.errors import HostError
 from orchestrator.host.kernel.clock import Clock
 from orchestrator.planning.hosts.inventory import UNUSABLE
 
-PC = Member("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
-PI = Member(
+PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
+PI = SwarmHost(
     *("2", "pi-1", "10.0.0.4", False, "ready", "active", "arm64", 4.0, 3_900_000_000, "27.5.1"),
     {"edgebed.hardware": "raspberry-pi-4"},
 )
@@ -57,7 +57,7 @@ IMAGE: dict[str, Any] = {
 FOR_PI = IMAGE | {"Architecture": "arm64"}
 SOURCES: dict[str, Source] = {"amd64": source(IMAGE), "arm64": source(FOR_PI)}
 WANTED = Wanted("0.1.0", "amd64", "edgebed-node", "edgebed-agent", SOURCES)
-GOOD = Facts(
+GOOD = HostState(
     version="0.1.0",
     kernel="6.12.1",
     engine=ENGINE,
@@ -78,7 +78,7 @@ ON_PI = replace(
 )
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[HostFinding]) -> HostFinding:
     (finding,) = found
     return finding
 
@@ -89,7 +89,7 @@ def test_hosts_that_lack_nothing() -> None:
 
 
 def test_what_could_not_be_read_is_no_finding() -> None:
-    facts = Facts(version="0.1.0", kernel="6.12.1", engine=ENGINE, image=describe_image(IMAGE))
+    facts = HostState(version="0.1.0", kernel="6.12.1", engine=ENGINE, image=describe_image(IMAGE))
     assert of_facts(PC, facts, WANTED) == []
 
 

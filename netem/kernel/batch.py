@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.errors import TcError
@@ -18,6 +18,11 @@ ARGUMENTS = ("tc", "-force", "-json", "-statistics", "-batch", "-")
 END = "end"
 """An unknown command: tc's error for its line shows that all lines before it are done."""
 _FAILED = re.compile(r"Command failed \S+:(\d+)$")
+
+
+def lines(commands: Iterable[Sequence[str]]) -> str:
+    """The commands as input text of ``tc -batch -``."""
+    return "".join(f"{' '.join(command[1:])}\n" for command in commands)
 
 
 @dataclass(frozen=True)

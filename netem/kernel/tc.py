@@ -25,8 +25,7 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
   and adding would drop the queue. Packets keep their times, also those that wait for the rate. netem restarts its
   random stream at each change, so each change needs its own seed (`next_seed`); otherwise a link with many changes
   would repeat the first few draws. Simultaneous changes of many links are one batch (`netem.kernel.batch`).
-- **A cut replaces the netem leaf** with a blackhole: it drops packets in flight, as when a cable is pulled. A loss of
-  100 % would still deliver them.
+- **A cut replaces the netem leaf** with a blackhole. So packets in flight are lost; a loss of 100 % would deliver them.
 - **Own distribution tables** (`netem.kernel.tables`): those of iproute2 are missing from slim images, it has none for
   "uniform", and a table cannot be removed in place.
 
@@ -41,7 +40,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,11 +189,6 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alon
         if applied(link.profile, capabilities, alone=alone).duplicate != link.profile.duplicate
     ]
     return missing
-
-
-def batch(commands: Iterable[Sequence[str]]) -> str:
-    """The commands as input text of ``tc -batch -``."""
-    return "".join(f"{' '.join(command[1:])}\n" for command in commands)
 
 
 def queue_limit(profile: LinkProfile) -> int:

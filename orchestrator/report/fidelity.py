@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from orchestrator import text
@@ -110,3 +111,30 @@ def real_rows(history: History) -> list[dict[str, str]]:
 
 def _stretches(history: History) -> list[Overload]:
     return merged(event.data for event in history.events(OVERLOAD))
+
+
+def late_rows(history: History) -> list[dict[str, Any]]:
+    """Abandoned rounds and late answers, by coordinator."""
+    tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
+    for event in history.events("late"):
+        tally[event.node or ""]["late"] += 1
+    for each in history.rounds():
+        if each.abandoned:
+            tally[each.node]["abandoned"].append(each)
+    return [
+        {"node": node, "late": of["late"], "abandoned": text.some(map(str, of["abandoned"]), 20)}
+        for node, of in sorted(tally.items())
+    ]
+
+
+def overrun_rows(history: History) -> list[dict[str, Any]]:
+    """The steps that took longer than the node's hardware needs, by node."""
+    by_node: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for event in history.events("overrun"):
+        by_node[event.node or ""].append((event.data.get("asked") or 0.0, event.data.get("taken") or 0.0))
+    rows = []
+    for node, steps in sorted(by_node.items()):
+        asked, taken = max(steps, key=lambda step: step[1] - step[0])
+        worst = f"{text.duration(taken)} instead of {text.duration(asked)}"
+        rows.append({"node": node, "steps": len(steps), "worst": worst})
+    return rows

@@ -135,8 +135,8 @@ def context(history: History) -> dict[str, Any]:
         "host_figures": list(host),
         "faults": (faults := _faults(history))[:FAULT_LIMIT],
         "faults_in_all": len(faults),
-        "late": _late(history),
-        "overruns": _overruns(history),
+        "late": fidelity.late_rows(history),
+        "overruns": fidelity.overrun_rows(history),
         "log": log[:LOG_LIMIT],
         "log_left_out": max(0, len(log) - LOG_LIMIT),
         "notes": notes(history),
@@ -325,32 +325,6 @@ def _privacy(history: History) -> dict[str, Any] | None:
     rounds = measured(history)
     ends = dict.fromkeys([min(rounds), max(rounds)]) if rounds else {}
     return {"statement": said, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
-
-
-def _late(history: History) -> list[dict[str, Any]]:
-    """Abandoned rounds and late answers, by coordinator."""
-    tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
-    for event in history.events("late"):
-        tally[event.node or ""]["late"] += 1
-    for each in history.rounds():
-        if each.abandoned:
-            tally[each.node]["abandoned"].append(each)
-    return [
-        {"node": node, "late": of["late"], "abandoned": text.some(map(str, of["abandoned"]), 20)}
-        for node, of in sorted(tally.items())
-    ]
-
-
-def _overruns(history: History) -> list[dict[str, Any]]:
-    by_node: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for event in history.events("overrun"):
-        by_node[event.node or ""].append((event.data.get("asked") or 0.0, event.data.get("taken") or 0.0))
-    rows = []
-    for node, steps in sorted(by_node.items()):
-        asked, taken = max(steps, key=lambda step: step[1] - step[0])
-        worst = f"{text.duration(taken)} instead of {text.duration(asked)}"
-        rows.append({"node": node, "steps": len(steps), "worst": worst})
-    return rows
 
 
 def _log(history: History) -> list[LogRow]:

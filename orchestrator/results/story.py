@@ -14,10 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from netem.units import parse_duration
-from orchestrator import text
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
@@ -35,6 +34,7 @@ from orchestrator.results.facts import (
     mean_metric,
 )
 from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.forecast import NextFault, TimeLeft
 from orchestrator.results.record.history import History, outcome_of
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
@@ -50,31 +50,6 @@ KEPT = (
 )
 """The names of the events that the checks of a running run read. Others may be many."""
 _FOLDED = frozenset(("overrun", *Rounds.EVENTS))
-
-
-class TimeLeft(NamedTuple):
-    """The seconds until a run ends: by the duration that its scenario allows, or at the pace of its latest rounds."""
-
-    seconds: float
-    of: Literal["time", "rounds"]
-
-    def __str__(self) -> str:
-        return f"{'about' if self.of == 'rounds' else 'at most'} {text.duration(self.seconds)} left"
-
-
-class NextFault(NamedTuple):
-    """The next planned fault, as in plan.json: it is due in so many ``seconds``, or in a ``round``."""
-
-    planned: dict[str, Any]
-    seconds: float | None
-    round: int | None
-
-    def __str__(self) -> str:
-        return f"{fault_in_words(self.planned)} {self.when}"
-
-    @property
-    def when(self) -> str:
-        return f"in round {self.round}" if self.seconds is None else f"in {text.duration(self.seconds)}"
 
 
 class Story(Facts):
@@ -381,12 +356,6 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "probe": (("t",), Story._pass_time),
     "outcome": (("t",), Story._pass_time),
 }
-
-
-def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """A fault of plan.json, without its time."""
-    sides = " | ".join(text.some(side) for side in fault["between"] or ())
-    return f"{fault['action']} {fault.get('node') or fault.get('medium') or sides}"
 
 
 def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -13,10 +13,11 @@ from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks.registry import Check, overall
 from orchestrator.results.facts import RUNNING
+from orchestrator.results.forecast import fault_in_words
 from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import State
-from orchestrator.results.story import Story, fault_in_words
+from orchestrator.results.story import Story
 from orchestrator.results.traffic.usage import GrowingCount
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH

@@ -1,10 +1,10 @@
 """The clients of a population under the simulation: they are nodes only while they take part.
 
-The node ``population`` stands for all of them. The cloud's role asks it for clients (`node.role.Selector`). It sees who
-is there, selects, and gives each selected client a role, a learner, a link and a seed of its own. Such a client
-connects, gets the model, trains and answers like any other node. Its part ends with the round, or earlier if it goes
-away. If the algorithm is asynchronous, it ends when the cloud has its answer, and another client takes its place. Only
-what a client kept in a checkpoint is left of it then.
+The node ``population`` stands for all of them. The cloud's role asks it for clients
+(`node.messaging.selection.Selector`). It sees who is there, selects, and gives each selected client a role, a learner,
+a link and a seed of its own. Such a client connects, gets the model, trains and answers like any other node. Its part
+ends with the round, or earlier if it goes away. If the algorithm is asynchronous, it ends when the cloud has its
+answer, and another client takes its place. Only what a client kept in a checkpoint is left of it then.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ LONGEST_NIGHT = 7 * 24 * 3600.0  # s without any client, after which the run end
 
 
 class Crowd:
-    """See the module. A `node.role.Selector` for the cloud, and the performer of the node ``population``."""
+    """See the module. A `node.messaging.selection.Selector` for the cloud, and the performer of the node
+    ``population``."""
 
     leaving = False
     ended_by = "stopped"
@@ -129,7 +130,7 @@ class Crowd:
         self.release(self._parts)
 
     async def begin_round(self, round: int) -> None:
-        """See `node.role.Selector`."""
+        """See `node.messaging.selection.Selector`."""
         by_rounds = not self._population.asynchronous
         if by_rounds:
             self.release(self._parts)
@@ -140,7 +141,7 @@ class Crowd:
             self.select(await self.vacancy(), round)
 
     async def vacancy(self) -> int:
-        """See `node.role.Selector`. RunError if there was none for a week, and nobody took part."""
+        """See `node.messaging.selection.Selector`. RunError if there was none for a week, and nobody took part."""
         latest = self._now()  # when somebody took part
         while True:
             self._changed.clear()
@@ -160,7 +161,7 @@ class Crowd:
                     await self._changed.wait()
 
     def select(self, count: int, round: int) -> Sequence[str]:
-        """See `node.role.Selector`."""
+        """See `node.messaging.selection.Selector`."""
         population, there, draw = self._population, self._there(), self._draws[round]
         self._draws[round] += 1
         self.seen.look(there)
@@ -174,20 +175,20 @@ class Crowd:
         return names
 
     def release(self, clients: Iterable[str]) -> None:
-        """See `node.role.Selector`."""
+        """See `node.messaging.selection.Selector`."""
         for name in clients:
             if (part := self._parts.get(name)) is not None:
                 part.over = True
         self._changed.set()
 
     def counted(self, messages: Sequence[Message], round: int) -> None:
-        """See `node.role.Selector`."""
+        """See `node.messaging.selection.Selector`."""
         for message in messages:
             if (part := self._parts.get(message.sender)) is not None:
                 part.outcome, part.used = COUNTED, round
 
     def refused(self, client: str) -> None:
-        """See `node.role.Selector`."""
+        """See `node.messaging.selection.Selector`."""
         if (part := self._parts.get(client)) is not None and part.outcome == COUNTED:
             part.outcome, part.used = None, None
 

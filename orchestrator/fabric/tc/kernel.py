@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 
 from netem.errors import NetemError
-from netem.kernel import tc
+from netem.kernel import batch, tc
 from netem.kernel.batch import Reply
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
@@ -118,7 +118,7 @@ class KernelFabric(Coalescing):
         notes, counts = [], False
         if trunk is not None:
             notes = await bridge.add_trunk(hub, list(trunk.remotes))
-            counting = tc.batch(count_commands(DEVICE, [node.address for node in wires.nodes]))
+            counting = batch.lines(count_commands(DEVICE, [node.address for node in wires.nodes]))
             uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
             counts = uncounted == 0
             notes += [] if counts else [_UNCOUNTED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from netem.kernel import batch, tc
+from netem.kernel import batch
 from netem.kernel.batch import Reply
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
@@ -31,7 +31,7 @@ class TrafficControl:
         async with self._turn:
             first = self._lines + 1
             try:
-                said = await self._ask(tc.batch(commands), self._lines + len(commands) + 1)
+                said = await self._ask(batch.lines(commands), self._lines + len(commands) + 1)
             except BaseException:
                 await self._end()  # its next output would be read as that of another batch
                 raise

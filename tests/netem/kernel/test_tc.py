@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from netem.errors import TcError
-from netem.kernel import tc
+from netem.kernel import batch, tc
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 OLD = tc.Capabilities()
@@ -61,7 +61,7 @@ def netem_of(command: list[str]) -> str:
 
 
 def test_the_tree_of_a_device() -> None:
-    lines = tc.batch(tc.setup_commands("data0", [link(1, WAN), link(10, LinkProfile())], OLD)).splitlines()
+    lines = batch.lines(tc.setup_commands("data0", [link(1, WAN), link(10, LinkProfile())], OLD)).splitlines()
     rate = "rate 32gbit ceil 32gbit burst 40000000b cburst 40000000b quantum 65536"
     assert lines == [
         "qdisc add dev data0 root handle 1: htb default ffff",
@@ -79,7 +79,7 @@ def test_the_tree_of_a_device() -> None:
 
 
 def test_what_another_host_has_shaped_passes_and_is_counted() -> None:
-    lines = tc.batch(tc.setup_commands("data0", [], OLD, ["10.9.0.7"])).splitlines()
+    lines = batch.lines(tc.setup_commands("data0", [], OLD, ["10.9.0.7"])).splitlines()
     assert lines[3].startswith("class add dev data0 parent 1: classid 1:fffe htb")
     assert lines[4:] == [
         "qdisc add dev data0 parent 1:fffe pfifo limit 1000",
@@ -142,7 +142,7 @@ def test_a_change_is_in_place_and_names_every_setting() -> None:
 
 def test_a_cut_stops_the_link_before_it_takes_its_place() -> None:
     commands = [tc.stop_command("data0", link(1, WAN)), tc.cut_command("data0", link(1, WAN))]
-    assert tc.batch(commands).splitlines() == [
+    assert batch.lines(commands).splitlines() == [
         "qdisc add dev data0 parent 2:1 blackhole",
         "qdisc replace dev data0 parent 1:1 blackhole",
     ]

@@ -9,9 +9,10 @@ import pytest
 
 from orchestrator.results import facts
 from orchestrator.results import story as module
+from orchestrator.results.forecast import TimeLeft
 from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
-from orchestrator.results.story import Story, TimeLeft
+from orchestrator.results.story import Story
 from orchestrator.results.traffic import usage, volumes
 from orchestrator.results.traffic.usage import GrowingCount
 from tests.orchestrator.example_run import SETUP, Example, plan_of

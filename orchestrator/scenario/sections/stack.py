@@ -62,7 +62,8 @@ class StackSpec(Strict):
         default=None,
         ge=1,
         le=127,
-        description="how often the start of a connection is repeated, after 1, 2, 4, ... seconds; Linux's default: 6",
+        description="how often the start of a connection is repeated, after 1, 2, 4, ... seconds (since Linux 6.5 four "
+        "times more, one second apart); Linux's default: 6",
     )
     keepalive: Annotated[Duration, AfterValidator(_whole_seconds)] | None = Field(
         default=None,

@@ -62,8 +62,8 @@ class StackSpec(Strict):
         default=None,
         ge=1,
         le=127,
-        description="how often the start of a connection is repeated: with 1 it fails after 3 s, with 2 after 7 s, with "
-        "3 after 15 to 20 s; Linux's default: 6, about 130 s",
+        description="how often the start of a connection is repeated: with 1 it fails after 3 s, with 2 after 7 s, "
+        "with 3 after 15 to 20 s; Linux's default: 6, about 130 s",
     )
     keepalive: Annotated[Duration, AfterValidator(_whole_seconds)] | None = Field(
         default=None,

@@ -22,7 +22,13 @@ EXAMPLES: dict[str, str] = yaml.safe_load((FOLDER / "examples.yaml").read_text()
 QUANTITIES = {"duration": DURATION_SCHEMA, "percentage": FRACTION_SCHEMA, "rate": RATE_SCHEMA, "size": SIZE_SCHEMA}
 TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true` or `false`"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-PLACEHOLDERS = {"hardware": "<node>", "links": "<class>", "programs": "<program>", "shared": "<medium>"}
+PLACEHOLDERS = {
+    "hardware": "<node>",
+    "stack": "<node>",
+    "links": "<class>",
+    "programs": "<program>",
+    "shared": "<medium>",
+}
 LINK, LINK_KEYS = "links.<class>", {"profile", *KEYS, "schedule"}
 HEAD = """\
 # Reference: the scenario file

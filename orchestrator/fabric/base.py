@@ -120,8 +120,9 @@ class Fabric(Protocol):
     def notes(self) -> list[str]:
         """The link settings that this engine cannot apply on this host, as sentences for the record."""
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
-        """Create the interface data0 in a node's network namespace; also after a restart."""
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
+        """Create the interface data0 in a node's network namespace; also after a restart. Returns the settings of the
+        node's `stack` as they are in force there."""
 
     async def detach(self, node: NodePlan) -> None:
         """Remove a node that has ended."""

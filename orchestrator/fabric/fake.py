@@ -49,9 +49,10 @@ class FakeFabric(Coalescing):
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         self.refuse_node(node.name)
         self.attached[node.name] = handle
+        return {name: self.tcp.get(name, value) for name, value in node.stack.items()}
 
     async def detach(self, node: NodePlan) -> None:
         self.attached.pop(node.name, None)

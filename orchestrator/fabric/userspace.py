@@ -72,15 +72,14 @@ class UserspaceFabric(Coalescing):
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=None, mtu=self._mtu)
         await self._hub.run(["ip", "-batch", "-"], stdin=lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
         peers, single = wiring.peers(node, self._nodes), node.name in self._single_packets
-        lines = wiring.node_lines(node, peers, single_packets=single, congestion=tcp.congestion(self.tcp))
-        await self._hub.run(tcp.CONFIGURE, pid=handle.pid, stdin=lines)
+        return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
     async def detach(self, node: NodePlan) -> None:
         if node.name in self._attached:

@@ -192,6 +192,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             model_params=model_params,
             image=spec.image,
             device=scenario.device_of(member.name, member.tier),
+            stack=scenario.stack_of(member.name, member.tier).settings(),
         )
         nodes.append(node)
     return tuple(nodes)

@@ -36,7 +36,7 @@ class NodePlan:
     beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group. ``image``: the
     image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this host. The
     hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``: the part
-    of its host that it trains on.
+    of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.
     """
 
     name: str
@@ -59,10 +59,11 @@ class NodePlan:
     image: str | None
     host: str = ""
     device: str = PROCESSOR
+    stack: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; without the host if it is this one, and without the device if it is the processor."""
-        usual = {"host": "", "device": PROCESSOR}
+        """Plain data; without the host if it is this one, the device if it is the processor, and an empty stack."""
+        usual = {"host": "", "device": PROCESSOR, "stack": {}}
         return {key: value for key, value in asdict(self).items() if usual.get(key) != value}
 
 

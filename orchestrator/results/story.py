@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any, Literal, Self
 
 from netem.units import parse_duration
+from orchestrator.fabric.namespaces.tcp import STACK
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
@@ -45,7 +46,7 @@ CURVES = ("accuracy", "loss")
 MOST_CURVES = 24  # metrics of programs, which may have any name
 PACE = 5  # rounds by which the time left is estimated
 KEPT = (
-    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK),
+    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK, STACK),
     "bad_message",
 )
 """The names of the events that the checks of a running run read. Others may be many."""

@@ -45,11 +45,12 @@ from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Reso
 from orchestrator.scenario.sections.media import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.sections.programs import ProgramSpec
 from orchestrator.scenario.sections.routes import ResolvedMedia, resolve_media
+from orchestrator.scenario.sections.stack import StackSpec
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 
 DEFAULT_ROUNDS = 10
 OF_POPULATIONS = ("population", "selected")  # keys of `topology`
-OF_MEDIA = ("shared", "routes", "cross_traffic")
+RARE = ("shared", "routes", "cross_traffic", "stack")  # left out of the effective scenario if empty
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
@@ -193,6 +194,10 @@ class Scenario(Strict):
         description="the hardware that nodes emulate; the key is a tier (device, edge, cloud) or a node, and a node's "
         "entry replaces that of its tier",
     )
+    stack: dict[str, StackSpec] = Field(
+        default={},
+        description="TCP settings of nodes; the key is a tier or a node, and a node's entry replaces that of its tier",
+    )
     hosts: dict[str, HostField] = Field(
         default={},
         description="swarm only: where nodes run; the key is a tier or a node, the value the name of a host or one of "
@@ -324,6 +329,10 @@ class Scenario(Strict):
         """The hardware of a node: its own, its tier's or the host's."""
         return self.hardware.get(node) or self.hardware.get(tier) or HardwareSpec()
 
+    def stack_of(self, node: str, tier: Tier) -> StackSpec:
+        """The TCP settings of a node: its own, or its tier's."""
+        return self.stack.get(node) or self.stack.get(tier) or StackSpec()
+
     def device_of(self, node: str, tier: Tier) -> str:
         """What a node trains on."""
         return self.hardware_of(node, tier).accelerator or self.compute.device
@@ -345,7 +354,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
-    data = {key: value for key, value in data.items() if value or key not in OF_MEDIA}
+    data = {key: value for key, value in data.items() if value or key not in RARE}
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
     used = set() if drawn else {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]

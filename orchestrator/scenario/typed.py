@@ -114,6 +114,7 @@ class Scenario(TypedDict, total=False):
     topology: Section
     clients: Section
     hardware: Mapping[str, str | Section]
+    stack: Mapping[str, Section]
     hosts: Mapping[str, str]
     compute: Section
     links: Mapping[str, str | Link]

@@ -24,6 +24,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host
 from orchestrator.scenario.sections.hardware import HARDWARE
 from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved
 from orchestrator.scenario.sections.programs import check_programs
+from orchestrator.scenario.sections.stack import DEFAULTS
 from orchestrator.scenario.sections.topology import LINK_CLASSES, unknown_node
 
 SHORTEST_BEAT = 0.01  # s
@@ -39,6 +40,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
         *check_population(scenario),
         *_hardware(scenario),
+        *_stack(scenario),
         *_hosts(scenario),
         *links.mistakes,
         *_real(scenario, links),
@@ -127,6 +129,20 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
         if spec.accelerator is not None and scenario.algorithm is None:
             yield ("hardware", key, "accelerator"), "is for an algorithm: programs find accelerators by themselves"
+
+
+def _stack(scenario: Scenario) -> Iterator[Mistake]:
+    simulated = DRIVERS[scenario.driver].simulated
+    for key, spec in scenario.stack.items():
+        yield from _node_or_tier(scenario, "stack", key)
+        for name in spec.model_fields_set if simulated else ():
+            if not spec.settings(name).items() <= DEFAULTS.items():
+                others = listed(programs=True)
+                yield (
+                    ("stack", key, name),
+                    f"the model of TCP of {scenario.driver} has only cubic, rmem 6mib and wmem 4mib: leave it out, or "
+                    f"use {others}",
+                )
 
 
 def _hosts(scenario: Scenario) -> Iterator[Mistake]:

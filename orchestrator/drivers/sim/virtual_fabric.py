@@ -52,8 +52,9 @@ class ModelFabric:
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         """Do nothing: a simulated node has no interface."""
+        return {}
 
     async def detach(self, node: NodePlan) -> None:
         """Do nothing: nothing was attached."""

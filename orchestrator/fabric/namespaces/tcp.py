@@ -2,7 +2,8 @@
 
 A new namespace inherits three settings from its host: the congestion control and the limits of both buffers (Linux,
 net/ipv4/tcp_ipv4.c, tcp_sk_init). Nodes get Linux's defaults instead, see ip-sysctl in its documentation. All other
-settings start with the kernel's own defaults, whatever the host has set. They are recorded.
+settings start with the kernel's own defaults, whatever the host has set. They are recorded. A node's `stack` replaces
+some of them.
 
 The congestion control is set on the route (congctl in ip-route(8)), because a namespace may choose only what its host
 has listed in tcp_allowed_congestion_control.
@@ -10,35 +11,73 @@ has listed in tcp_allowed_congestion_control.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import node_lines, route
+from orchestrator.planning.plan import NodePlan
+from orchestrator.scenario.sections.stack import CONGESTION as CONGESTION
+from orchestrator.scenario.sections.stack import DEFAULTS
 
-CONGESTION = "tcp_congestion_control"
-BUFFERS = {"tcp_rmem": "4096 131072 6291456", "tcp_wmem": "4096 16384 4194304"}
-"""By their names below /proc/sys/net/ipv4; in bytes: least, initial, most."""
-SETTINGS = {CONGESTION: "cubic", **BUFFERS}
+SETTINGS = DEFAULTS
+BUFFERS = {name: value for name, value in SETTINGS.items() if name != CONGESTION}
+
+STACK = "stack"
+"""The orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name."""
 
 REMEDY = "give its kernel CUBIC, as root on that host"
 REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
 _SECRET = "tcp_fastopen_key"
 
-_SET = (sys.executable, "-I", "-S", str(Path(__file__).with_name("set_buffers.py")))
-_GIVEN = (*_SET, *(f"{name}={value}" for name, value in BUFFERS.items()), "--")
+_SET = (sys.executable, "-I", "-S", str(Path(__file__).with_name("set_tcp.py")))
 _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "congctl", SETTINGS[CONGESTION])
 
-CONFIGURE = (*_GIVEN, "ip", "-batch", "-")
-"""The command that sets a namespace's buffers, then carries out the lines of `ip` on its standard input."""
+
+def _set(settings: Mapping[str, str]) -> list[str]:
+    """The command that makes settings in its namespace, all but the congestion control. Append a command that follows;
+    without one it prints all settings."""
+    return [*_SET, *(f"{name}={value}" for name, value in settings.items() if name != CONGESTION), "--"]
+
+
+async def configure(
+    hub: Hub, node: NodePlan, pid: int, peers: Iterable[NodePlan], *, single_packets: bool, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host.
+
+    Returns the settings that are in force of those in its `stack`, by name. A kernel may refuse some.
+    """
+    lines = node_lines(node, peers, single_packets=single_packets, congestion=congestion(settings))
+    await hub.run([*_set({**BUFFERS, **node.stack}), "ip", "-batch", "-"], pid=pid, stdin=lines)
+    if not node.stack:
+        return {}
+    if CONGESTION in node.stack:
+        await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=route(node, node.stack[CONGESTION]))
+    _, output, _ = await hub.attempt(_set({}), pid=pid)
+    found = parse(output)
+    _, routes, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
+    if on_route := re.search(r"\bcongctl (\S+)", routes):
+        found[CONGESTION] = on_route[1]
+    return {name: found.get(name, "unknown") for name in node.stack}
+
+
+def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
+    """In a few words, each configured setting of a node that is not in force."""
+    return [
+        f"{name} {in_force.get(name, 'unknown')} and not {value}"
+        for name, value in configured.items()
+        if in_force.get(name) != value
+    ]
 
 
 async def in_force(hub: Hub) -> dict[str, str]:
     """The TCP settings of nodes by name: tried and read in the hub, a namespace of the same kernel and the same user.
     Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
-    _, output, _ = await hub.attempt(_GIVEN)
+    _, output, _ = await hub.attempt(_set(BUFFERS))
     settings = parse(output)
     return settings if refused or not settings else settings | {CONGESTION: SETTINGS[CONGESTION]}
 

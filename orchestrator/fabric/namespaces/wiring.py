@@ -75,14 +75,20 @@ def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: boo
     ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB. ``congestion``:
     TCP's congestion control on the route; None: that of the host.
     """
-    network = ip_interface(f"{node.address}/{PREFIX_LENGTH}").network
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",
         *(["link set data0 gso_max_segs 1"] if single_packets else []),
         f"addr add {node.address}/{PREFIX_LENGTH} dev data0 noprefixroute",
         "link set data0 up",
-        f"route add {network} dev data0 src {node.address}" + (f" congctl {congestion}" if congestion else ""),
+        route(node, congestion),
         *(f"neigh replace {peer.address} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
     ]
     return "\n".join(lines) + "\n"
+
+
+def route(node: NodePlan, congestion: str | None) -> str:
+    """The line that makes a node's route to all others, or replaces it."""
+    network = ip_interface(f"{node.address}/{PREFIX_LENGTH}").network
+    line = f"route replace {network} dev data0 src {node.address}"
+    return line if congestion is None else f"{line} congctl {congestion}"

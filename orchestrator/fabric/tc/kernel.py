@@ -129,7 +129,7 @@ class KernelFabric(Coalescing):
     def notes(self) -> list[str]:
         return [*self._notes, *self._late_rates, *self._links.not_applied()]
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         await self._retire(node.name)
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
@@ -138,8 +138,7 @@ class KernelFabric(Coalescing):
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name])
         peers, single = wiring.peers(node, self._nodes.values()), node.name in self._single_packets
-        lines = wiring.node_lines(node, peers, single_packets=single, congestion=tcp.congestion(self.tcp))
-        await self._hub.run(tcp.CONFIGURE, pid=handle.pid, stdin=lines)
+        return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
     async def detach(self, node: NodePlan) -> None:
         await self._retire(node.name)

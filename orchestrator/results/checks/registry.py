@@ -26,6 +26,7 @@ from orchestrator.results.checks.messages import messages_accepted
 from orchestrator.results.checks.network import network_held
 from orchestrator.results.checks.nodes import compute_on_time, nodes_responded
 from orchestrator.results.checks.participation import participation
+from orchestrator.results.checks.stack import stack_as_configured
 from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts
@@ -113,6 +114,7 @@ CHECKS: dict[CheckName | Literal["result as expected", "messages accepted"], Cal
     "participation": participation,
     "result as expected": came_to_what_was_expected,
     "links as configured": links_as_configured,
+    "TCP as configured": stack_as_configured,
     "faults took effect": faults_took_effect,
     "links over time": links_followed,
     "losses during the run": losses_during_the_run,
@@ -129,6 +131,7 @@ CHECKS: dict[CheckName | Literal["result as expected", "messages accepted"], Cal
 
 SO_FAR: dict[str, Callable[[Facts], Assessment | None]] = {
     "links as configured": links_as_configured,
+    "TCP as configured": stack_as_configured,
     "faults took effect": faults_took_effect,
     "losses during the run": losses_during_the_run,
     "network between hosts": network_held,

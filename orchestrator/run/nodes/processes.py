@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from orchestrator import text
 from orchestrator.drivers.base import CanPause, CopiesAssignments, Environment, Exit, LosesHosts
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
@@ -126,7 +127,7 @@ class Lives:
             self._set(state, "starting")
             state.handle = await self._driver.start(node, assignment, log)
             try:
-                await self._fabric.attach(node, state.handle)
+                self._keep_stack(node, await self._fabric.attach(node, state.handle))
             except OrchestratorError:
                 if not await _within(EXIT_NOTICE, state.gone):
                     raise  # the node lives, so the error is the link engine's
@@ -138,6 +139,14 @@ class Lives:
                 self._set(state, "registered")
         if self._training and state.state == "registered":
             await self._go(state)
+
+    def _keep_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
+        """Record the TCP settings in force at a node with settings of its own, and what its kernel refused."""
+        if stack:
+            self._record.event(self._clock(), None, tcp.STACK, None, {"node": node.name, **stack})
+            for each in tcp.refused(node.stack, stack):
+                note = f"TCP of {node.name} has {each}, which its kernel refuses"
+                self._record.event(self._clock(), None, "note", None, {"text": note})
 
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:

@@ -26,6 +26,7 @@ CheckName = Literal[
     "learned",
     "participation",
     "links as configured",
+    "TCP as configured",
     "faults took effect",
     "links over time",
     "losses during the run",

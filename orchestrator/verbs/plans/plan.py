@@ -123,7 +123,9 @@ def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
     _title(console, f"Nodes ({len(plan.nodes)})")
     rows = []
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
-        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins)
+        node.name
+        if few
+        else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins, str(node.stack))
     )
     for nodes in _alike(plan.nodes, key):
         first, last = nodes[0], nodes[-1]
@@ -154,6 +156,7 @@ def _remarks(node: NodePlan) -> Iterator[str]:
         yield f"image {node.image}"
     if node.device != PROCESSOR:
         yield f"trains on {node.device}"
+    yield from (f"{name} {value}" for name, value in node.stack.items())
 
 
 def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:

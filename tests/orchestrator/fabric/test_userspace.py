@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ algorithm: {name: fedavg, rounds: 1}
 topology: {edges: 0, devices: 2}
 links: {device-cloud: {latency: 10ms}}
 engine: userspace
+stack: {device-1: {congestion: reno, syn_retries: 3, keepalive: 30s, retries2: 8, rmem: 1mb, wmem: 2mb}}
 """
 
 ACCEPT = """
@@ -83,6 +84,7 @@ class Stage:
     hub: Hub
     fabric: UserspaceFabric
     pids: dict[str, int]
+    stacks: dict[str, dict[str, str]]
 
     async def round_trips(self, source: str, target: str, count: int = 15, timeout: float = 1.0) -> list[float]:
         argv = [sys.executable, "-I", "-S", "-c", ASK, self.plan.node(target).address, str(timeout), str(count)]
@@ -109,7 +111,7 @@ class Stage:
         stack.push_async_callback(end)
         assert await process.stdout.readline() == b"new\n"
         self.pids[name] = process.pid
-        await self.fabric.attach(self.plan.node(name), NodeHandle(process.pid))
+        self.stacks[name] = await self.fabric.attach(self.plan.node(name), NodeHandle(process.pid))
         process.stdin.write(b"\n")
         assert await process.stdout.readline() == b"here\n"
 
@@ -136,7 +138,7 @@ async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
     assert isinstance(fabric, UserspaceFabric)
     stack.push_async_callback(fabric.close)
     await fabric.shape(plan.links)
-    made = Stage(plan, hub, fabric, {})
+    made = Stage(plan, hub, fabric, {}, {})
     for node in plan.nodes:
         await made.start_node(node.name, stack)
     return made
@@ -163,3 +165,30 @@ async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:
         found = await stage.hub.run(["cat", f"/proc/sys/net/ipv4/{name}"], pid=stage.pids["cloud"])
         assert found.split() == value.split()
     assert stage.fabric.tcp.items() >= tcp.SETTINGS.items()
+
+
+async def test_a_node_has_the_tcp_settings_of_its_stack_and_they_are_read_back(stage: Stage) -> None:
+    wanted = dict(stage.plan.node("device-1").stack)
+    assert stage.stacks == {"cloud": {}, "device-0": {}, "device-1": wanted}
+    for name, value in wanted.items():
+        if name != tcp.CONGESTION:
+            found = await stage.hub.run(["cat", f"/proc/sys/net/ipv4/{name}"], pid=stage.pids["device-1"])
+            assert found.split() == value.split(), name
+    python = (sys.executable, "-I", "-S", "-c")
+    address = stage.plan.node("cloud").address
+    server = await stage.hub.spawn([*python, ACCEPT, address], pid=stage.pids["cloud"])
+    assert server.stdout is not None
+    assert await server.stdout.readline() == b"here\n"
+    connected = await stage.hub.run([*python, CONNECT, address], pid=stage.pids["device-1"])
+    accepted, _ = await server.communicate()
+    assert (connected, accepted) == ("reno\n", b"cubic\n")  # each end has its own
+
+
+async def test_a_congestion_control_that_the_kernel_lacks_leaves_the_usual_one(
+    stage: Stage, stack: contextlib.AsyncExitStack
+) -> None:
+    lacking = {tcp.CONGESTION: "no-such-control", "tcp_retries2": "300"}
+    node = replace(stage.plan.node("device-0"), stack=lacking)
+    stage.plan = replace(stage.plan, nodes=tuple(node if each.name == node.name else each for each in stage.plan.nodes))
+    await stage.start_node("device-0", stack)
+    assert stage.stacks["device-0"] == {tcp.CONGESTION: "cubic", "tcp_retries2": "15"}

@@ -44,6 +44,7 @@ data:
   personalisation: 15%
 model: {name: mlp, hidden: 50}
 topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
+stack: {device: {congestion: bbr, syn_retries: 3, keepalive: 30s, retries2: 8, rmem: 4mb, wmem: 4mb}}
 hardware:
   device: raspberry-pi-4
   device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
@@ -285,8 +286,8 @@ LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
 )
 SECTIONS = (
-    "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, hosts, compute, links, "
-    "shared, routes, cross_traffic, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe"
+    "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, stack, hosts, compute, "
+    "links, shared, routes, cross_traffic, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [
@@ -303,9 +304,9 @@ MISTAKES = [
             "f.yaml:6: expect.bytes.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: total, "
             "device-edge, device-cloud, edge-edge, edge-cloud)",
             "f.yaml:7: expect.checks.0: 'links ontime' is not one of: finished, learned, participation, links as "
-            "configured, faults took effect, links over time, losses during the run, rates during the run, network "
-            "between hosts, compute on time, links on time, clients available, nodes responded, no unplanned failures; "
-            "did you mean 'links on time'?",
+            "configured, TCP as configured, faults took effect, links over time, losses during the run, rates during "
+            "the run, network between hosts, compute on time, links on time, clients available, nodes responded, no "
+            "unplanned failures; did you mean 'links on time'?",
             "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",

@@ -46,8 +46,8 @@ class SwarmFabric(Coalescing):
     def notes(self) -> list[str]:
         return list(self._notes)
 
-    async def attach(self, node: NodePlan, handle: NodeHandle) -> None:
-        await self._agents.call(handle.host, Fabric.attach, node, handle)
+    async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
+        return await self._agents.call(handle.host, Fabric.attach, node, handle)
 
     async def detach(self, node: NodePlan) -> None:
         host = self._hosts[node.name]

@@ -216,6 +216,25 @@ async def test_a_node_that_fails_is_restarted_and_started(stage: Stage) -> None:
     assert "device-0-0" in stage.fabric.attached
 
 
+@played(SCENARIO + "stack: {device: {congestion: bbr, retries2: 8}, edge: {retries2: 9}}\n")
+async def test_tcp_settings_in_force_are_recorded_and_a_refused_one_is_noted(stage: Stage) -> None:
+    """The fake link engine has CUBIC alone."""
+    await stage.train()
+    stage.driver.dies("device-0-0", -9)
+    await asyncio.sleep(10.0)
+    found = [event.data for event in stage.events("stack")]
+    device = {"tcp_congestion_control": "cubic", "tcp_retries2": "8"}
+    assert {str(each["node"]): each for each in found} == {
+        "edge-0": {"node": "edge-0", "tcp_retries2": "9"},
+        "device-0-0": {"node": "device-0-0", **device},
+        "device-0-1": {"node": "device-0-1", **device},
+    }
+    assert len(found) == 4  # one device has restarted
+    notes = {event.data["text"] for event in stage.events("note")}
+    refused = "has tcp_congestion_control cubic and not bbr, which its kernel refuses"
+    assert notes == {f"TCP of {node} {refused}" for node in ("device-0-0", "device-0-1")}
+
+
 @played()
 async def test_no_assignment_outlasts_the_start_of_its_node(stage: Stage) -> None:
     await stage.train()

@@ -40,6 +40,7 @@ SCENARIO = """\
 algorithm: {name: fedavg, rounds: 1}
 topology: {edges: 0, devices: 1}
 links: {device-cloud: {latency: 10ms, loss: {gilbert-elliott: {p: 1%, r: 30%}}, rate: 3mbit}}
+stack: {device: {retries2: 8}}
 """
 PLAN = make_plan(parse(SCENARIO, "one.yaml"), None)
 ROW: dict[str, int | float | str] = {"source": "device-0", "target": "cloud", "offered": 1, "asked_loss": 0.5}
@@ -68,6 +69,7 @@ def test_arguments_arrive_as_they_were(method: Callable[..., Any], arguments: tu
     ("method", "result"),
     [
         (Fabric.counters, Counted([ROW], channels=[], forwarded=3, drops={"queue": 1}, sent_to={"cloud": 2})),
+        (Fabric.attach, {"tcp_retries2": "8"}),
         (RunsPrograms.usage, {"cloud": ProcessUsage(0.5, 7)}),
         (HostLinks.alter, [None, "no"]),
         (Driver.start, NodeHandle(7)),

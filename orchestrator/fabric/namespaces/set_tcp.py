@@ -1,7 +1,7 @@
-"""Sets TCP's buffers in the network namespace that it is started in. Then it becomes another command, or prints all TCP
+"""Sets TCP in the network namespace that it is started in. Then it becomes another command, or prints all TCP
 settings. It is run by its path and imports nothing of ours, because it is started for every node.
 
-    python -I -S set_buffers.py NAME=VALUE ... -- [COMMAND ...]
+    python -I -S set_tcp.py NAME=VALUE ... -- [COMMAND ...]
 """
 
 import contextlib

@@ -23,7 +23,8 @@ def media_rows(history: History) -> list[dict[str, str]]:
     steps, read, rows = _steps(history), readings(history), []
     for name, channel in profiles(history).items():
         members, of = counted.get(name, []), read.get(name, [])
-        carried = sum(row.bytes for row in members)
+        carried, dropped = sum(row.bytes for row in members), sum(row.overflowed for row in members)
+        longest = max((8 * each.queued_bytes for each in of), default=0) / channel.rate
         rows.append(
             {
                 "channel": name,
@@ -32,8 +33,8 @@ def media_rows(history: History) -> list[dict[str, str]]:
                 "carried": text.size(carried),
                 "mean": text.percent(sum(row.seconds for row in members) / training),
                 "most": text.percent(max((value for _, value in steps.get(name, ())), default=0.0)),
-                "queue": text.duration(max((8 * each.queued_bytes for each in of), default=0) / channel.rate),
-                "dropped": text.number(sum(row.overflowed for row in members)),
+                "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
+                "dropped": text.number(dropped),
                 "shares": text.some(
                     (f"{row.member} {text.percent(row.bytes / max(1, carried))}" for row in members), MEMBERS
                 ),

@@ -31,9 +31,9 @@ class Sending:
     rate: float | None = None
 
 
-def seconds(channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending]) -> list[float]:
+def seconds(channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], seed: int = 0) -> list[float]:
     """The seconds of each transfer, with the processing of its message."""
-    arrived = _run(_Simulation(channels, sendings, None), None)
+    arrived = _run(_Simulation(channels, sendings, None, seed), None)
     return [arrived[each.member] - each.at for each in sendings]
 
 
@@ -51,9 +51,13 @@ def rates(
 
 class _Simulation:
     def __init__(
-        self, channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], traffic: CrossTraffic | None
+        self,
+        channels: Mapping[str, ChannelProfile],
+        sendings: Sequence[Sending],
+        traffic: CrossTraffic | None,
+        seed: int = 0,
     ) -> None:
-        self.channels, self.sendings, self.traffic = channels, sendings, traffic
+        self.channels, self.sendings, self.traffic, self.seed = channels, sendings, traffic, seed
         self.arrived: dict[str, float] = {}
         self._done = asyncio.Event()
 
@@ -70,7 +74,7 @@ class _Simulation:
         if self.traffic is not None:
             await fabric.occupy(next(iter(self.channels)), self.traffic, 1)
         fabric.network.endpoints[SINK] = self  # type: ignore[assignment]
-        for seed, each in enumerate(self.sendings):
+        for seed, each in enumerate(self.sendings, start=len(self.sendings) * self.seed):
             profile = LinkProfile(latency=each.latency, rate=each.rate)
             crossings = tuple(Crossing(channel, each.member) for channel in each.channels)
             there = LinkPlan(each.member, SINK, "", profile, 2 * seed, crossings=crossings)

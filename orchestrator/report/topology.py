@@ -256,7 +256,8 @@ def _direction(history: History, link: Mapping[str, Any], totals: Mapping[tuple[
     row = totals.get((link["source"], link["target"]))
     delivered = f"; {text.size(row.delivered_bytes)} delivered" if row else ""
     kind = history.link_kinds[link["source"], link["target"]]
-    return f"→ {link['target']}: {kind}, {describe(link['profile'])}{delivered}"
+    over = "".join(f", over {channel}" for channel, _ in link.get("crossings", ()))
+    return f"→ {link['target']}: {kind}, {describe(link['profile'])}{over}{delivered}"
 
 
 def _path(one: tuple[float, float], other: tuple[float, float]) -> str:

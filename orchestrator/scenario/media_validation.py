@@ -39,8 +39,9 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     if not candidates(scenario.engine, media=True):
         able = " or ".join(name for name in ENGINES if candidates(name, media=True))
         yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
-    if DRIVERS[scenario.driver].several_hosts:
-        yield ("driver",), f"the hosts of a {scenario.driver} cannot share media yet: use namespaces, docker or sim"
+    if not DRIVERS[scenario.driver].media:
+        able = " or ".join(kind.name for kind in DRIVERS.values() if kind.media)
+        yield ("driver",), f"links of {scenario.driver} cannot share media: use {able}"
     if scenario.population is not None:
         yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
 

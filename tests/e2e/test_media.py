@@ -84,3 +84,4 @@ def test_what_channels_carried_is_in_record_and_report(run: Path) -> None:
     assert carried == pytest.approx(delivered, rel=0.02)
     page = (run / "report.html").read_text()
     assert "Utilisation of shared media" in page
+    assert "→ edge-0: emulated, 10ms, over cell-0 up; " in page

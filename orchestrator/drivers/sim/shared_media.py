@@ -14,6 +14,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 
 from netem.impair import Counters
 from netem.media.allocation import Transfer, allocate, use_of
@@ -27,6 +28,10 @@ from orchestrator.fabric.base import ChannelRow
 FIFO_EXPONENT = 0.5
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
 this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
+
+FIFO_SPREAD = 0.2
+"""The standard deviation of the logarithm of a random factor of that weight: losses in one queue hit connections at
+random. It is drawn whenever a link starts to send. Fitted likewise."""
 
 HEADROOM = 2.0
 """Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
@@ -53,18 +58,23 @@ class SharedFlow:
         forward: LinkProfile,
         backward: LinkProfile,
         crossings: Sequence[Crossing],
+        seed: int,
         make: Callable[[LinkProfile, LinkProfile], Flow],
         moved: Callable[[list[float]], None],
     ) -> None:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
         self.sending, self.plan = False, 0
-        self.narrowest: str | None = None  # the channel in which packets wait
+        self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
+        self.narrowest: str | None = None
+        self.luck = 1.0  # in channels with one queue for all
         self.behind = 0.0  # s that the link's packets wait behind those of others
         self.before = Counters()  # what has been added to the channels' counters
         self._media, self._moved = media, moved
-        self._shaped = media.alone(forward, crossings), backward  # what the flow has, without silence
-        self._silent_until = -math.inf
-        self.flow = make(*self._shaped)
+        self._draw = Random(f"{seed} luck").lognormvariate
+        alone = media.alone(forward, crossings)
+        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # what the flow has, without silence
+        self._given, self._silent_until = forward, -math.inf
+        self.flow = make(alone, backward)
         media.flows.append(self)
 
     def open(self, now: float) -> float:
@@ -92,20 +102,23 @@ class SharedFlow:
 
     def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
         """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
-        if forward != self.forward:
-            self._silent_until = now + forward.silence
+        if forward != self._given:
+            self._given, self._silent_until, self._shaped = forward, now + forward.silence, None
         self._media.count(self, now)
-        self._set(False)
+        if tuple(crossings) != self.crossings:
+            self._set(False)
+            self.share, self.narrowest = math.inf, None
         self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
-        self.limit(now, math.inf, None)
+        self.limit(now, self.share, self.narrowest)
         self._look(now)
+        self._media.touch(self.crossings)
 
     def is_silent(self, now: float) -> bool:
         return now < self._silent_until
 
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         """Send at most at ``rate`` bit/s; packets wait in ``channel``. Without a channel: as if alone."""
-        self.narrowest = channel
+        self.share, self.narrowest = rate, channel
         if channel is None:
             forward = self._media.alone(self.forward, self.crossings)
         else:
@@ -130,6 +143,8 @@ class SharedFlow:
         self.plan += 1
         if sending != self.sending:
             self.sending = sending
+            if sending:
+                self.luck = self._draw(0.0, FIFO_SPREAD)
             self._media.note(self)
 
 
@@ -245,6 +260,10 @@ class SharedMedia:
                 sending[flow] = None
             else:
                 sending.pop(flow, None)
+        self.touch(flow.crossings)
+
+    def touch(self, crossings: Iterable[Crossing]) -> None:
+        for crossing in crossings:
             self._touch(crossing.channel)
 
     def count(self, flow: SharedFlow, now: float) -> None:
@@ -351,7 +370,8 @@ class SharedMedia:
         for crossing in flow.crossings:
             profile = self._channels[crossing.channel].profile
             if profile.share == "fifo":
-                weight = max(flow.forward.latency + flow.backward.latency, SHORTEST) ** -FIFO_EXPONENT
+                round_trip = max(flow.forward.latency + flow.backward.latency, SHORTEST)
+                weight = flow.luck * round_trip**-FIFO_EXPONENT
             else:
                 weight = 1 / links[crossing]
             uses[crossing.channel] = use_of(profile, crossing.member, weight)

@@ -63,7 +63,8 @@ class ModelFabric:
         self._media.share(channels)
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            if isinstance(flow, SharedFlow):
+            ways = (*self._crossings[ends], *self._crossings[ends[::-1]])
+            if isinstance(flow, SharedFlow) and any(crossing.channel in channels for crossing in ways):
                 flow.change(now, *self._both_ways(ends), self._crossings[ends])
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
@@ -165,6 +166,7 @@ class ModelFabric:
                 self._media,
                 *self._both_ways(ends),
                 self._crossings[ends],
+                self._seeds[ends],
                 make,
                 lambda arrivals: self.network.line(*ends).reschedule(arrivals),
             )

@@ -14,7 +14,7 @@ from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.host_load import slow_because
 from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
+from orchestrator.results.record.rows import SHARED, ProbeResult
 
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
@@ -43,9 +43,10 @@ def links_as_configured(history: Facts) -> Assessment:
     measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
     if not probes:
         return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
-    asked = len({probe.link_class for probe in probes})
+    asked = {probe.link_class for probe in probes}
+    of = _classes(len(asked - {SHARED})) + " and of shared media" * (SHARED in asked)
     real = f"; {measured} of real links without configured values" if measured else ""
-    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
+    return "pass", f"{text.count(len(probes), 'probe')} of {of} agree with their profiles{real}"
 
 
 def links_followed(history: History) -> Assessment:

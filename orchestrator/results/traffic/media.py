@@ -86,8 +86,9 @@ def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: 
 def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str, tuple[float, float]]:
     """By channel: its rate, and a lower bound of the bit/s that it carried in its fastest window of so many readings
     (``lengths``), as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
-    channels whose rate a fault changed."""
+    channels that a fault or a schedule changed."""
     changed = {name for span in history.faults() for name in span.planned.get("channels", ())}
+    changed |= {name for medium in history.plan.get("media", ()) for name in medium.get("schedules", ())}
     known, found = profiles(history), {}
     for name, of in readings(history).items():
         channel = known[name]

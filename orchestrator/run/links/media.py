@@ -9,7 +9,7 @@ from typing import Any
 
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan
 from orchestrator.run.links.states import Cause
@@ -47,7 +47,11 @@ class Media:
     async def overlay(self, values: Mapping[str, Mapping[str, Any]], cause: Cause) -> None:
         """Give channels other values until ``cause`` is lifted."""
         self._overlays[cause] = values
-        await self._share(values)
+        try:
+            await self._share(values)
+        except OrchestratorError:
+            del self._overlays[cause]
+            raise
 
     async def follow(self, channel: str, link: LinkProfile) -> None:
         """Give a channel the rate and the buffer of its schedule."""
@@ -59,7 +63,7 @@ class Media:
         await self._share(self._overlays.pop(cause, {}))
 
     async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[dict[str, Any]], None]) -> None:
-        """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` both."""
+        """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` its ends."""
         assert self._powers is not None
         loop = asyncio.get_running_loop()
         began = loop.time() - elapsed

@@ -43,7 +43,7 @@ def test_a_trial_that_says_nothing_is_an_error_with_its_last_line() -> None:
     assert trial_results('warning: slow\n{"cuda": {"name": "Tesla T4"}}\n', "") == {"cuda": {"name": "Tesla T4"}}
     with pytest.raises(HostError, match="could not be tried: ModuleNotFoundError: No module named 'torch'"):
         trial_results("", "Traceback ...\nModuleNotFoundError: No module named 'torch'\n")
-    with pytest.raises(HostError, match="it said nothing"):
+    with pytest.raises(HostError, match="it printed nothing"):
         trial_results("", "")
 
 

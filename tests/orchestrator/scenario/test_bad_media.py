@@ -248,7 +248,7 @@ CASES = [
     (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
         CELL + "driver: swarm",
-        "driver: the hosts of a swarm cannot share media yet: use namespaces, docker or sim",
+        "driver: links of swarm cannot share media: use namespaces or docker or sim",
     ),
     (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",

@@ -121,7 +121,7 @@ def test_an_error_of_the_listener_ends_the_run_and_is_raised(tmp_path: Path, nam
 
 
 def test_a_kind_of_rows_that_there_is_not(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a record has no 'accuracies'; it has accuracy, checks, events, "):
+    with pytest.raises(ValueError, match="a record has no 'accuracies'; it has accuracy, channels, checks, events, "):
         load_example(tmp_path).rows("accuracies")
 
 

@@ -266,6 +266,27 @@ def test_a_channel_may_be_degraded_and_a_link_cut_during_a_transfer() -> None:
     run(work)
 
 
+def test_a_silent_link_claims_nothing_and_its_silence_ends_on_time() -> None:
+    async def work() -> None:
+        cell = Cell()
+        await cell.fabric.share({CELL: ChannelProfile(20e6)})
+        for device in ("silent", "other"):
+            await cell.link(device, CELL)
+            cell.send(device, 2_000_000)
+        await cell.fabric.change("silent", "cloud", LinkProfile(latency=0.005, silence=0.5))
+        await asyncio.sleep(0.25)
+        await cell.fabric.change("cloud", "silent", LinkProfile(latency=0.006))  # does not begin the silence anew
+        await asyncio.sleep(0.25)
+        rows = await cell.rows()
+        assert int(rows[CELL, "silent"]["bytes"]) == 0
+        assert 16 * int(rows[CELL, "other"]["bytes"]) == pytest.approx(20e6, rel=0.1)
+        await cell.fabric.change("silent", "cloud", PRIVATE)
+        await cell.until("silent", "other")
+        assert max(cell.arrived.values()) == pytest.approx(wire_seconds(4_000_000, 20e6), rel=0.05)
+
+    run(work)
+
+
 def test_a_message_waits_in_the_full_queue_of_a_fifo_but_not_of_a_fair_channel() -> None:
     async def waits(rule: Any) -> float:
         cell = Cell()

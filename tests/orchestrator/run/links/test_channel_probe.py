@@ -120,7 +120,9 @@ def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
 
 
 def test_a_queue_of_others_fails_isolation_and_the_idle() -> None:
-    found = measured(Fake(queue=0.05))
+    prober = Fake(queue=0.05)
+    found = measured(prober)
+    assert len(prober.asked) == 2 * 7
     assert isinstance(found, dict)
     assert (found["queue"], found["isolation"]) == ("fail", "fail")
 

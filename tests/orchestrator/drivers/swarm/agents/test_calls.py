@@ -67,7 +67,7 @@ def test_arguments_arrive_as_they_were(method: Callable[..., Any], arguments: tu
 @pytest.mark.parametrize(
     ("method", "result"),
     [
-        (Fabric.counters, Counted([ROW], forwarded=3, drops={"queue": 1}, sent_to={"cloud": 2})),
+        (Fabric.counters, Counted([ROW], channels=[], forwarded=3, drops={"queue": 1}, sent_to={"cloud": 2})),
         (RunsPrograms.usage, {"cloud": ProcessUsage(0.5, 7)}),
         (HostLinks.alter, [None, "no"]),
         (Driver.start, Handle(7)),

@@ -65,8 +65,9 @@ def _steps(history: History) -> dict[str, list[tuple[float, float]]]:
 
 def _figure(history: Facts, steps: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
     began, marks = history.training_began or 0.0, []
-    for (name, of), colour in zip(steps.items(), cycled(len(steps)), strict=True):
-        times, values = zip(*of, strict=True)
+    planned = [name for name in profiles(history) if name in steps]  # in this order in each report
+    for name, colour in zip(planned, cycled(len(planned)), strict=True):
+        times, values = zip(*steps[name], strict=True)
         marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
     x, y = axis("seconds of training", zero=True), axis("utilisation", format="percent", range=(0.0, 1.05))
     return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

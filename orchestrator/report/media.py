@@ -23,7 +23,8 @@ def media_rows(history: History) -> list[dict[str, str]]:
     steps, read, rows = _steps(history), readings(history), []
     for name, channel in profiles(history).items():
         members, of = counted.get(name, []), read.get(name, [])
-        carried = sum(row.bytes for row in members)
+        carried, dropped = sum(row.bytes for row in members), sum(row.overflowed for row in members)
+        longest = max((8 * each.queued_bytes for each in of), default=0) / channel.rate
         rows.append(
             {
                 "channel": name,
@@ -32,8 +33,8 @@ def media_rows(history: History) -> list[dict[str, str]]:
                 "carried": text.size(carried),
                 "mean": text.percent(sum(row.seconds for row in members) / training),
                 "most": text.percent(max((value for _, value in steps.get(name, ())), default=0.0)),
-                "queue": text.duration(max((8 * each.queued_bytes for each in of), default=0) / channel.rate),
-                "dropped": text.number(sum(row.overflowed for row in members)),
+                "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
+                "dropped": text.number(dropped),
                 "shares": text.some(
                     (f"{row.member} {text.percent(row.bytes / max(1, carried))}" for row in members), MEMBERS
                 ),
@@ -64,8 +65,9 @@ def _steps(history: History) -> dict[str, list[tuple[float, float]]]:
 
 def _figure(history: Facts, steps: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
     began, marks = history.training_began or 0.0, []
-    for (name, of), colour in zip(steps.items(), cycled(len(steps)), strict=True):
-        times, values = zip(*of, strict=True)
+    planned = [name for name in profiles(history) if name in steps]  # in this order in each report
+    for name, colour in zip(planned, cycled(len(planned)), strict=True):
+        times, values = zip(*steps[name], strict=True)
         marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
     x, y = axis("seconds of training", zero=True), axis("utilisation", format="percent", range=(0.0, 1.05))
     return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

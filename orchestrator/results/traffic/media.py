@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
+from orchestrator.results.facts import Facts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import CHANNEL_COUNTS
 
@@ -36,7 +37,7 @@ class ChannelReading(NamedTuple):
     queued_bytes: int
 
 
-def profiles(history: History) -> dict[str, ChannelProfile]:
+def profiles(history: Facts) -> dict[str, ChannelProfile]:
     """The planned channels by name."""
     channels = [medium["channels"] for medium in history.plan.get("media", ())]
     return {name: ChannelProfile.from_mapping(each) for of in channels for name, each in of.items()}

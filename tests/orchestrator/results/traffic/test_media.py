@@ -87,12 +87,16 @@ def test_rows_and_figure_of_the_report(tmp_path: Path) -> None:
         cell, idle = media_rows(history)
         assert cell == {
             **{"channel": "cell", "rule": "airtime", "rate": "8 mbit", "carried": "1.25 MB"},
-            **{"mean": "20.0%", "most": "100.0%", "queue": "100 ms", "dropped": "3"},
+            **{"mean": "20.0%", "most": "100.0%", "queue": "full", "dropped": "3"},
             "shares": "fast 80.0%, slow 20.0%",
         }
-        assert (idle["mean"], idle["most"], idle["shares"]) == ("0.0%", "0.0%", "")
+        assert (idle["queue"], idle["mean"], idle["most"], idle["shares"]) == ("0 s", "0.0%", "0.0%", "")
         (line,) = media_figure(history)["marks"]
         assert line["y"] == [1.0, 0.5, 0.0625, 0.0]
+    both = [row("fast", 1, 0.1) | {"channel": "idle"}, row("fast", 500, 0.5, queued=100_000)]
+    with recorded(tmp_path / "roomy", [(11.0, both)]) as history:
+        assert media_rows(history)[0]["queue"] == "100 ms"
+        assert [each["name"] for each in media_figure(history)["marks"]] == ["cell", "idle"]
 
 
 @pytest.mark.parametrize(("load", "verdict"), [(1.0, "pass"), (1.2, "fail")])

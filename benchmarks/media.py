@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.simulated_media import Sending, seconds
 from benchmarks.simulated_media import rates as modelled
+from netem.media.formulas import shares
 from netem.media.profile import RULES, ChannelProfile, CrossTraffic, Rule
-from netem.media.sharing import shares
 from tests.netem.traffic import PAYLOAD_SHARE, connection, round_trips
 from tests.netem.traffic import uploads as together
 from tests.netem.wiring import Lab

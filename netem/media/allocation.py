@@ -35,7 +35,7 @@ class Transfer:
 
 def use_of(channel: ChannelProfile, member: str, weight: float = 1.0) -> Use:
     """The use of a channel by a transfer of a member. With equal weights, members get what
-    `netem.media.sharing.shares` gives."""
+    `netem.media.formulas.shares` gives."""
     rate = channel.rate_of(member)
     return Use(1 / rate, weight * (rate if channel.share == "airtime" else 1.0))
 

@@ -19,7 +19,7 @@ import zmq
 from node.assignment import Assignment
 from node.errors import TransportError
 from node.messaging.delivery.association import Association, Event, Traffic
-from node.messaging.delivery.chunks import LARGEST_CHUNK
+from node.messaging.delivery.chunk_size import LARGEST_CHUNK
 from node.messaging.delivery.peers import Peers
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch

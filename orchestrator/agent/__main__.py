@@ -23,11 +23,11 @@ from orchestrator.errors import OrchestratorError  # noqa: E402
 def main() -> int:
     try:
         if sys.argv[1:] == ["serve"]:
-            from orchestrator.agent.serve import serve
+            from orchestrator.agent.container import serve
 
             return serve()
         if sys.argv[1:2] == ["sweep"] and sys.argv[2:] in ([], ["data"]):
-            from orchestrator.agent.serve import sweep
+            from orchestrator.agent.container import sweep
 
             return sweep(data=bool(sys.argv[2:]))
         if sys.argv[1:] == ["work"]:

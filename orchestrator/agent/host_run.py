@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.agent.serve import HANDLERS_HERE
+from orchestrator.agent.container import HANDLERS_HERE
 from orchestrator.drivers.base import Driver
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine

@@ -18,11 +18,11 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from orchestrator.agent.container import name_of
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
 from orchestrator.agent.host_run import open_host_run
 from orchestrator.agent.sensors import of_host
-from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
 from orchestrator.drivers.swarm.agents.channel import AgentChannel

@@ -234,7 +234,7 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
 
 def _view(*, as_json: bool) -> Callable[[bool], View]:
     """What shows a run, by whether its clock is virtual."""
-    from orchestrator.run.display.view import open_view
+    from orchestrator.run.display.terminal import open_view
 
     quiet, plain = is_quiet(), is_verbose()
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)

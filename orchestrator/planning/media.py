@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
-from netem.media.sharing import shares
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault

@@ -28,8 +28,8 @@ from orchestrator.results.record.writer import Record
 from orchestrator.run.display.snapshot import Clock, Snapshot
 from orchestrator.run.lifecycle import execute
 from orchestrator.run.options import Origin, RunOptions
+from orchestrator.run.preparation import begin, on_clock
 from orchestrator.run.requirements import require
-from orchestrator.run.start import begin, on_clock
 from orchestrator.scenario.reading import parse
 
 STAYS = ("lock", "token")

@@ -17,7 +17,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE
-from orchestrator.run.display.progress_line import Glimpse
+from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.judgement import judge
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin, RunOptions

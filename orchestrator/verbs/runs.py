@@ -22,12 +22,12 @@ from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.overview import overview
+from orchestrator.results.record.catalogue import TABLES
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event
-from orchestrator.results.record.tables import TABLES
 from orchestrator.results.summary import summary
 from orchestrator.run.display.events import Listener
-from orchestrator.run.display.progress_line import Glimpse
+from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.scenario.plugins import kept

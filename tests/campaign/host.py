@@ -169,9 +169,9 @@ def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn
 
 def _stop(number: int, seconds: float, round: int) -> None:
     """Send this process a signal ``seconds`` after a round has begun, on the run's own clock."""
-    from orchestrator.run.display import snapshot, view
+    from orchestrator.run.display import snapshot, terminal
 
-    opened = view.open_view
+    opened = terminal.open_view
 
     def open_view(**given: Any) -> snapshot.View:
         inner = opened(**given)
@@ -187,7 +187,7 @@ def _stop(number: int, seconds: float, round: int) -> None:
         inner.update = watched  # type: ignore[method-assign]
         return inner
 
-    view.open_view = open_view
+    terminal.open_view = open_view
 
 
 if __name__ == "__main__":

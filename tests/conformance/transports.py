@@ -15,7 +15,7 @@ import pytest
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
 from node.messaging.delivery.association import BadMessage, Event, Joined, Left, Lost, Received, Undelivered
-from node.messaging.delivery.chunks import LARGEST_CHUNK
+from node.messaging.delivery.chunk_size import LARGEST_CHUNK
 from node.messaging.delivery.stream import QUEUE_MESSAGES
 from node.messaging.transport import Transport
 from node.messaging.wire import LIMITS, Message, MessageLimits

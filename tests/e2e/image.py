@@ -64,7 +64,8 @@ HOST = Contents(
 
 AGENT = Contents(
     HOST.packages,
-    "import orchestrator.agent.serve, orchestrator.agent.work, orchestrator.fabric.userspace, netem.userspace.switch",
+    "import orchestrator.agent.container, orchestrator.agent.work, orchestrator.fabric.userspace"
+    ", netem.userspace.switch",
     HOST.commands,
 )
 """An agent, without torch."""

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 # Each run is a fork of one warm process, and has a file system of its own, mounted where nobody else sees it.
 WALK = """
 import json, os, subprocess, sys, tempfile
-import orchestrator.__main__, orchestrator.cli.main, orchestrator.run.launch, orchestrator.run.display.view
+import orchestrator.__main__, orchestrator.cli.main, orchestrator.run.launch, orchestrator.run.display.terminal
 import orchestrator.drivers.sim.simulation
 runs, scenario, reports, *sizes = sys.argv[1:]
 for size in sizes:

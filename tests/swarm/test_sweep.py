@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.serve import VOLUME
+from orchestrator.agent.container import VOLUME
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.host.directory import known_runs
 from tests.e2e.harness import ROOT, SMALL, command, json_of, wait_for

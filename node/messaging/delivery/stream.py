@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from node.errors import WireError
-from node.messaging.delivery.chunks import ChunkSize
+from node.messaging.delivery.chunk_size import ChunkSize
 from node.messaging.delivery.packet import OWN_KINDS, RUNTIME_KINDS, Packet, PacketType, prefix
 from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble, read_header
 

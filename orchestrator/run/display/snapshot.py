@@ -1,4 +1,5 @@
-"""What a view shows of a run. The views themselves need libraries for terminals (`orchestrator.run.display.view`)."""
+"""What a view shows of a run. The views themselves need libraries for terminals
+(`orchestrator.run.display.terminal`)."""
 
 from __future__ import annotations
 

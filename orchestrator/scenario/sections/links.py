@@ -5,9 +5,9 @@
     edge-cloud: {latency: 40ms, loss: 0.5%, rate: 50mbit}    a profile by value
     edge-cloud: {profile: wan-eu, rate: 50mbit}              a named one, changed
     device-edge: {rate: 50mbit, up: {rate: 5mbit}}           otherwise upwards
-    device-edge: {profile: lte, schedule: {...}}             changing over time, see
-    `orchestrator.scenario.sections.schedules` device-1-2 -> edge-1: {loss: 3%}                         one direction of
-    one link, over its class edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
+    device-edge: {profile: lte, schedule: {...}}             changing over time, see `ScheduleSpec`
+    device-1-2 -> edge-1: {loss: 3%}                         one direction of one link, over its class
+    edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
     device-edge: real                                        the network between the hosts is the link, not shaped
 
 A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.results.record.catalogue import TABLES
 from orchestrator.results.record.history import History
-from orchestrator.results.record.tables import TABLES
 
 if TYPE_CHECKING:
     from pandas import DataFrame

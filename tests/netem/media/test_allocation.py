@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from netem.media.allocation import Transfer, Use, allocate, use_of
+from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, Rule
-from netem.media.sharing import shares
 
 
 def over(*channels: str, most: float = math.inf, weight: float = 1.0) -> Transfer:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from netem.media.channel import Channel
 from netem.media.cross_traffic import arrivals
+from netem.media.formulas import shares
 from netem.media.profile import CROSS_TRAFFIC, RULES, ChannelProfile, CrossTraffic, Rule
-from netem.media.sharing import shares
 from netem.profile import FULL_FRAME
 
 BY_SHARE = RULES[1:]

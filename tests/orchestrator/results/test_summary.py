@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.topology import picture
+from orchestrator.results.record.catalogue import node_rows
 from orchestrator.results.record.history import History
-from orchestrator.results.record.tables import node_rows
 from orchestrator.results.record.writer import Record
 from orchestrator.results.summary import print_summary, summary
 from tests.orchestrator.consoles import printed

@@ -21,7 +21,7 @@ from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.traffic import media, volumes
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot, View
-from orchestrator.run.display.view import PlainView
+from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.monitor import Monitor
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 from tests.virtual import virtual

@@ -14,7 +14,7 @@ from orchestrator.report.page import context
 from orchestrator.results.record.history import History
 from orchestrator.run import monitor
 from orchestrator.run.display.snapshot import Snapshot
-from orchestrator.run.display.view import PlainView
+from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.monitor import Monitor
 from orchestrator.serve.figures import figures_of
 from orchestrator.serve.following import Reader

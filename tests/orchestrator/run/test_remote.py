@@ -15,7 +15,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record.history import History
-from orchestrator.run.display.progress_line import Glimpse
+from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.judgement import judge
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin, RunOptions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from node.errors import WireError
-from node.messaging.delivery.chunks import SMALLEST_CHUNK
+from node.messaging.delivery.chunk_size import SMALLEST_CHUNK
 from node.messaging.delivery.packet import Packet, PacketType
 from node.messaging.delivery.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
 from node.messaging.wire import LIMITS, Message, encode

@@ -16,7 +16,7 @@ from orchestrator.host.sensors.sources import discover
 from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import DATABASE, Record
 from orchestrator.run.context import RunContext
-from orchestrator.run.display.view import PlainView
+from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.nodes.sensors import sensed
 from tests.orchestrator.host.sensors import trees
 from tests.orchestrator.run.nodes.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from node.messaging.delivery.chunks import LARGEST_CHUNK, SMALLEST_CHUNK, ChunkSize
+from node.messaging.delivery.chunk_size import LARGEST_CHUNK, SMALLEST_CHUNK, ChunkSize
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.run.display.snapshot import SafeView, Snapshot
-from orchestrator.run.display.view import LiveView, PlainView, open_view
+from orchestrator.run.display.terminal import LiveView, PlainView, open_view
 from orchestrator.scenario.sections.drivers import LinkKind
 
 START = Snapshot(t=0.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16)

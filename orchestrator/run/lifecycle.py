@@ -132,7 +132,7 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
                 view.line(f"{busy}: nodes and links may be late")
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
-                await _unless(session.ended, session.lives.bring_up_all())
+                await _unless(session.ended, session.processes.bring_up_all())
             finally:  # some limits of this host show only when nodes start
                 refused = tcp.notes(fabric.tcp)
                 for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes(), *refused):

@@ -90,15 +90,15 @@ def _restore_lost() -> None:
 
 def _told_twice() -> None:
     """A node is told to begin twice."""
-    from orchestrator.run.nodes.processes import Lives
+    from orchestrator.run.nodes.processes import NodeProcesses
 
-    go = Lives._go
+    go = NodeProcesses._go
 
-    async def twice(self: Lives, state: Any) -> None:
+    async def twice(self: NodeProcesses, state: Any) -> None:
         await go(self, state)
         await go(self, state)
 
-    Lives._go = twice  # type: ignore[method-assign]
+    NodeProcesses._go = twice  # type: ignore[method-assign]
 
 
 def _half_counted() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig
 
 from node.assignment import PLACE
-from orchestrator.drivers.docker.files import ContainerFiles
+from orchestrator.drivers.docker.mounts import ContainerFiles
 from orchestrator.drivers.user import User
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.kernel.cgroups import CAN_SWAP

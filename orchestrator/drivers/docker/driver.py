@@ -23,7 +23,7 @@ from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import COMMAND, Limits, options, trial_options
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
-from orchestrator.drivers.docker.files import lay_out
+from orchestrator.drivers.docker.mounts import lay_out
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError

@@ -20,7 +20,7 @@ from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code
 from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
-from orchestrator.drivers.docker.files import remove_rights
+from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.programs import NodesHere

@@ -51,7 +51,7 @@ class NodeState:
         return self.state in ("registered", "running", "paused")
 
 
-class Lives:
+class NodeProcesses:
     """The nodes of a run by name, and what begins and ends their processes."""
 
     def __init__(self, run: RunContext, environment: Environment, works: Works) -> None:

@@ -1,7 +1,7 @@
 """A run in progress: what its nodes and its driver tell, and what follows from it.
 
 The session hears the messages of nodes, follows rounds, runs the faults and the link schedules, and writes
-the record. `Lives` begins and ends the processes of nodes.
+the record. `NodeProcesses` begins and ends the processes of nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.run.links.media import TRAFFIC, Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.messages import LONGEST_TEXT
-from orchestrator.run.nodes.processes import Lives, NodeState
+from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.tasks import Works
 
@@ -49,12 +49,12 @@ class Session:
         self.plan, self.past = plan, past
         self._works = works = Works(run.directory)
         self.ended, self.finish, self.spawn = works.ended, works.finish, works.spawn
-        self.lives = Lives(run, environment, works)
-        self.nodes = self.lives.nodes
+        self.processes = NodeProcesses(run, environment, works)
+        self.nodes = self.processes.nodes
         self.progress = Progress(round=past.round)
         links = Links(plan.links, environment.fabric)
         self.media = Media(plan.media, environment.fabric)
-        self.faults = FaultInjector(plan, self.lives, links, self.media, self._note_fault, self.spawn)
+        self.faults = FaultInjector(plan, self.processes, links, self.media, self._note_fault, self.spawn)
         self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
@@ -69,7 +69,7 @@ class Session:
     def listen(self) -> None:
         """Start to listen to the nodes, the driver and the fabric."""
         self.spawn(self._hear_messages())
-        self.lives.watch()
+        self.processes.watch()
         self.spawn(self._fabric.watch())
         if isinstance(self._control, EndsRuns):
             self.spawn(self._hear_over(self._control))
@@ -79,7 +79,7 @@ class Session:
     async def start_training(self) -> None:
         """Tell every registered node to start training, and begin the faults and the schedules."""
         self._began = self._clock() - self.past.training
-        await self.lives.train()
+        await self.processes.train()
         self.faults.begin(self.past)
         self.schedules.begin(self.past.training)
         for traffic in self.plan.cross_traffic:
@@ -108,7 +108,7 @@ class Session:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
         for course in self.schedules.end():
             self._note_schedule("schedule ended", course.to_json())
-        await self.lives.stop(grace)
+        await self.processes.stop(grace)
 
     async def close(self) -> None:
         """Stop listening. The driver ends the processes that still run."""
@@ -160,7 +160,7 @@ class Session:
                 if first:
                     self.round_began(round)
             case {"type": "done"}:
-                self.lives.done(state, message["reason"])
+                self.processes.done(state, message["reason"])
             case {"type": "failed"}:
                 state.error = message["error"][:LONGEST_TEXT]
                 if message.get("lasting"):

@@ -25,7 +25,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.container import Limits, options
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code, unfit
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.docker.files import ContainerFiles, lay_out
+from orchestrator.drivers.docker.mounts import ContainerFiles, lay_out
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError

@@ -142,7 +142,7 @@ class Stage:
 
     async def train(self) -> None:
         self.session.listen()
-        await self.session.lives.bring_up_all()
+        await self.session.processes.bring_up_all()
         await self.session.start_training()
 
     def states(self, node: str) -> list[str]:
@@ -345,7 +345,7 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
     async def act(stage: Stage) -> None:
         stage.driver.early["device-0-0"] = [1] * 10
         stage.session.listen()
-        coming = asyncio.create_task(stage.session.lives.bring_up_all())
+        coming = asyncio.create_task(stage.session.processes.bring_up_all())
         ending = await stage.session.ended
         assert ending.error == (
             "device-0-0 ended (exit code 1; its log ends with: ValueError: of no use) and is not restarted again: "
@@ -362,7 +362,7 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
 async def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(stage: Stage) -> None:
     stage.driver.silent.add("device-0-0")
     stage.session.listen()
-    coming = asyncio.create_task(stage.session.lives.bring_up_all())
+    coming = asyncio.create_task(stage.session.processes.bring_up_all())
     await asyncio.sleep(0.1)
     for node in ("cloud", "edge-0", "device-0-1"):
         stage.driver.dies(node, 0)
@@ -420,7 +420,7 @@ async def test_links_that_cannot_be_made_to_a_living_node_are_an_error(stage: St
     stage.fabric.refuse_node = refuse
     stage.session.listen()
     with pytest.raises(HostError, match="no more interfaces"):
-        await stage.session.lives.bring_up_all()
+        await stage.session.processes.bring_up_all()
     assert not [task for task in asyncio.all_tasks() if "bring_up" in str(task)]  # nobody is left half way
 
 
@@ -732,7 +732,7 @@ async def test_a_fault_by_hand_is_made_and_recorded_with_its_user(stage: Stage) 
 @played()
 async def test_what_a_driver_cannot_do_is_said(stage: Stage) -> None:
     await stage.train()
-    stage.session.lives._driver = cast(Driver, SimpleNamespace(name="plain"))
+    stage.session.processes._driver = cast(Driver, SimpleNamespace(name="plain"))
     reply = await operation(stage, op="inject", fault={"action": "pause", "nodes": ["edge-0", "device-0-1"]})
     assert [each["reason"] for each in reply["refused"]] == [
         "the driver plain cannot pause edge-0",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from orchestrator.drivers.docker.files import remove_rights
+from orchestrator.drivers.docker.mounts import remove_rights
 
 
 def test_programs_leave_no_rights(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
 from orchestrator.planning.plan import LinkPlan, MediumPlan
-from orchestrator.scenario.sections.media import link_like
+from orchestrator.scenario.media.section import link_like
 from orchestrator.scenario.sections.topology import Ends
 
 SHARED = "shared"  # takes the place of the class of a link

@@ -12,9 +12,9 @@ from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
+from orchestrator.scenario.media.routes import ResolvedMedia
+from orchestrator.scenario.media.section import slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.media import slowest
-from orchestrator.scenario.sections.routes import ResolvedMedia
 from orchestrator.scenario.sections.topology import Ends
 
 _OTHERS = "\0"  # stands for cross traffic among the members of a channel

@@ -8,10 +8,10 @@ from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
 from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.links import Mistake, Resolved
-from orchestrator.scenario.sections.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.sections.targets import affected, candidates, links_between
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 

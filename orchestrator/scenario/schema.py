@@ -31,6 +31,8 @@ from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import shortened
+from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
+from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
@@ -42,9 +44,7 @@ from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
 from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
-from orchestrator.scenario.sections.media import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.sections.programs import ProgramSpec
-from orchestrator.scenario.sections.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.sections.stack import StackSpec
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Member, Pair, Topology
 

@@ -17,7 +17,7 @@ from orchestrator import text
 from orchestrator.scenario.catalogue import AlgorithmSpec
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.language.strict import unknown
-from orchestrator.scenario.media_validation import check_media
+from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host

@@ -20,8 +20,8 @@ from netem.media.profile import Crossing
 from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
+from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.sections.faults import FaultSpec
-from orchestrator.scenario.sections.routes import ResolvedMedia
 from orchestrator.scenario.sections.targets import candidates, links_between, links_by_node
 from orchestrator.scenario.sections.topology import Ends, Topology
 

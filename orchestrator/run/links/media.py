@@ -13,7 +13,7 @@ from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan
 from orchestrator.run.links.states import Cause
-from orchestrator.scenario.sections.media import channel_like
+from orchestrator.scenario.media.section import channel_like
 
 TRAFFIC = "cross traffic"  # the event of its start and end: {channel, phase, kind, rate (the mean, bit/s)}
 

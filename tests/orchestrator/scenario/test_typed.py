@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.scenario import schema, typed
 from orchestrator.scenario.language.strict import Strict
-from orchestrator.scenario.sections import faults, links, media
+from orchestrator.scenario.media import section as media
+from orchestrator.scenario.sections import faults, links
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from orchestrator import text
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import shortened
-from orchestrator.scenario.sections.media import MediumSpec, buffer_of, channel_names
+from orchestrator.scenario.media.section import MediumSpec, buffer_of, channel_names
 from orchestrator.scenario.sections.topology import Ends, Pair, unknown_node
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")

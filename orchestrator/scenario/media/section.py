@@ -15,7 +15,7 @@
 
 A node that is a member is in the medium with its link towards the tier above. Packets towards the cloud cross the
 channel ``NAME up``, others ``NAME down``; a half-duplex medium has one channel, ``NAME``.
-`orchestrator.scenario.sections.routes` finds the channels of each link.
+`orchestrator.scenario.media.routes` finds the channels of each link.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import pytest
 from netem.media.library import MEDIA, SOURCES
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import FULL_FRAME
+from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
-from orchestrator.scenario.sections.routes import ResolvedMedia
 
 HEAD = "algorithm: {name: hierfavg, rounds: 2}\ntopology: {edges: 2, devices_per_edge: 2}\n"
 

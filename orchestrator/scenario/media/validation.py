@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netem.units import format_duration, format_rate
+from orchestrator.scenario.media.routes import unknown_medium
+from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES, candidates
 from orchestrator.scenario.sections.links import Mistake
-from orchestrator.scenario.sections.media import CrossTrafficSpec, slowest
-from orchestrator.scenario.sections.routes import unknown_medium
 
 
 def check_media(scenario: Scenario) -> Iterator[Mistake]:

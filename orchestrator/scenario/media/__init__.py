@@ -1,0 +1,1 @@
+"""Shared media in a scenario: the sections `shared`, `routes` and `cross_traffic`."""

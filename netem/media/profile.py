@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from netem import units
@@ -109,6 +109,12 @@ class CrossTraffic:
             return self.rows[-1][1]
         carried = sum(rate * max(0.0, min(end, duration) - at) for (at, rate), end in zip(self.rows, ends, strict=True))
         return carried / duration
+
+    def since(self, seconds: float) -> CrossTraffic:
+        """What is left of it after this time; only a trace remembers."""
+        held = [rate for at, rate in self.rows if at <= seconds]
+        later = [(at - seconds, rate) for at, rate in self.rows if at > seconds]
+        return replace(self, rows=((0.0, held[-1]), *later)) if held else self
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON; `from_mapping` reads it."""

@@ -165,7 +165,11 @@ def _handover(topology: Topology, fault: FaultSpec, to: str, media: ResolvedMedi
     for node in candidates(fault, topology):
         if media.medium_of(node) is None:
             several = [medium for medium, members in media.members.items() if node in members]
-            where = f"in {' and '.join(several)}" if several else "no member of a shared medium"
+            where = (
+                f"in {' and '.join(several)}"
+                if several
+                else "in no shared medium (name the node in `members`, not its link)"
+            )
             yield "action", f"{node} is {where}: a node is handed over from the one medium that it is in"
             return
         for source, target, way in media.handed_over(node, to):

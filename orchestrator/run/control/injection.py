@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
@@ -73,15 +74,24 @@ class FaultInjector:
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
         self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
-        for fault in (*self._faults, *by_hand):
+        due: defaultdict[float, list[Fault]] = defaultdict(list)
+        started = {id: span.start or 0.0 for id, span in behind.items()}
+        for fault in sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf)):
             span = behind.get(fault.id)
             if span is not None:
                 if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
                     self._spawn(self._go_on(fault, past.seconds - span.start))
             elif fault.at is not None:
-                self._spawn(self._run_after(fault, max(0.0, fault.at - past.training)))
+                due[fault.at].append(fault)
             elif fault.round is not None and fault.round <= past.round:
                 self._spawn(self._turn_round([], [fault]))  # its round had just begun
+        for at, faults in due.items():
+            self._spawn(self._begin_at(faults, max(0.0, at - past.training)))
+
+    async def _begin_at(self, faults: list[Fault], delay: float) -> None:
+        await asyncio.sleep(delay)  # one timer: faults of one time keep their order
+        for fault in faults:
+            self._spawn(self._run_after(fault, 0.0))
 
     def round_started(self, round: int) -> None:
         """End the faults that last a round and start the faults of this round. Called when a leader's round starts.

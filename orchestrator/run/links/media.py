@@ -29,6 +29,7 @@ class Media:
         self._profiles = dict(self._planned)  # by schedules
         self._overlays: dict[Cause, Mapping[str, Mapping[str, Any]]] = {}
         self._lock = asyncio.Lock()
+        self._carried: dict[str, CrossTrafficPlan] = {}  # by channel, the latest that began
         self._powers = fabric if isinstance(fabric, SharesMedia) else None
         if self._profiles and self._powers is None:
             raise EngineError("the hosts of a swarm cannot share media yet: use the driver namespaces, docker or sim")
@@ -72,11 +73,13 @@ class Media:
             return
         facts = {"kind": traffic.traffic.kind, "rate": traffic.traffic.mean_rate(traffic.duration or float("inf"))}
         await asyncio.sleep(max(0.0, began + traffic.at - loop.time()))
-        await self._powers.occupy(traffic.channel, traffic.traffic, traffic.seed)
+        self._carried[traffic.channel] = traffic
+        await self._powers.occupy(traffic.channel, traffic.traffic.since(max(0.0, elapsed - traffic.at)), traffic.seed)
         note({"channel": traffic.channel, "phase": "start", **facts})
         if until is not None:
             await asyncio.sleep(max(0.0, until - loop.time()))
-            await self._powers.occupy(traffic.channel, None)
+            if self._carried[traffic.channel] is traffic:  # the next one may begin at that very time
+                await self._powers.occupy(traffic.channel, None)
             note({"channel": traffic.channel, "phase": "end", **facts})
 
     async def _share(self, channels: Iterable[str]) -> None:

@@ -121,12 +121,17 @@ def resolve_media(
     nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
     for name, spec in shared.items():
         if not _NAME.fullmatch(name) or name in nodes:
-            why = "is a node" if name in nodes else "cannot be a name: write lower-case letters, digits and hyphens"
+            why = (
+                "is a node"
+                if name in nodes
+                else "cannot be a name: write at most 40 lower-case letters, digits and hyphens"
+            )
             found.mistakes.append((("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0"))
         members = _members(name, spec, pairs, nodes, uses, found)
-        if not spec.members and name not in targets:
-            found.mistakes.append((("shared", name), "no link crosses it: give it members, like members: [device-*]"))
-        rates = _rates(name, spec, pairs, nodes, None if name in targets else members, found)
+        if "members" not in spec.model_fields_set and name not in targets:
+            why = "no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it"
+            found.mistakes.append((("shared", name), why))
+        rates = _rates(name, spec, pairs, nodes, None if name in targets or not spec.members else members, found)
         found.members[name] = tuple(members)
         found.channels[name] = spec.channels(name, rates)
     order = _order(shared, routes, pairs, nodes, uses, found)
@@ -174,7 +179,9 @@ def _named(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[tu
     if _LINK.fullmatch(written):
         return [(joined(pair), pair, False) for pair in _links(written, pairs, nodes)]
     if " " in written or ">" in written:
-        raise ValueError(f"'{written}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'")
+        raise ValueError(
+            f"'{shortened(written)}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'"
+        )
     named = {node for node in nodes if matches(written, node)}
     if not named:
         raise ValueError(_no_match(written, nodes))
@@ -188,7 +195,7 @@ def _links(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[Pa
     """The links of a pattern ``a <-> b``, with either end first. ValueError if there are none."""
     match = _LINK.fullmatch(written)
     if match is None:
-        raise ValueError(f"'{written}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text")
+        raise ValueError(f"'{shortened(written)}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text")
     a, b = match.groups()
     for end in (a, b):
         if not any(matches(end, node) for node in nodes):
@@ -218,7 +225,7 @@ def _rates(
 ) -> dict[str, float]:
     """The rates of single members. ``members``: those that may have one; None: every node and link."""
     rates: dict[str, float] = {}
-    for written, rate in spec.rates.items():
+    for written, rate in sorted(spec.rates.items(), key=_exactness):
         try:
             named = [member for member, _, _ in _named(written, pairs, nodes) if members is None or member in members]
             if not named:
@@ -227,6 +234,11 @@ def _rates(
         except ValueError as error:
             found.mistakes.append((("shared", name, "rates", written), str(error)))
     return rates
+
+
+def _exactness(entry: tuple[str, object]) -> int:
+    """The order of entries by pattern: one with fewer asterisks replaces one with more."""
+    return -entry[0].count("*")
 
 
 def unknown_medium(name: str, media: Collection[str]) -> str:
@@ -246,7 +258,7 @@ def _order(
 ) -> dict[Pair, Sequence[str]]:
     """The media of each link that a route names, from the lower end to the upper one."""
     order: dict[Pair, Sequence[str]] = {}
-    for written, media in routes.items():
+    for written, media in sorted(routes.items(), key=_exactness):
         try:
             for medium in media:
                 if medium not in shared:

@@ -182,8 +182,10 @@ class MediumSpec(Strict):
                 if replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=None) != base or each.rate is None:
                     raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
                 if (each.buffer_limit or 0) < FULL_FRAME:
-                    rate = format_rate(each.rate)
-                    raise ValueError(f"schedule: at {rate} the buffer is less than one full packet: give a longer one")
+                    rate, least = format_rate(each.rate), format_duration(round(FULL_FRAME * 8 / each.rate + 0.0005, 3))
+                    raise ValueError(
+                        f"schedule: at {rate} the buffer is less than one full packet: write buffer: {least} or more"
+                    )
 
     def schedules(self, name: str) -> dict[str, Schedule]:
         """The schedules of the channels that have one."""
@@ -240,8 +242,10 @@ class CrossTrafficSpec(Strict):
         "random length. trace: the rate is that of a file"
     )
     rate: Rate | None = Field(default=None, description="its mean rate; of on-off, while it is on")
-    on_for: Duration | None = Field(default=None, gt=0, description="on-off only: the mean time for which it is on")
-    off_for: Duration | None = Field(default=None, gt=0, description="on-off only: the mean time for which it is off")
+    on_for: Duration | None = Field(default=None, ge=0.001, description="on-off only: the mean time for which it is on")
+    off_for: Duration | None = Field(
+        default=None, ge=0.001, description="on-off only: the mean time for which it is off"
+    )
     csv: str | None = Field(default=None, description="trace only: a table with the columns t and rate, 0 for none")
     at: Duration = Field(default=0.0, description="its start, after training started")
     for_: Duration | None = Field(

@@ -35,6 +35,12 @@ def test_plain_data_and_back(settings: Any) -> None:
     assert type(settings).from_mapping(json.loads(json.dumps(settings.to_mapping()))) == settings
 
 
+def test_a_trace_goes_on_where_it_was() -> None:
+    trace = CrossTraffic("trace", rows=((0.0, 1e6), (50.0, 15e6), (70.0, 2e6)))
+    assert trace.since(60.0).rows == ((0.0, 15e6), (10.0, 2e6))
+    assert CrossTraffic("poisson", 1e6).since(60.0) == CrossTraffic("poisson", 1e6)
+
+
 def test_mean_rates() -> None:
     assert CrossTraffic("poisson", 5e6).mean_rate() == 5e6
     assert CrossTraffic("on-off", 5e6, on=1.0, off=4.0).mean_rate() == 1e6

@@ -360,3 +360,40 @@ def test_cross_traffic_keeps_its_times_after_a_resume() -> None:
     run_virtual(main())
     assert notes == [(0.0, "start"), (3.0, "end"), (8.0, "start"), (18.0, "end")]
     assert [arguments for _, _, arguments in powers.done[:2]] == [("cell-0", traffic, 7), ("cell-0", None)]
+
+
+def test_the_end_of_cross_traffic_leaves_the_next_one_alone() -> None:
+    powers, first, next_one = Diary(), CrossTraffic("constant", 1e6), CrossTraffic("constant", 4e6)
+
+    async def main() -> None:
+        media = Media(CELLS, cast(Fabric, powers))
+        later = CrossTrafficPlan("cell-0", next_one, 2.0, None, 7)
+        await asyncio.gather(
+            *(
+                media.carry(each, 0.0, lambda _: None)
+                for each in (later, CrossTrafficPlan("cell-0", first, 0.0, 2.0, 7))
+            )
+        )
+
+    run_virtual(main())
+    assert [arguments[1] for _, _, arguments in powers.done][-1] == next_one
+
+
+def test_faults_of_one_time_keep_their_order() -> None:
+    powers = Diary()
+    play([fault(number, "pause", node=f"n{number}", at=5.0) for number in range(1, 9)], powers)
+    assert [arguments[0] for _, _, arguments in powers.done] == [f"n{number}" for number in range(1, 9)]
+
+
+def test_faults_of_a_continued_run_keep_the_order_of_their_starts() -> None:
+    link = "device-0", "edge-0"
+
+    def handover(id: int, *way: Crossing, **when: Any) -> Fault:
+        return fault(id, "handover", node="device-0", crossings=((*link, way),), **when)
+
+    faults = [handover(1, at=2.0), handover(2, *IN_CELL_1, round=1)]
+    spans = span(1, "handover", start=2.0), span(2, "handover", start=0.5)
+    powers = Diary()
+    past = Past(seconds=5.0, training=5.0, round=2, faults=spans)
+    play(faults, powers, past=past, links=SHARING, media=CELLS)
+    assert powers.done[-1][2] == (*link, ())

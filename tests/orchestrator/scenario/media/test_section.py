@@ -74,6 +74,26 @@ def test_a_later_route_replaces_an_earlier_one() -> None:
     assert [each.channel for each in found.crossings["device-1-1", "edge-1"]] == ["b up", "a up"]
 
 
+@pytest.mark.parametrize("first", ["device-1-1", "device-*"])
+def test_an_entry_for_a_name_replaces_that_of_a_pattern_in_any_order(first: str) -> None:
+    rates = {"device-1-1": "6mbit", "device-*": "24mbit"}
+    ways = {"device-1-1": "[b, a]", "device-*": "[a, b]"}
+    names = [first, *(rates.keys() - {first})]
+    found = media(
+        "shared: {a: {rate: 54mbit, share: frames, members: [device-*], rates: {"
+        + ", ".join(f"{name}: {rates[name]}" for name in names)
+        + "}}, b: {rate: 1gbit, members: [device-*]}}\nroutes: {"
+        + ", ".join(f"{name} <-> edge-*: {ways[name]}" for name in names)
+        + "}"
+    )
+    assert found.channels["a"]["a up"].rates["device-1-1"] == 6e6
+    assert [each.channel for each in found.crossings["device-1-1", "edge-1"]] == ["b up", "a up"]
+
+
+def test_a_medium_may_wait_for_manual_handovers() -> None:
+    assert media("shared: {spare: {rate: 5mbit, members: []}}").members["spare"] == ()
+
+
 def test_a_named_medium_changes_as_a_link_profile_does() -> None:
     found = media("shared: {cell: {profile: lte-cell, up: 5mbit, members: [device-0-*], rates: {device-0-1: 1mbit}}}")
     up, down = found.channels["cell"].values()

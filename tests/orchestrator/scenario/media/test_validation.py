@@ -41,7 +41,7 @@ CASES = [
     ),
     (
         STEPS + "{steps: [{at: 1s, rate: 1kbit}]}}}",
-        "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: give a longer one",
+        "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: write buffer: 12.113s or more",
     ),
     (
         STEPS + "{handover: [{at: 1s, interruption: 1s}]}}}",
@@ -103,12 +103,13 @@ CASES = [
     ),
     (
         "shared: {cell-0: {rate: 20mbit}}",
-        "shared.cell-0: no link crosses it: give it members, like members: [device-*]",
+        "shared.cell-0: no link crosses it: give it members, like members: [device-*], or members: [] for handovers to "
+        "it",
     ),
     (
         "shared: {Cell 0: {rate: 20mbit, members: [device-*]}}",
-        "shared.Cell 0: 'Cell 0' cannot be a name: write lower-case letters, digits and hyphens; a medium is "
-        "named like cell-0",
+        "shared.Cell 0: 'Cell 0' cannot be a name: write at most 40 lower-case letters, digits and hyphens; a medium "
+        "is named like cell-0",
     ),
     (
         "shared: {edge-0: {rate: 20mbit, members: [device-*]}}",
@@ -292,8 +293,8 @@ CASES = [
     ),
     (
         CELL + "faults: [{at: 1s, node: edge-0, action: handover, to: ap-0}]",
-        "faults.0.action: edge-0 is no member of a shared medium: a node is handed over from the one medium "
-        "that it is in",
+        "faults.0.action: edge-0 is in no shared medium (name the node in `members`, not its link): a node is "
+        "handed over from the one medium that it is in",
     ),
     (
         CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: cell-0}]",

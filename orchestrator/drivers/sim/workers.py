@@ -64,8 +64,7 @@ class WorkerStep:
             return self.value
         value = self.fn(*self.args)
         if self.problem is not None:
-            words = "a step failed in a worker and was repeated in the main process, which is slow: %s"
-            log.warning(words, self.problem)
+            self._workers.warn(self.problem)
         return value
 
     def cancel(self) -> bool:
@@ -135,6 +134,7 @@ class Workers:
     def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
         self._waiting: deque[WorkerStep] = deque()
+        self._warned = False
         self._broken = False  # a worker was killed: no step starts any more
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
@@ -144,6 +144,13 @@ class Workers:
     @property
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._workers]
+
+    def warn(self, problem: str) -> None:
+        """Warn of a step that failed in a worker but not here; once, because it may be every step."""
+        if not self._warned:
+            words = "a step failed in a worker and was repeated in the main process, which is slow: %s"
+            log.warning(words, problem)
+        self._warned = True
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> WorkerStep:
         """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""

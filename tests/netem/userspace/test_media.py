@@ -184,6 +184,17 @@ def test_what_waits_leaves_at_the_new_rate_of_a_channel() -> None:
     assert times == pytest.approx([FRAME_TIME * (1 + 10 * place) for place in range(1, 10)])
 
 
+def test_changes_of_the_rate_leave_no_events_behind() -> None:
+    network = Network(b=[["cell-0", "b"]])
+    for change in range(20):
+        network.send("b", 3)
+        network.wait(2.2 * FRAME_TIME)
+        network.ask("channel", name="cell-0", profile=CELL | {"rate": (10e6, 11e6)[change % 2]})
+    network.wait(2.2 * FRAME_TIME)
+    assert network.channels()["cell-0", "b"]["queued_bytes"] > 0
+    assert len(network.switch.flight.media.events) <= 2
+
+
 def test_what_waits_for_the_link_leaves_at_the_new_rate_of_the_link() -> None:
     network = Network({"rate": "1mbit"}, b=[["cell-0", "b"]])
     network.send("b", 3)

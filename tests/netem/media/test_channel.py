@@ -386,6 +386,21 @@ class TestCrossTraffic:
         assert row["overflowed"] == pytest.approx(row["packets"], rel=0.01)
         assert row["seconds"] <= 1000.0
 
+    def test_a_packet_after_a_long_rest_finds_the_backlog_of_a_flood(self) -> None:
+        trial = Trial("fifo", buffer=0.1)
+        trial.channel.occupy(CrossTraffic("constant", rate=1.1 * RATE), 5, 0.0)
+        for now in (10.0, 20.0, 21.0):
+            trial.offer(now, "a", 60)
+            trial.finish()
+            assert trial.left[-1][0] - now == pytest.approx(0.1, rel=0.03)
+
+    def test_what_a_flood_has_lost_stays_lost_when_it_is_over(self) -> None:
+        trial = Trial(buffer=0.05)
+        trial.channel.occupy(CrossTraffic("trace", rows=((1.0, 2 * RATE), (11.0, RATE / 8))), 5, 0.0)
+        overflowed = [trial.rows(now)[CROSS_TRAFFIC]["overflowed"] for now in (6.0, 11.0, 12.0, 30.0, 100.0)]
+        assert overflowed == sorted(overflowed)
+        assert overflowed[-1] == pytest.approx(10 * RATE / (8 * FULL_FRAME), rel=0.01)
+
     @pytest.mark.parametrize("buffer", [0.0, 0.005, 0.1])
     def test_frames_that_are_alone_take_the_same_course_at_once_and_one_by_one(
         self, buffer: float, monkeypatch: pytest.MonkeyPatch

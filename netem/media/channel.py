@@ -359,9 +359,9 @@ class Channel(Generic[Payload]):
         since = self._recent(now)
         if self._traffic is None or self._payloads or since <= self._reached:
             return 0.0, 0.0, 0.0
-        room = int(self._limit / FULL_FRAME)
         sent = overflowed = 0.0
         waiting = self._part + self._member(CROSS_TRAFFIC).queued_bytes / FULL_FRAME
+        room = max(waiting, int(self._limit / FULL_FRAME))  # a smaller buffer drops nothing of what waits
         for seconds, rate in mean_rates(self._traffic, self._reached - self._since, since - self._since):
             waiting += seconds * rate / (8 * FULL_FRAME)
             leaving = min(waiting, seconds * self.profile.rate_of(CROSS_TRAFFIC) / (8 * FULL_FRAME))

@@ -12,6 +12,7 @@ import pytest
 
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace import flight
+from netem.userspace.frame import HEADER, NEEDS_CHECKSUM, TCP_IPV6
 from netem.userspace.link import segments_together
 from netem.userspace.switch import Switch
 from tests.netem.measured import settled, wait_until
@@ -153,6 +154,41 @@ def test_a_cut_drops_what_waits_in_channels_and_what_they_are_sending() -> None:
     network.ask("restore", source="b", target="a")
     network.send("b", 1)
     assert len(network.wait(1.0)) == 1
+
+
+def test_a_cut_counts_what_is_sent_as_delivered_though_the_clock_runs_on() -> None:
+    network = Network({"latency": "10ms"}, b=[])
+    for _ in range(100):
+        network.send("b")
+        network.now += 1e-5
+    network.now = 0.0105  # half of them are due
+
+    def clock() -> float:
+        network.now += 1e-5
+        return network.now
+
+    network.switch.flight._clock = clock
+    network.ask("cut", source="b", target="a")
+    link = network.link("b")
+    assert link["delivered"] == len(network.nodes["a"].sent) == pytest.approx(50, abs=3)
+    assert adds_up(link)
+
+
+def test_a_corrupt_super_packet_crosses_the_channels_and_counts_as_delivered() -> None:
+    counters = []
+    for route in ([], [["cell-0", "b"]]):
+        network = Network({"rate": "10mbit", "corrupt": "99.9%"}, b=route)
+        packet = HEADER.pack(NEEDS_CHECKSUM, TCP_IPV6, 0, 1000, 54, 16)
+        packet += network.nodes["a"].mac + bytes(6) + b"\x86\xdd" + bytes(52) + b"\x50" + bytes(7) + bytes(3000)
+        network.nodes["b"].packets.append(packet)
+        network.switch.forward(network.nodes["b"])  # type: ignore[arg-type]
+        assert network.wait(1.0) == []
+        counters.append(network.link("b"))
+        assert adds_up(counters[-1])
+        assert network.switch.flight._bytes == network.switch.flight._crossing == 0
+    assert counters[0]["delivered"] == counters[0]["corrupted"] == 3
+    assert counters[0] == counters[1]
+    assert network.channels()["cell-0", "b"]["packets"] == 3
 
 
 def test_a_handover_loses_nothing_and_has_the_new_capacity() -> None:

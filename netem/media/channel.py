@@ -19,8 +19,9 @@ nothing, and is sent next or nearly so.
 **Time.** A packet of L bytes of member i occupies the channel for 8 L / r_i seconds.
 
 **Buffer.** The packet being sent and those waiting occupy it. When it is full, the last packet of the longest queue (in
-bytes) is dropped until the new one fits; with ``fifo`` that is the new one. The packet being sent is never dropped, and
-an idle channel takes any packet. A super-packet (see `netem.impair`) fits if its first segment does.
+bytes; of equals, the one that has been charged most) is dropped until the new one fits; with ``fifo`` that is the new
+one. The packet being sent is never dropped, and an idle channel takes any packet. A super-packet (see `netem.impair`)
+fits if its first segment does.
 
 **Changes.** What waits leaves at the new rate, and so does the rest of the packet being sent. A smaller buffer drops
 nothing until the next packet comes.
@@ -212,8 +213,8 @@ class Channel(Generic[Payload]):
     def _enter(self, now: float, member: _Member[Payload], size: int, packets: int, payload: Payload | None) -> None:
         packet = _Packet(next(self._numbers), member, size, packets, payload)
         while self._sending is not None and self._bytes + size / packets > self._limit:
-            longest = max(self._queues.values(), key=_bytes)
-            if longest.bytes <= member.queue.bytes + size:
+            longest = max(self._queues.values(), key=_length)
+            if _length(longest) <= (member.queue.bytes + size, member.queue.charged):
                 self._overflow(packet)
                 return
             last = longest.waiting.pop()
@@ -378,5 +379,5 @@ class Channel(Generic[Payload]):
         self._arrives = self._since + next(self._frames, math.inf)
 
 
-def _bytes(queue: _Queue[Payload]) -> int:
-    return queue.bytes
+def _length(queue: _Queue[Payload]) -> tuple[int, float]:
+    return queue.bytes, queue.charged

@@ -265,6 +265,18 @@ def test_the_longest_queue_loses_the_packet_that_came_last() -> None:
     assert [packet.member for _, packet in trial.left] == ["a", "b", "a", "a", "a", "a"]
 
 
+@pytest.mark.parametrize("share", BY_SHARE)
+def test_no_member_starves_in_a_buffer_with_fewer_packets_than_members(share: Rule) -> None:
+    """Twenty members send at the same times in the same order, at 1.5 times the rate."""
+    frame = 8 * FULL_FRAME / RATE
+    trial = Trial(share, buffer=16 * frame)
+    members = [f"m{number}" for number in range(20)]
+    for turn, member in itertools.product(range(500), members):
+        trial.offer(turn * 20 * frame / 1.5, member)
+    expected = {member: pytest.approx(RATE / 20, rel=0.05) for member in members}
+    assert trial.rates(500 * 20 * frame / 1.5) == expected
+
+
 def test_a_full_fifo_drops_what_comes() -> None:
     trial = Trial("fifo", buffer=0.01)
     packets = [trial.offer(0.0, member) for member in "aaaaaabb"]

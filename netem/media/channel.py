@@ -234,8 +234,7 @@ class Channel(Generic[Payload]):
         queue.bytes += packet.size
         if not queue.ordered:
             queue.ordered = True
-            queue.charged = max(queue.charged, self._tag)
-            heappush(self._order, (queue.charged, next(self._numbers), queue))
+            heappush(self._order, (max(queue.charged, self._tag), next(self._numbers), queue))
 
     def _release(self, packet: _Packet[Payload]) -> None:
         """A packet no longer occupies the buffer."""
@@ -286,7 +285,7 @@ class Channel(Generic[Payload]):
             queue.bytes -= packet.size
             seconds = 8 * packet.size / packet.member.rate
             share = self.profile.share
-            queue.charged += packet.packets if share == "frames" else packet.size if share == "fair" else seconds
+            queue.charged = tag + (packet.packets if share == "frames" else packet.size if share == "fair" else seconds)
             if queue.waiting:
                 heappush(order, (queue.charged, next(self._numbers), queue))
             else:

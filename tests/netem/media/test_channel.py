@@ -265,16 +265,16 @@ def test_the_longest_queue_loses_the_packet_that_came_last() -> None:
     assert [packet.member for _, packet in trial.left] == ["a", "b", "a", "a", "a", "a"]
 
 
+@pytest.mark.parametrize("number", [20, 40])
 @pytest.mark.parametrize("share", BY_SHARE)
-def test_no_member_starves_in_a_buffer_with_fewer_packets_than_members(share: Rule) -> None:
-    """Twenty members send at the same times in the same order, at 1.5 times the rate."""
+def test_no_member_starves_in_a_buffer_with_fewer_packets_than_members(share: Rule, number: int) -> None:
+    """All members send at the same times in the same order, at 1.5 times the rate."""
     frame = 8 * FULL_FRAME / RATE
     trial = Trial(share, buffer=16 * frame)
-    members = [f"m{number}" for number in range(20)]
-    for turn, member in itertools.product(range(500), members):
-        trial.offer(turn * 20 * frame / 1.5, member)
-    expected = {member: pytest.approx(RATE / 20, rel=0.05) for member in members}
-    assert trial.rates(500 * 20 * frame / 1.5) == expected
+    for turn, member in itertools.product(range(500), range(number)):
+        trial.offer(turn * number * frame / 1.5, f"m{member}")
+    rates = trial.rates(500 * number * frame / 1.5).values()
+    assert min(rates) > 0.8 * sum(rates) / number  # the first of forty finds the channel idle each time
 
 
 def test_a_full_fifo_drops_what_comes() -> None:

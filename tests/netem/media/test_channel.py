@@ -406,6 +406,15 @@ class TestCrossTraffic:
             trial.finish()
             assert trial.left[-1][0] - now == pytest.approx(0.1, rel=0.03)
 
+    def test_losses_do_not_fall_after_a_change_to_a_smaller_buffer(self) -> None:
+        trial = Trial("fifo", buffer=0.2)
+        trial.channel.occupy(CrossTraffic("constant", rate=9 * RATE), 5, 0.0)
+        trial.offer(5.0, "a", 60)
+        trial.finish()
+        trial.channel.change(ChannelProfile(10 * RATE, "fifo", 0.002), 6.0)
+        overflowed = [trial.rows(6.0 + step / 50)[CROSS_TRAFFIC]["overflowed"] for step in range(50)]
+        assert overflowed == sorted(overflowed)
+
     def test_what_a_flood_has_lost_stays_lost_when_it_is_over(self) -> None:
         trial = Trial(buffer=0.05)
         trial.channel.occupy(CrossTraffic("trace", rows=((1.0, 2 * RATE), (11.0, RATE / 8))), 5, 0.0)

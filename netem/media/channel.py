@@ -19,8 +19,9 @@ nothing, and is sent next or nearly so.
 **Time.** A packet of L bytes of member i occupies the channel for 8 L / r_i seconds.
 
 **Buffer.** The packet being sent and those waiting occupy it. When it is full, the last packet of the longest queue (in
-bytes) is dropped until the new one fits; with ``fifo`` that is the new one. The packet being sent is never dropped, and
-an idle channel takes any packet. A super-packet (see `netem.impair`) fits if its first segment does.
+bytes; of equals, the one that has been charged most) is dropped until the new one fits; with ``fifo`` that is the new
+one. The packet being sent is never dropped, and an idle channel takes any packet. A super-packet (see `netem.impair`)
+fits if its first segment does.
 
 **Changes.** What waits leaves at the new rate, and so does the rest of the packet being sent. A smaller buffer drops
 nothing until the next packet comes.
@@ -28,7 +29,7 @@ nothing until the next packet comes.
 **Cross traffic** (`netem.media.cross_traffic`) is a member of its own, CROSS_TRAFFIC; its frames are discarded when
 they have been sent. While no packet of another member is in the channel nothing has to be computed. The next offer
 catches up: with each frame, or, after a longer rest, with those of the last one or two WINDOWs of frames. The frames
-before these are counted by their mean.
+before these are counted by their mean, which also gives the backlog that they leave.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
-from netem.media.cross_traffic import arrivals, offered, peak
+from netem.media.cross_traffic import arrivals, mean_rates, peak
 from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, CrossTraffic
 from netem.profile import FULL_FRAME
 
@@ -184,7 +185,7 @@ class Channel(Generic[Payload]):
             pass
         rows: list[dict[str, int | float | str]] = []
         for member in self._members.values():
-            sent, overflowed = self._uncounted(now) if member.name == CROSS_TRAFFIC else (0.0, 0.0)
+            sent, overflowed, _ = self._uncounted(now) if member.name == CROSS_TRAFFIC else (0.0, 0.0, 0.0)
             size = int(sent) * FULL_FRAME
             rows.append(
                 {
@@ -212,8 +213,8 @@ class Channel(Generic[Payload]):
     def _enter(self, now: float, member: _Member[Payload], size: int, packets: int, payload: Payload | None) -> None:
         packet = _Packet(next(self._numbers), member, size, packets, payload)
         while self._sending is not None and self._bytes + size / packets > self._limit:
-            longest = max(self._queues.values(), key=_bytes)
-            if longest.bytes <= member.queue.bytes + size:
+            longest = max(self._queues.values(), key=_length)
+            if _length(longest) <= (member.queue.bytes + size, member.queue.charged):
                 self._overflow(packet)
                 return
             last = longest.waiting.pop()
@@ -233,8 +234,7 @@ class Channel(Generic[Payload]):
         queue.bytes += packet.size
         if not queue.ordered:
             queue.ordered = True
-            queue.charged = max(queue.charged, self._tag)
-            heappush(self._order, (queue.charged, next(self._numbers), queue))
+            heappush(self._order, (max(queue.charged, self._tag), next(self._numbers), queue))
 
     def _release(self, packet: _Packet[Payload]) -> None:
         """A packet no longer occupies the buffer."""
@@ -285,7 +285,7 @@ class Channel(Generic[Payload]):
             queue.bytes -= packet.size
             seconds = 8 * packet.size / packet.member.rate
             share = self.profile.share
-            queue.charged += packet.packets if share == "frames" else packet.size if share == "fair" else seconds
+            queue.charged = tag + (packet.packets if share == "frames" else packet.size if share == "fair" else seconds)
             if queue.waiting:
                 heappush(order, (queue.charged, next(self._numbers), queue))
             else:
@@ -303,16 +303,18 @@ class Channel(Generic[Payload]):
             pass
         if not self._payloads and (since := self._recent(now)) > self._reached:
             others = self._member(CROSS_TRAFFIC)
-            sent, overflowed = self._uncounted(now)
+            sent, overflowed, waiting = self._uncounted(now)
             others.packets += int(sent)
             others.bytes += int(sent) * FULL_FRAME
             others.seconds += 8 * int(sent) * FULL_FRAME / others.rate
             others.overflowed += int(overflowed)
-            self._part = sent - int(sent)
+            self._part = sent % 1 + waiting % 1
             self._bytes = others.queued_bytes = others.queue.bytes = 0
             others.queue.waiting.clear()
             self._sending, self._ends, self._reached = None, math.inf, since
             self._expect(since - self._since)
+            for _ in range(int(waiting)):
+                self._enter(since, others, FULL_FRAME, 1, None)
         while self._step(now):
             if self._sending is None and self._window < math.inf:
                 self._alone(now)
@@ -351,15 +353,23 @@ class Channel(Generic[Payload]):
             return -math.inf
         return self._since + (int((now - self._since) / self._window) - 1) * self._window
 
-    def _uncounted(self, now: float) -> tuple[float, float]:
-        """The frames of cross traffic that were sent and dropped before `_recent`, and are not counted yet."""
+    def _uncounted(self, now: float) -> tuple[float, float, float]:
+        """The frames of cross traffic that were sent and dropped before `_recent`, and are not counted yet; and those
+        that waited then."""
         since = self._recent(now)
         if self._traffic is None or self._payloads or since <= self._reached:
-            return 0.0, 0.0
-        came = offered(self._traffic, since - self._since) - offered(self._traffic, self._reached - self._since)
-        came += self._part + self._member(CROSS_TRAFFIC).queued_bytes / FULL_FRAME
-        most = (since - self._reached) * self.profile.rate_of(CROSS_TRAFFIC) / (8 * FULL_FRAME)
-        return min(came, most), max(0.0, came - most)
+            return 0.0, 0.0, 0.0
+        sent = overflowed = 0.0
+        waiting = self._part + self._member(CROSS_TRAFFIC).queued_bytes / FULL_FRAME
+        room = max(waiting, int(self._limit / FULL_FRAME))  # a smaller buffer drops nothing of what waits
+        for seconds, rate in mean_rates(self._traffic, self._reached - self._since, since - self._since):
+            waiting += seconds * rate / (8 * FULL_FRAME)
+            leaving = min(waiting, seconds * self.profile.rate_of(CROSS_TRAFFIC) / (8 * FULL_FRAME))
+            sent += leaving
+            waiting -= leaving
+            overflowed += max(0.0, waiting - room)
+            waiting = min(waiting, room)
+        return sent, overflowed, waiting
 
     def _expect(self, since: float) -> None:
         """Wait for the frames that come from ``since`` seconds after the beginning on."""
@@ -368,5 +378,5 @@ class Channel(Generic[Payload]):
         self._arrives = self._since + next(self._frames, math.inf)
 
 
-def _bytes(queue: _Queue[Payload]) -> int:
-    return queue.bytes
+def _length(queue: _Queue[Payload]) -> tuple[int, float]:
+    return queue.bytes, queue.charged

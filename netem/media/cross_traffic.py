@@ -29,9 +29,12 @@ def arrivals(traffic: CrossTraffic, seed: int, since: float = 0.0) -> Iterator[f
     return _paced(traffic, seed, since)
 
 
-def offered(traffic: CrossTraffic, until: float) -> float:
-    """The mean number of frames that come in the first seconds."""
-    return traffic.mean_rate(until) * until / (8 * FULL_FRAME) if until > 0 else 0.0
+def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """(seconds, mean bit/s) of the time from begin to end: one pair, for ``trace`` one for each row in it."""
+    rows = ((0.0, 0.0), *traffic.rows) if traffic.kind == "trace" else ((0.0, traffic.mean_rate()),)
+    for (at, rate), following in zip(rows, [*(at for at, _ in rows[1:]), math.inf], strict=True):
+        if (seconds := min(end, following) - max(begin, at)) > 0:
+            yield seconds, rate
 
 
 def peak(traffic: CrossTraffic) -> float:

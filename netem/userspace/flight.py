@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -48,9 +49,7 @@ class Flight:
             return
         flight = self._flight
         for at, damaged in link.impairment.offer(now, size, packets):
-            copy = corrupt(packet, link.random) if damaged else packet
-            if copy is None:
-                continue
+            copy = (corrupt(packet, link.random) or b"") if damaged else packet
             if at <= now and not (flight and flight[0][0] <= now) and link.propagation is None:
                 self._send(link, copy)
             elif self._bytes + len(copy) > FLIGHT_BYTES or len(flight) + self._crossing >= FLIGHT_PACKETS:
@@ -78,7 +77,7 @@ class Flight:
         now = self._clock()
         while (events := self.media.events) and events[0][0] <= now:
             self._cross(now)
-        while (due := self._depart()) is not None and due <= now:
+        while (due := self._depart(now)) is not None and due <= now:
             pass
         return now
 
@@ -100,14 +99,15 @@ class Flight:
         if link.propagation is not None:
             self.media.cut(link, now)
 
-    def _depart(self) -> float | None:
-        """Send a burst of packets that are due at their targets; returns when the next one is."""
+    def _depart(self, until: float = math.inf) -> float | None:
+        """Send a burst of packets that are due at their targets, at most those due by ``until``; returns when the next
+        one is. The clock runs on while it sends."""
         flight = self._flight
         for _ in range(DELIVERY_BURST):
             if not flight:
                 return None
             late = self._clock() - flight[0][0]
-            if late < 0:
+            if late < 0 or flight[0][0] > until:
                 break
             _, _, link, epoch, packet = heappop(flight)
             self._bytes -= len(packet)
@@ -132,6 +132,8 @@ class Flight:
         self._bytes -= len(packet.data)
 
     def _send(self, link: Link, packet: bytes) -> None:
+        if not packet:
+            return  # a corrupt super-packet, which its receiver would reject
         if link.port is None:
             self.unsent += 1
             return

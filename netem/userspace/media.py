@@ -81,7 +81,7 @@ class ChannelSchedule:
                     continue
                 what.ahead = what.link.crossings
                 self._pass_on(at, what, through)
-            else:
+            elif at == self._due[what]:  # otherwise an earlier event has taken its place
                 self._due[what] = inf
                 for left, packet in self.channels[what].advance(at):
                     self._pass_on(left, packet, through)

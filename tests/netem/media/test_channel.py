@@ -265,6 +265,18 @@ def test_the_longest_queue_loses_the_packet_that_came_last() -> None:
     assert [packet.member for _, packet in trial.left] == ["a", "b", "a", "a", "a", "a"]
 
 
+@pytest.mark.parametrize("number", [20, 40])
+@pytest.mark.parametrize("share", BY_SHARE)
+def test_no_member_starves_in_a_buffer_with_fewer_packets_than_members(share: Rule, number: int) -> None:
+    """All members send at the same times in the same order, at 1.5 times the rate."""
+    frame = 8 * FULL_FRAME / RATE
+    trial = Trial(share, buffer=16 * frame)
+    for turn, member in itertools.product(range(500), range(number)):
+        trial.offer(turn * number * frame / 1.5, f"m{member}")
+    rates = trial.rates(500 * number * frame / 1.5).values()
+    assert min(rates) > 0.8 * sum(rates) / number  # the first of forty finds the channel idle each time
+
+
 def test_a_full_fifo_drops_what_comes() -> None:
     trial = Trial("fifo", buffer=0.01)
     packets = [trial.offer(0.0, member) for member in "aaaaaabb"]
@@ -385,6 +397,30 @@ class TestCrossTraffic:
         assert 8 * row["bytes"] == pytest.approx(1000 * RATE, rel=0.01)
         assert row["overflowed"] == pytest.approx(row["packets"], rel=0.01)
         assert row["seconds"] <= 1000.0
+
+    def test_a_packet_after_a_long_rest_finds_the_backlog_of_a_flood(self) -> None:
+        trial = Trial("fifo", buffer=0.1)
+        trial.channel.occupy(CrossTraffic("constant", rate=1.1 * RATE), 5, 0.0)
+        for now in (10.0, 20.0, 21.0):
+            trial.offer(now, "a", 60)
+            trial.finish()
+            assert trial.left[-1][0] - now == pytest.approx(0.1, rel=0.03)
+
+    def test_losses_do_not_fall_after_a_change_to_a_smaller_buffer(self) -> None:
+        trial = Trial("fifo", buffer=0.2)
+        trial.channel.occupy(CrossTraffic("constant", rate=9 * RATE), 5, 0.0)
+        trial.offer(5.0, "a", 60)
+        trial.finish()
+        trial.channel.change(ChannelProfile(10 * RATE, "fifo", 0.002), 6.0)
+        overflowed = [trial.rows(6.0 + step / 50)[CROSS_TRAFFIC]["overflowed"] for step in range(50)]
+        assert overflowed == sorted(overflowed)
+
+    def test_what_a_flood_has_lost_stays_lost_when_it_is_over(self) -> None:
+        trial = Trial(buffer=0.05)
+        trial.channel.occupy(CrossTraffic("trace", rows=((1.0, 2 * RATE), (11.0, RATE / 8))), 5, 0.0)
+        overflowed = [trial.rows(now)[CROSS_TRAFFIC]["overflowed"] for now in (6.0, 11.0, 12.0, 30.0, 100.0)]
+        assert overflowed == sorted(overflowed)
+        assert overflowed[-1] == pytest.approx(10 * RATE / (8 * FULL_FRAME), rel=0.01)
 
     @pytest.mark.parametrize("buffer", [0.0, 0.005, 0.1])
     def test_frames_that_are_alone_take_the_same_course_at_once_and_one_by_one(

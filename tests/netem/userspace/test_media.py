@@ -12,6 +12,7 @@ import pytest
 
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace import flight
+from netem.userspace.frame import HEADER, NEEDS_CHECKSUM, TCP_IPV6
 from netem.userspace.link import segments_together
 from netem.userspace.switch import Switch
 from tests.netem.measured import settled, wait_until
@@ -155,6 +156,41 @@ def test_a_cut_drops_what_waits_in_channels_and_what_they_are_sending() -> None:
     assert len(network.wait(1.0)) == 1
 
 
+def test_a_cut_counts_what_is_sent_as_delivered_though_the_clock_runs_on() -> None:
+    network = Network({"latency": "10ms"}, b=[])
+    for _ in range(100):
+        network.send("b")
+        network.now += 1e-5
+    network.now = 0.0105  # half of them are due
+
+    def clock() -> float:
+        network.now += 1e-5
+        return network.now
+
+    network.switch.flight._clock = clock
+    network.ask("cut", source="b", target="a")
+    link = network.link("b")
+    assert link["delivered"] == len(network.nodes["a"].sent) == pytest.approx(50, abs=3)
+    assert adds_up(link)
+
+
+def test_a_corrupt_super_packet_crosses_the_channels_and_counts_as_delivered() -> None:
+    counters = []
+    for route in ([], [["cell-0", "b"]]):
+        network = Network({"rate": "10mbit", "corrupt": "99.9%"}, b=route)
+        packet = HEADER.pack(NEEDS_CHECKSUM, TCP_IPV6, 0, 1000, 54, 16)
+        packet += network.nodes["a"].mac + bytes(6) + b"\x86\xdd" + bytes(52) + b"\x50" + bytes(7) + bytes(3000)
+        network.nodes["b"].packets.append(packet)
+        network.switch.forward(network.nodes["b"])  # type: ignore[arg-type]
+        assert network.wait(1.0) == []
+        counters.append(network.link("b"))
+        assert adds_up(counters[-1])
+        assert network.switch.flight._bytes == network.switch.flight._crossing == 0
+    assert counters[0]["delivered"] == counters[0]["corrupted"] == 3
+    assert counters[0] == counters[1]
+    assert network.channels()["cell-0", "b"]["packets"] == 3
+
+
 def test_a_handover_loses_nothing_and_has_the_new_capacity() -> None:
     network = Network({"latency": "1ms"}, b=[["cell-0", "b"], ["backhaul", "b"]])
     network.ask("channel", name="cell-1", profile=CELL | {"rate": 2.5e6})
@@ -182,6 +218,17 @@ def test_what_waits_leaves_at_the_new_rate_of_a_channel() -> None:
     network.ask("channel", name="cell-0", profile=CELL | {"rate": 1e6})
     times = [at for at, _ in network.wait(1.0)]
     assert times == pytest.approx([FRAME_TIME * (1 + 10 * place) for place in range(1, 10)])
+
+
+def test_changes_of_the_rate_leave_no_events_behind() -> None:
+    network = Network(b=[["cell-0", "b"]])
+    for change in range(20):
+        network.send("b", 3)
+        network.wait(2.2 * FRAME_TIME)
+        network.ask("channel", name="cell-0", profile=CELL | {"rate": (10e6, 11e6)[change % 2]})
+    network.wait(2.2 * FRAME_TIME)
+    assert network.channels()["cell-0", "b"]["queued_bytes"] > 0
+    assert len(network.switch.flight.media.events) <= 2
 
 
 def test_what_waits_for_the_link_leaves_at_the_new_rate_of_the_link() -> None:

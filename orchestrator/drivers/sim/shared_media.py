@@ -129,7 +129,7 @@ class SharedFlow:
             self._shaped = forward, self.backward
             if self.is_silent(now):
                 forward = replace(forward, silence=self._silent_until - now)
-            self._moved(self.flow.reshape(now, forward, self.backward, resume=True))
+            self._moved(self.flow.reshape(now, forward, self.backward))
             self._look(now)
 
     def _look(self, now: float) -> None:

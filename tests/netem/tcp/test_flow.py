@@ -377,10 +377,10 @@ def test_packets_that_stay_in_their_round_are_not_delayed(latency: float, rate: 
     size = segments(7000)
     unchanged = Flow(profile, profile, 1).send(0.0, size)
     for part in range(10):
-        connection = Flow(profile, profile, 1)
+        connection = Flow(profile, profile, 1, resume=True)
         connection.send(0.0, size)
         for number in range(times):
-            (arrival,) = connection.reshape((part + number / times) / 10 * unchanged, profile, profile, resume=True)
+            (arrival,) = connection.reshape((part + number / times) / 10 * unchanged, profile, profile)
         assert arrival == pytest.approx(unchanged, rel=0.002)
 
 

@@ -354,6 +354,27 @@ def test_a_cut_with_nothing_in_flight_changes_nothing() -> None:
     assert connection.send(2.0, 1000) == pytest.approx(2.05)
 
 
+def test_a_new_connection_discards_what_waits_in_the_queue() -> None:
+    profile = LinkProfile(latency=0.05, rate=20e6)
+    connection = Flow(profile, profile, 1)
+    connection.send(0.0, 100_000_000)
+    before = connection.counted(2.0)
+    connection.open(2.0)
+    assert before.offered_bytes < 2.0 * 20e6 / 8
+    assert connection.counted(2.0).offered_bytes == connection.counted(math.inf).offered_bytes == before.offered_bytes
+
+
+def test_a_change_or_a_cut_keeps_the_growth_of_a_long_round() -> None:
+    profile = LinkProfile(latency=0.05, rate=20e6)
+    connection = Flow(profile, profile, 1)
+    arrival = connection.send(0.0, segments(3000))
+    assert connection.reshape(1.7, profile, profile) == [pytest.approx(arrival, rel=1e-6)]
+    connection = Flow(profile, profile, 1)
+    connection.send(0.0, segments(3000))
+    connection.cut(0.7)
+    assert connection.restore(0.8) == [pytest.approx(3.5754984, rel=1e-6)]
+
+
 # Properties
 
 profiles = st.builds(

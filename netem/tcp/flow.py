@@ -76,9 +76,11 @@ class Flow:
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
     After about ``beat`` seconds without a message the connection carries a small packet of its own, which is not
-    counted. It gives up if nothing arrives for ``patience`` seconds. ``resume``: after a change of the profiles, packets
-    that have been released stay in their round and in step with the acknowledgements, so that changes to the same
-    profile change times by less than 2 % unless the buffer drops packets; otherwise they begin a new round.
+    counted. It gives up if nothing arrives for ``patience`` seconds.
+
+    ``resume``: after a change of the profiles, packets that have been released stay in their round and in step with
+    the acknowledgements, so that changes to the same profile change times by less than 2 % unless the buffer drops
+    packets. Otherwise they begin a new round.
     """
 
     def __init__(

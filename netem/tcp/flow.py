@@ -52,7 +52,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
@@ -77,6 +77,10 @@ class Flow:
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
     After about ``beat`` seconds without a message the connection carries a small packet of its own, which is not
     counted. It gives up if nothing arrives for ``patience`` seconds.
+
+    ``resume``: after a change of the profiles, packets that have been released stay in their round and in step with
+    the acknowledgements, so that changes to the same profile change times by less than 2 % unless the buffer drops
+    packets. Otherwise they begin a new round.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class Flow:
         seed: int,
         beat: float = math.inf,
         patience: float = math.inf,
+        *,
+        resume: bool = False,
     ) -> None:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
@@ -93,6 +99,7 @@ class Flow:
         phase = 0.0 if beat == math.inf else Random(f"{seed} beats").uniform(0.0, beat / 2)
         self._beats = Beats(beat, phase)
         self._patience = patience
+        self._resume = resume
         self._messages: deque[_Message] = deque()  # not yet arrived
         self._rounds: deque[_Round] = deque()  # the rounds that carry those messages
         self._number = 0
@@ -124,6 +131,10 @@ class Flow:
         counters.offered_bytes = states[place]["offered_bytes"] + more * FULL_FRAME
         return counters
 
+    @property
+    def is_cut(self) -> bool:
+        return self._cut_at is not None
+
     def leaves(self) -> float:
         """When the last message in flight has left the queue; minus infinity without any, infinity if it never does."""
         if not self._messages:
@@ -147,11 +158,11 @@ class Flow:
 
     def open(self, now: float) -> float:
         """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
+        counted = asdict(self.counted(now))  # without what waits in the queue
         self._messages.clear()
         self._rounds.clear()
-        counted = {name: getattr(self._sender, name) for name in COUNTED}
         self._sender = Sender(self._path.round_trip)
-        vars(self._sender).update(counted)
+        vars(self._sender).update({name: counted[name] for name in COUNTED})
         self._sender.free = self._silent_until
         return SETUP_ROUND_TRIPS * self._path.round_trip
 
@@ -170,13 +181,11 @@ class Flow:
             self._carry(message, now)
         return message.arrival
 
-    def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile, *, resume: bool = False) -> list[float]:
+    def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """Change the link's profiles; returns the new arrival times of the messages in flight, in order.
 
         Packets that have left the queue keep their times, see "Changes" in `netem.impair`; the rest takes the new link.
-        The packet being sent keeps the share of it that has been sent. ``resume``: packets that have been released
-        stay in their round and in step with the acknowledgements, so that a change to the same profile changes
-        nothing; otherwise they begin a new round.
+        The packet being sent keeps the share of it that has been sent.
         """
         self._forget(now)
         sent = [each.sent(now) for each in self._rounds]
@@ -187,10 +196,10 @@ class Flow:
             self._profile, self._silent_until = forward, now + forward.silence
         begun = share * self._path.pace
         self._sender.free = max(now, self._silent_until) - begun
-        if resume and changed:
+        if self._resume and changed:
             self._sender.next = max(self._sender.next, now)  # the queue is not empty: acknowledgements keep coming
         for message in changed:
-            self._carry(message, now - begun, resumed=resume and message is changed[0])
+            self._carry(message, now - begun, resumed=self._resume and message is changed[0])
             begun = 0.0
         return [message.arrival for message in self._messages]
 
@@ -254,7 +263,7 @@ class Flow:
             lost = [each for each in undone.lost if each < count]
             undone.packets, undone.dropped = count, 0
             self._rounds.append(undone)
-            if count > sender.limit - sender.used:  # the window grew with these packets
+            if self._resume and count > sender.limit - sender.used:  # the window grew with these packets
                 queued = undone.begin - max(undone.start, self._silent_until)
                 sender.steady(count, undone.begin - queued, undone.begin, path)
             sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
@@ -285,6 +294,8 @@ class Flow:
             state = vars(sender).copy()
             if rest > 2 * room and sender.steady(rest, begin - queued, begin, path):
                 count = rest
+                if not self._resume:
+                    state = vars(sender).copy()
             clocked = sender.train > 0 or count > room
             lost = path.losses.draw(count) if path.losses else ()
             dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0

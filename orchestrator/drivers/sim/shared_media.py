@@ -66,6 +66,7 @@ class SharedFlow:
         self.sending, self.plan = False, 0
         self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
         self.narrowest: str | None = None
+        self.waits_in: str | None = None  # the same, unless the link's own rate is the narrowest
         self.luck = 1.0  # in channels with one queue for all
         self.behind = 0.0  # s that the link's packets wait behind those of others
         self.before = Counters()  # what has been added to the channels' counters
@@ -88,7 +89,9 @@ class SharedFlow:
         return arrival
 
     def cut(self, now: float) -> None:
+        self._media.count(self, now)
         self.flow.cut(now)
+        self.before = self.flow.counted(now)  # what the cut has dropped did not cross
         self._look(now)
 
     def restore(self, now: float) -> list[float]:
@@ -119,6 +122,7 @@ class SharedFlow:
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         """Send at most at ``rate`` bit/s; packets wait in ``channel``. Without a channel: as if alone."""
         self.share, self.narrowest = rate, channel
+        self.waits_in = None if self.forward.rate is not None and self.forward.rate <= rate else channel
         if channel is None:
             forward = self._media.alone(self.forward, self.crossings)
         else:
@@ -129,14 +133,15 @@ class SharedFlow:
             self._shaped = forward, self.backward
             if self.is_silent(now):
                 forward = replace(forward, silence=self._silent_until - now)
-            self._moved(self.flow.reshape(now, forward, self.backward, resume=True))
+            self._moved(self.flow.reshape(now, forward, self.backward))
             self._look(now)
 
     def _look(self, now: float) -> None:
-        """Note whether the link sends, and when it will stop."""
+        """Note whether the link sends, and when it will stop. A connection that would give up at its present share
+        sends, too: it may get more."""
         leaves = self.flow.leaves()
-        self._set(now < leaves < math.inf)
-        if self.sending:
+        self._set(now < leaves and not self.flow.is_cut)
+        if self.sending and leaves < math.inf:
             self._media.arrivals.add(leaves, self)
 
     def _set(self, sending: bool) -> None:
@@ -269,14 +274,16 @@ class SharedMedia:
     def count(self, flow: SharedFlow, now: float) -> None:
         """Count what a link has sent over its channels since the last call."""
         counted, before = flow.flow.counted(now), flow.before
-        flow.before = counted
         overflowed = counted.overflowed - before.overflowed
         packets = counted.offered - before.offered + counted.duplicated - before.duplicated
         packets -= counted.lost - before.lost + overflowed
         size = counted.offered_bytes - before.offered_bytes
         size += FULL_FRAME * (packets - (counted.offered - before.offered))
+        if packets < 0 or size < 0:  # losses are known later than what left the queue
+            return
+        flow.before = counted
         for channel, member in flow.crossings:
-            dropped = overflowed if channel == flow.narrowest else 0
+            dropped = overflowed if channel == flow.waits_in else 0
             self._channels[channel].count(member, packets, size, dropped)
 
     def rows(self, now: float) -> list[ChannelRow]:
@@ -285,7 +292,7 @@ class SharedMedia:
         for flow in self.flows:
             self.count(flow, now)
             for channel, member in flow.crossings:
-                queued[channel, member] += FULL_FRAME * flow.flow.queued(now) if channel == flow.narrowest else 0
+                queued[channel, member] += FULL_FRAME * flow.flow.queued(now) if channel == flow.waits_in else 0
         rows: list[ChannelRow] = []
         for name, state in self._channels.items():
             state.catch_up(now)

@@ -158,7 +158,7 @@ class ModelFabric:
             return self._clients[ends]
 
         def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-            return Flow(forward, backward, self._seeds[ends], *self._timeouts)
+            return Flow(forward, backward, self._seeds[ends], *self._timeouts, resume=self._media is not None)
 
         if self._media is None:
             self._flows[ends] = make(*self._both_ways(ends))

@@ -354,6 +354,27 @@ def test_a_cut_with_nothing_in_flight_changes_nothing() -> None:
     assert connection.send(2.0, 1000) == pytest.approx(2.05)
 
 
+def test_a_new_connection_discards_what_waits_in_the_queue() -> None:
+    profile = LinkProfile(latency=0.05, rate=20e6)
+    connection = Flow(profile, profile, 1)
+    connection.send(0.0, 100_000_000)
+    before = connection.counted(2.0)
+    connection.open(2.0)
+    assert before.offered_bytes < 2.0 * 20e6 / 8
+    assert connection.counted(2.0).offered_bytes == connection.counted(math.inf).offered_bytes == before.offered_bytes
+
+
+def test_a_change_or_a_cut_keeps_the_growth_of_a_long_round() -> None:
+    profile = LinkProfile(latency=0.05, rate=20e6)
+    connection = Flow(profile, profile, 1)
+    arrival = connection.send(0.0, segments(3000))
+    assert connection.reshape(1.7, profile, profile) == [pytest.approx(arrival, rel=1e-6)]
+    connection = Flow(profile, profile, 1)
+    connection.send(0.0, segments(3000))
+    connection.cut(0.7)
+    assert connection.restore(0.8) == [pytest.approx(3.5754984, rel=1e-6)]
+
+
 # Properties
 
 profiles = st.builds(
@@ -377,10 +398,10 @@ def test_packets_that_stay_in_their_round_are_not_delayed(latency: float, rate: 
     size = segments(7000)
     unchanged = Flow(profile, profile, 1).send(0.0, size)
     for part in range(10):
-        connection = Flow(profile, profile, 1)
+        connection = Flow(profile, profile, 1, resume=True)
         connection.send(0.0, size)
         for number in range(times):
-            (arrival,) = connection.reshape((part + number / times) / 10 * unchanged, profile, profile, resume=True)
+            (arrival,) = connection.reshape((part + number / times) / 10 * unchanged, profile, profile)
         assert arrival == pytest.approx(unchanged, rel=0.002)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from statistics import median
 from typing import Any
@@ -16,6 +17,7 @@ from node.assignment import Timeouts
 from node.messaging.delivery.pair import InFlight
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
+from orchestrator.drivers.sim.shared_media import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow, LinkChange
@@ -44,13 +46,18 @@ class Cell:
         self.arrived[source] = self.loop.time()
         self.more.set()
 
-    async def link(self, device: str, *channels: str, profile: LinkProfile = PRIVATE) -> None:
+    async def link(self, device: str, *channels: str, profile: LinkProfile = PRIVATE, seed: int = 1) -> None:
         crossings = tuple(Crossing(channel, device) for channel in channels)
-        there = LinkPlan(device, "cloud", "", profile, 1, crossings=crossings)
+        there = LinkPlan(device, "cloud", "", profile, seed, crossings=crossings)
         await self.fabric.shape([there, LinkPlan("cloud", device, "", LinkProfile(latency=profile.latency), 2)])
 
     def send(self, device: str, size: int) -> None:
         self.fabric.network.line(device, "cloud").send(InFlight(Message("model", device), size))
+
+    def flow(self, device: str) -> SharedFlow:
+        flow = self.fabric._flows[device, "cloud"]
+        assert isinstance(flow, SharedFlow)
+        return flow
 
     async def until(self, *devices: str) -> None:
         while not set(devices) <= self.arrived.keys():
@@ -258,6 +265,67 @@ def test_a_channel_may_be_degraded_and_a_link_cut_during_a_transfer() -> None:
         assert "device-1" not in cell.arrived
         await cell.fabric.restore("device-1", "cloud")
         await cell.until("device-1")
+
+    run(work)
+
+
+def test_a_connection_that_would_give_up_continues_when_its_share_grows() -> None:
+    """Cross traffic leaves four lossy links 1 % of the channel for 2 s: with that they would never get through."""
+
+    async def work() -> None:
+        cell = Cell()
+        devices = [f"device-{n}" for n in range(4)]
+        await cell.fabric.share({CELL: ChannelProfile(2e6, "fifo")})
+        for seed, device in enumerate(devices):
+            await cell.link(device, CELL, profile=LinkProfile(latency=0.02, loss=0.01), seed=seed)
+            cell.send(device, 50_000)
+        await asyncio.sleep(0.3)
+        await cell.fabric.occupy(CELL, CrossTraffic("constant", 3e6))
+        await asyncio.sleep(2.0)
+        assert math.inf in [cell.flow(device).flow.leaves() for device in devices]
+        await cell.fabric.occupy(CELL, None)
+        async with asyncio.timeout(20.0):
+            await cell.until(*devices)
+
+    run(work)
+
+
+def test_the_counters_of_a_channel_never_fall() -> None:
+    async def work() -> None:
+        cell = Cell()
+        await cell.fabric.share({CELL: ChannelProfile(2e6, buffer=0.2)})
+        await cell.link("device-0", CELL, profile=LinkProfile(latency=0.02, loss=0.02))
+        cell.send("device-0", 400_000)
+        before = await cell.rows()
+        for step in range(200):
+            if step in (50, 150):
+                await cell.fabric.cut("device-0", "cloud")
+            if step == 100:
+                await cell.fabric.restore("device-0", "cloud")
+            after = await cell.rows()
+            for row in after.values():
+                earlier = before.get((CELL, "device-0"), row)
+                assert all(float(row[name]) >= float(earlier[name]) for name in ("packets", "bytes", "seconds"))
+            before = after
+            await asyncio.sleep(0.01)
+        assert int(before[CELL, "device-0"]["packets"]) > 100
+
+    run(work)
+
+
+def test_what_waits_for_the_rate_of_the_link_itself_does_not_wait_in_the_channel() -> None:
+    async def work() -> None:
+        cell = Cell()
+        await cell.fabric.share({CELL: ChannelProfile(100e6)})
+        await cell.link("device-0", CELL, profile=LinkProfile(latency=0.05, rate=3e6, buffer=0.1))
+        cell.send("device-0", 1_000_000)
+        queued = []
+        for _ in range(40):
+            await asyncio.sleep(0.05)
+            queued.append((await cell.rows())[CELL, "device-0"]["queued_bytes"])
+        row = (await cell.rows())[CELL, "device-0"]
+        assert cell.flow("device-0").flow.counted(cell.loop.time()).overflowed > 0
+        assert (row["overflowed"], set(queued)) == (0, {0})
 
     run(work)
 

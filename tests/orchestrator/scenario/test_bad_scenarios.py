@@ -37,9 +37,8 @@ BAD = [
     (
         "tоpology: {edges: 2}",  # the second letter is Cyrillic
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, plugins, seed, algorithm, programs, "
-        "data, model, topology, clients, hardware, hosts, compute, links, shared, routes, cross_traffic, faults, "
-        "gathering, timeouts, restart, stop, expect, "
-        "driver, engine, probe)",
+        "data, model, topology, clients, hardware, stack, hosts, compute, links, shared, routes, cross_traffic, "
+        "faults, gathering, timeouts, restart, stop, expect, driver, engine, probe)",
     ),
     ("hardware: {device: {speed: .inf}}", "hardware.device.speed: write a finite number, not the number inf"),
     ("hardware: {device: {cores: .nan}}", "hardware.device.cores: write a finite number, not the number nan"),
@@ -103,7 +102,7 @@ BAD = [
     (
         '"a\\e[31m\\n": 1',
         "a\\x1b[31m\\n: unknown key (allowed here: name, plugins, seed, algorithm, programs, data, model, topology, "
-        "clients, hardware, hosts, compute, links, shared, routes, cross_traffic, faults, gathering, timeouts, "
+        "clients, hardware, stack, hosts, compute, links, shared, routes, cross_traffic, faults, gathering, timeouts, "
         "restart, stop, expect, driver, engine, probe)",
     ),
     (

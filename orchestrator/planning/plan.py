@@ -120,6 +120,11 @@ class MediumPlan:
         return data | ({"schedules": schedules} if schedules else {})
 
 
+def channels_of(media: Iterable[MediumPlan]) -> dict[str, ChannelProfile]:
+    """All channels of media, by name."""
+    return {name: profile for medium in media for name, profile in medium.channels.items()}
+
+
 @dataclass(frozen=True)
 class CrossTrafficPlan:
     """Cross traffic on a channel from ``at`` seconds of training on, for ``duration`` seconds; None: to the end.

@@ -11,7 +11,14 @@ from orchestrator.report.marks import Figure, axis, figure, line
 from orchestrator.results.facts import Facts
 from orchestrator.results.record.history import History
 from orchestrator.results.story import Story
-from orchestrator.results.traffic.media import channel_counters, profiles, readings, sampled, utilisation
+from orchestrator.results.traffic.media import (
+    ChannelReading,
+    channel_counters,
+    profiles,
+    readings,
+    sampled,
+    utilisation,
+)
 
 MEMBERS = 6  # in a row of the table: those with the most bytes
 
@@ -20,7 +27,8 @@ def media_rows(history: History) -> list[dict[str, str]]:
     """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
     counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
     training = max(history.training_ended - (history.training_began or 0.0), 1e-9)
-    steps, read, rows = _steps(history), readings(history), []
+    read, rows = readings(history), []
+    steps = _steps(history, read)
     for name, channel in profiles(history).items():
         members, of = counted.get(name, []), read.get(name, [])
         carried, dropped = sum(row.bytes for row in members), sum(row.overflowed for row in members)
@@ -45,7 +53,7 @@ def media_rows(history: History) -> list[dict[str, str]]:
 
 def media_figure(history: History) -> Figure:
     """The utilisation of each channel over the training; without marks if no channel carried anything."""
-    return _figure(history, _steps(history))
+    return _figure(history, _steps(history, readings(history)))
 
 
 def media_so_far(story: Story) -> Figure | None:
@@ -57,9 +65,9 @@ def media_so_far(story: Story) -> Figure | None:
     return _figure(story, {name: list(utilisation(of, times, began)) for name, of in occupied.items()})
 
 
-def _steps(history: History) -> dict[str, list[tuple[float, float]]]:
+def _steps(history: History, read: Mapping[str, Sequence[ChannelReading]]) -> dict[str, list[tuple[float, float]]]:
     times, began = sampled(history), history.training_began or 0.0
-    occupied = {name: {each.t: each.occupied for each in of} for name, of in readings(history).items()}
+    occupied = {name: {each.t: each.occupied for each in of} for name, of in read.items()}
     return {name: list(utilisation(of, times, began)) for name, of in occupied.items()}
 
 

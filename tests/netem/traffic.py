@@ -138,6 +138,12 @@ def flows(lab: Wiring, source: str, target: str, number: int, seconds: float) ->
 
     threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
     threads += [threading.Thread(target=sink, args=(place, far)) for place, (_, far) in enumerate(ends)]
+    _run(threads, ends)
+    return sum(arrived) * 8 / seconds
+
+
+def _run(threads: Sequence[threading.Thread], ends: Sequence[tuple[socket.socket, socket.socket]]) -> None:
+    """Run threads to their end, then close the connections that they use."""
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -145,7 +151,6 @@ def flows(lab: Wiring, source: str, target: str, number: int, seconds: float) ->
     for near, far in ends:
         near.close()
         far.close()
-    return sum(arrived) * 8 / seconds
 
 
 def uploads(lab: Wiring, sources: Sequence[str], size: int, target: str = "a") -> list[float]:
@@ -166,13 +171,7 @@ def uploads(lab: Wiring, sources: Sequence[str], size: int, target: str = "a") -
 
     threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
     threads += [threading.Thread(target=sink, args=(far,)) for _, far in ends]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for near, far in ends:
-        near.close()
-        far.close()
+    _run(threads, ends)
     return sorted(took)
 
 

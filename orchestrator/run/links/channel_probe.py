@@ -33,7 +33,7 @@ from netem.measurement.measure import Measurement, ProbePlan, probe_arguments
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
-from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.planning.plan import LinkPlan, Plan, channels_of
 from orchestrator.run.links.figures import Figure
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
@@ -53,11 +53,6 @@ class ProbedChannel(NamedTuple):
     apart: LinkPlan | None
 
 
-def channels_of(plan: Plan) -> Channels:
-    """All channels of a plan."""
-    return {name: profile for medium in plan.media for name, profile in medium.channels.items()}
-
-
 def measured_alone(link: LinkPlan, channels: Channels) -> LinkPlan:
     """A link with the profile that it shows while nothing else crosses its channels."""
     return replace(link, profile=alone(_way(link), channels)) if link.crossings else link
@@ -65,7 +60,7 @@ def measured_alone(link: LinkPlan, channels: Channels) -> LinkPlan:
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
     """The channels to measure, with at least two members whose links join nodes that are ``present``."""
-    there, channels, found = set(present), channels_of(plan), dict[object, ProbedChannel]()
+    there, channels, found = set(present), channels_of(plan.media), dict[object, ProbedChannel]()
     links = [link for link in plan.links if {link.source, link.target} <= there]
     for medium in plan.media:
         for name, profile in medium.channels.items():
@@ -107,7 +102,7 @@ async def measure(
 async def _measure(
     probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, patience: float
 ) -> list[tuple[str, Figure]]:
-    channels, back = channels_of(plan), {(link.target, link.source): link for link in plan.links}
+    channels, back = channels_of(plan.media), {(link.target, link.source): link for link in plan.links}
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
     load = plan_contention(probed.name, ways, channels, mtu=prober.mtu)
     watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]

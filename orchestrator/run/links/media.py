@@ -11,7 +11,7 @@ from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.fabric.base import Fabric, SharesMedia
-from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan
+from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan, channels_of
 from orchestrator.run.links.states import Cause
 from orchestrator.scenario.media.section import channel_like
 
@@ -25,7 +25,7 @@ class Media:
     """
 
     def __init__(self, media: Iterable[MediumPlan], fabric: Fabric) -> None:
-        self._planned = {name: profile for medium in media for name, profile in medium.channels.items()}
+        self._planned = channels_of(media)
         self._profiles = dict(self._planned)  # by schedules
         self._overlays: dict[Cause, Mapping[str, Mapping[str, Any]]] = {}
         self._lock = asyncio.Lock()

@@ -21,11 +21,11 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.planning.plan import LinkPlan, Plan, channels_of
 from orchestrator.results.record.rows import SHARED
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
-from orchestrator.run.links.channel_probe import channels_of, measured_alone
+from orchestrator.run.links.channel_probe import measured_alone
 from orchestrator.run.links.figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
@@ -40,7 +40,7 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
     """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node."""
     there = set(present)
     links = {(link.source, link.target): link for link in plan.links}
-    channels = channels_of(plan)
+    channels = channels_of(plan.media)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
         if link.source < link.target and {link.source, link.target} <= there:

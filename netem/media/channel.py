@@ -150,7 +150,7 @@ class Channel(Generic[Payload]):
                 self._append(packet)
 
     def occupy(self, traffic: CrossTraffic | None, seed: int, now: float) -> None:
-        """Begin cross traffic; it replaces the present one, whose waiting frames are still sent. None: end it."""
+        """Start cross traffic; it replaces the present one, whose waiting frames are still sent. None: end it."""
         self._catch_up(now)
         self._traffic, self._seed = traffic, seed
         self._since = self._reached = now

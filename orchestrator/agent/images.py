@@ -46,7 +46,7 @@ class Images:
         self._progress: dict[str, tuple[int, int]] = {}
 
     def images(self, names: Sequence[str]) -> dict[str, Any]:
-        """What the Engine has under each name, as `describe_image` tells it, and the bytes that are free for more."""
+        """What the Engine has under each name, as `describe_image` reports it, and the bytes that are free for more."""
         with self._engine() as engine:
             return {"images": {name: describe_image(engine.image(name)) for name in names}, "free": self._room()}
 

@@ -168,7 +168,7 @@ class SharesMedia(Protocol):
         ``shape`` of the links that cross them."""
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
-        """Begin cross traffic on a channel; it replaces the present one. None: end it."""
+        """Start cross traffic on a channel; it replaces the present one. None: end it."""
 
     async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
         """``alter`` the channels that one link crosses."""

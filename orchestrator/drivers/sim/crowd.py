@@ -141,7 +141,7 @@ class Crowd:
             self.select(await self.vacancy(), round)
 
     async def vacancy(self) -> int:
-        """See `node.messaging.selection.Selector`. RunError if there was none for a week, and nobody took part."""
+        """See `node.messaging.selection.Selector`. RunError if there was none for a week, and no client took part."""
         latest = self._now()  # when somebody took part
         while True:
             self._changed.clear()

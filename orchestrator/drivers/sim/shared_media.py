@@ -311,7 +311,7 @@ class SharedMedia:
         return rows
 
     def _touch(self, channel: str) -> None:
-        """Compute the shares of a channel's links anew, after all changes of this turn of the event loop."""
+        """Recompute the shares of a channel's links, after all changes of this turn of the event loop."""
         if not self._changed:
             self.arrivals.loop.call_soon(self._share_anew)
         self._changed[channel] = None

@@ -52,7 +52,7 @@ class SwarmDriver:
         self.homes = {node.name: node.host for node in plan.nodes}
         self.between: Between = {}  # what was measured between the hosts
         self._plan, self._directory, self._timeouts = plan, directory, timeouts or OutageTimeouts()
-        self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
+        self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was reopened
         self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none

@@ -40,7 +40,7 @@ class SwarmFabric(Coalescing):
         self._cut: set[Ends] = set()
         self._following = asyncio.Lock()  # while links follow nodes that have moved
         self._counters: dict[str, Counted] = {}  # the latest of each host
-        self._former_counters: list[tuple[str, Counted]] = []  # the last of hosts that have been opened anew since
+        self._former_counters: list[tuple[str, Counted]] = []  # the last of hosts that have been reopened since
         self.frames = Frames(self._hosts)
 
     def notes(self) -> list[str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from orchestrator.claims.reading import STATES, Paper
 from orchestrator.claims.rows import Row, recorded_rows
 from orchestrator.layout import write, write_entries, write_table
+from orchestrator.sweep.statistics import Difference
 
 HEAD = """\
 # Does edgebed reproduce the papers?
@@ -67,6 +68,7 @@ def print_row(row: Row, console: Console) -> None:
     write_table(console, ("figure", f"paper, {claim.unit}", f"edgebed, {claim.unit}"), cells)
     write(console, "")
     entries = [(relation, "holds" if holds else "does not hold") for relation, holds in row.evaluation.holds.items()]
+    entries += [(each, _interval(of)) for each, of in row.evaluation.differences.items()]
     known = row.to_json()["recorded_state"]
     same = "as recorded" if known == row.evaluation.state else f"recorded: {known}"
     entries += [("state", f"{row.evaluation.state} ({same})"), ("seeds that agree", row.evaluation.seeds or "–")]
@@ -101,6 +103,13 @@ def _cells(row: Row) -> Sequence[str]:
         f"`{row.command}`" if row.command else "–",
         "; ".join(filter(None, notes)),
     )
+
+
+def _interval(found: Difference) -> str:
+    """The mean difference with its 95% interval, before any adjustment for several comparisons."""
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.3g} with every seed"
+    return f"{found.mean:+.3g} [{found.low:+.3g}, {found.high:+.3g}]".replace("-", "−")
 
 
 def _figures(parts: Sequence[str], unit: str) -> str:

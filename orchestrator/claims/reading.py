@@ -50,23 +50,25 @@ _NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure: as it is written, its mean, and its value by seed where that is known. Infinity: never reached."""
+    """A figure: as it is written, its mean, and its value by seed where that is known. Infinity: never reached, as far
+    as is recorded."""
 
     written: str
     mean: float
     by_seed: Mapping[int, float]
 
 
-def measured(by_seed: Mapping[int, float]) -> Measured:
-    """The mean of a figure over the seeds that reached it, written with its standard deviation."""
-    values = [each for each in by_seed.values() if math.isfinite(each)]
+def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
+    """The mean of a figure over seeds, written with its standard deviation. ``censored``: how many of them never
+    reached the target; then the mean is a lower bound."""
+    values = [*by_seed.values()]
     if not values:
-        return Measured("–", math.inf, by_seed)
+        return Measured("–", math.inf, {})
     mean, largest = statistics.fmean(values), max(map(abs, values))
     decimals = 0 if largest >= 1000 else 1 if largest >= 1 else 3
     spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
-    of = f" ({len(values)} of {len(by_seed)})" if len(values) < len(by_seed) else ""
-    return Measured(f"{mean:,.{decimals}f}{spread}{of}", mean, by_seed)
+    bound, of = ("≥ ", f" ({len(values) - censored} of {len(values)})") if censored else ("", "")
+    return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}", mean, by_seed)
 
 
 class Size(Strict):

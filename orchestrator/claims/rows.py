@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.scenario.language.strict import unknown
-from orchestrator.sweep.figures import Result
+from orchestrator.sweep.figures import REACHED, Figures, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
 from orchestrator.verbs.version import versions
@@ -66,6 +66,7 @@ class Row:
             "recorded_state": recorded(claim).state,
             "figures": figures,
             "holds": dict(self.evaluation.holds),
+            "differences": {name: asdict(each) for name, each in self.evaluation.differences.items()},
             "seeds": self.evaluation.seeds,
             **self.made.model_dump(exclude={"seeds"}),
             "command": self.command,
@@ -98,9 +99,15 @@ def reproduce(
     outcome = carry_out(sweep, runs / sweep.name, workers=workers, tell=tell)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    figures = _recorded_figures(claim) | {
-        key: _measured(claim, key, case, outcome.results) for key, case in cases.items()
+    complete = [each for each in outcome.results if not each.failed]
+    cut = restrict([each.figures for each in complete])  # at the same place for all cases
+    runs_of = {
+        case: {
+            each.combination.seed: of for each, of in zip(complete, cut, strict=True) if each.combination.case == case
+        }
+        for case in cases.values()
     }
+    figures = _recorded_figures(claim) | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
     evaluation = evaluate(claim, figures)
     wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
     made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
@@ -140,11 +147,11 @@ def _recorded_figures(claim: Claim) -> dict[str, Measured]:
     return {name: found for name, each in claim.figures.items() if (found := each.recorded) is not None}
 
 
-def _measured(claim: Claim, key: str, case: str, results: Sequence[Result]) -> Measured:
+def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
     """A figure by seed from the complete runs of its case, in the unit of the claim."""
     metric, factor = claim.figures[key].metric or claim.metric, UNITS.get(claim.unit, 1.0)
-    own = [each for each in results if each.combination.case == case and not each.failed]
-    known = {name for each in own for name in each.figures}
-    if own and metric not in known and not metric.startswith("to_target."):
+    known = {name for each in runs.values() for name in each}
+    if known and metric not in known:
         raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
-    return measured({each.combination.seed: each.figures.get(metric, math.inf) * factor for each in own})
+    censored = sum(not each.get(REACHED, 1) for each in runs.values()) if metric.startswith("to_target.") else 0
+    return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)

@@ -67,26 +67,29 @@ def test_the_papers_page_shows_the_recorded_figures(paper: Paper, name: str) -> 
         assert claim.state == "not tried", "name the section that shows the figures"
         return
     text = section(paper.read.page, claim.section)
-    missing = [
-        each
-        for each in shown(claim)
-        if not any(re.search(rf"(?<![\d.,]){re.escape(form)}(?![\d]|[.,]\d)", text) for form in each)
-    ]
-    assert missing == []
+    assert [key for key, forms in shown(claim) if not any(is_on(text, each) for each in forms)] == []
 
 
-def shown(claim: Claim) -> list[list[str]]:
+def shown(claim: Claim) -> list[tuple[str, list[str]]]:
     """The forms of each figure that may stand on the page."""
     found = []
-    for figure in claim.figures.values():
-        ours = figure.ours if isinstance(figure.ours, list) else [figure.ours]
-        for each in [*ours, figure.paper]:
-            if isinstance(each, str):
-                found.append([each])
-            elif each is not None:
-                plain = f"{each:,.10g}".replace("-", "−")
-                found.append([plain, f"{each:,.1f}".replace("-", "−"), f"{each:,.2f}"])
-    return [each for each in found if each != ["–"]]
+    for key, figure in claim.figures.items():
+        if figure.recorded is not None and figure.ours != "–":
+            found.append((key, [figure.recorded.written, *forms(figure.ours)]))
+        if figure.paper is not None:
+            found.append((f"{key}, paper", forms(figure.paper)))
+    return found
+
+
+def forms(figure: object) -> list[str]:
+    """A number as it is and rounded to one decimal; a list of numbers in a row."""
+    if isinstance(figure, list):
+        return [", ".join(f"{each:g}" for each in figure).replace("-", "−")]
+    return [f"{figure:,.10g}", f"{figure:,.1f}"] if isinstance(figure, int | float) else [str(figure)]
+
+
+def is_on(text: str, figure: str) -> bool:
+    return re.search(rf"(?<![\d.,]){re.escape(figure)}(?!\d|[.,]\d)", text) is not None
 
 
 @pytest.mark.slow

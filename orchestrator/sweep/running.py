@@ -1,4 +1,7 @@
-"""Execution of a sweep: run the combinations that have no complete run, and write the tables and the page."""
+"""Execution of a sweep: its tasks, numbered from 0, and the tables and the page of their runs.
+
+Any number of processes can execute tasks of a sweep in one folder at the same time, each on a host of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from orchestrator.sweep.figures import Result
 from orchestrator.sweep.on_swarm import carry_out_on_swarm
 from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import Sweep
-from orchestrator.sweep.sweeper import Sweeper, complete_runs
+from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import markdown, to_json
 
 
@@ -36,6 +39,8 @@ class SweepOutcome:
             return INTERRUPTED
         if any(result.failed for result in self.results):
             return 1
+        if len(self.results) < len(self.sweep.combinations):
+            return 1
         return 3 if any(result.verdict == "fail" for result in self.results) else 0
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def carry_out(
     track: Sequence[Destination] = (),
     on: str | None = None,
 ) -> SweepOutcome:
-    """Run every combination of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
+    """Execute the tasks of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
     and sweep.html at the end.
 
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
@@ -62,7 +67,7 @@ def carry_out(
     ``on``: "swarm" to spread the runs over the hosts of the Docker Swarm that this host manages. Then ``workers`` is
     how many runs each host carries out at once, and HostError says what is missing.
     """
-    sweeper = Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell, track)
+    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
     keep = partial(_write, sweep, directory)
     if on is None:
         results, interrupted = _carry_out_here(sweep, sweeper, keep)
@@ -72,15 +77,41 @@ def carry_out(
     return SweepOutcome(sweep, directory, tuple(results), interrupted)
 
 
-def draw(sweep: Sweep, directory: Path, *, tell: Callable[[str], None]) -> SweepOutcome:
-    """Write sweep.html from the complete runs in ``directory``. Run nothing, and write nothing else.
+def run_task(
+    sweep: Sweep,
+    number: int,
+    directory: Path,
+    *,
+    workers: int | None,
+    again: bool = False,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
+) -> tuple[Result, int]:
+    """Execute the task with this number in ``directory``; parameters as for `carry_out`. Writes no tables.
+
+    Returns its result and the exit code: 0 if the run is complete, whatever its checks say; 1 if it failed. RunError if
+    the sweep has no such task.
+    """
+    if not 0 <= number < len(sweep.combinations):
+        raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {len(sweep.combinations) - 1}")
+    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
+    result = sweeper.run(number)
+    return result, INTERRUPTED if sweeper.interrupted and result.failed else int(result.failed)
+
+
+def collect(
+    sweep: Sweep, directory: Path, *, tell: Callable[[str], None], track: Sequence[Destination] = ()
+) -> SweepOutcome:
+    """Write the tables and the page of the runs in ``directory``. Run nothing. ``tell`` prints what is missing.
 
     RunError if there is no complete run.
     """
-    sweeper = Sweeper(sweep, directory, None, complete_runs(directory), tell, ())
-    results = [result for each in sweep.combinations if (result := sweeper.find(each)) is not None]
+    sweeper = Sweeper(sweep, directory, None, tell, track)
+    found = [sweeper.find(number) for number in range(len(sweep.combinations))]
+    results = [each for each in found if each is not None]
     if all(result.failed for result in results):
-        raise RunError(f"{directory} has no complete run of this sweep: start it without --page")
+        raise RunError(f"{directory} has no complete run of this sweep: start it without --collect")
+    _write(sweep, directory, results)
     write_page(sweep, results, directory)
     return SweepOutcome(sweep, directory, tuple(results), interrupted=False)
 
@@ -88,8 +119,8 @@ def draw(sweep: Sweep, directory: Path, *, tell: Callable[[str], None]) -> Sweep
 def _carry_out_here(sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]], None]) -> tuple[list[Result], bool]:
     """The results, and whether a signal ended the sweep."""
     results: list[Result] = []
-    for combination in sweep.combinations:
-        result = sweeper.run(combination)
+    for number in range(len(sweep.combinations)):
+        result = sweeper.run(number)
         if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
             results.append(result)
         keep(results)

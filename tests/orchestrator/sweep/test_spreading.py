@@ -144,7 +144,7 @@ class Attempt:
 
     def __init__(self, tmp_path: Path, text: str = SWEEP) -> None:
         self.sweep, self.said, self.folder = read(tmp_path, text), list[str](), tmp_path / "spread"
-        sweeper = Sweeper(self.sweep, self.folder, None, {}, self.said.append, ())
+        sweeper = Sweeper(self.sweep, self.folder, None, self.said.append)
         self.kept: list[int] = []
         self.runs = Runs(self.sweep, sweeper, lambda results: self.kept.append(len(results)))
         self.processes = Processes()

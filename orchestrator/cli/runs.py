@@ -115,12 +115,10 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @scenario_argument("file", sweep=True)
 @override_options
 @runs_option
-@click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="As for `up`; with --on, the number of runs at a time on each host, by default one for each core.",
-)
+@click.option("--on", type=click.Choice(["slurm", "swarm", "kubernetes"]), help="Execute the tasks as a job there.")
+@click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
+@click.option("--image", default="edgebed", help="With --on: the image of tasks in containers; by default edgebed.")
+@click.option("--workers", type=click.IntRange(1), help="As for `up`; with --on the cores of a task, by default 1.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @click.option("--count", is_flag=True, help="Print the number of tasks: one for each case and seed.")
 @click.option("--task", type=click.IntRange(0), help="Execute only the task with this number, from 0; write no tables.")
@@ -132,6 +130,8 @@ def sweep_runs(
     overrides: tuple[str, ...],
     runs: Path,
     on: str | None,
+    printing: bool,
+    image: str,
     workers: int | None,
     again: bool,
     count: bool,
@@ -141,13 +141,15 @@ def sweep_runs(
     as_json: bool,
 ) -> None:
     """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
-    from orchestrator.sweep.on_swarm import refusal
+    from orchestrator.sweep.jobs import write_job
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out, collect, run_task
+    from orchestrator.sweep.running import carry_out, carry_out_on, collect, run_task
     from orchestrator.sweep.tables import print_tables
 
     if sum((count, collecting, task is not None, on is not None)) > 1:
         raise click.UsageError("choose one of --count, --task, --collect and --on")
+    if printing and on is None:
+        raise click.UsageError("--print is for --on")
     if again and (count or collecting):
         raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
     sweep = load(file, overrides)
@@ -157,20 +159,25 @@ def sweep_runs(
     _check_places(runs, track=track)
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
-    if on is not None and (reason := refusal(sweep)) is not None:
-        raise click.UsageError(f"--on: {reason}")
     tell, directory = printer(err=as_json), runs / sweep.name
+    arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
+    if on is not None and printing:
+        click.echo(write_job(on, sweep, directory, arguments, workers=workers, image=image)[1].read_text(), nl=False)
+        return
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if task is not None:
             result, code = run_task(sweep, task, directory, workers=workers, again=again, tell=tell, track=track)
             if as_json:
                 print_json(result.to_json())
             sys.exit(code)
-        outcome = (
-            collect(sweep, directory, tell=tell, track=track)
-            if collecting
-            else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
-        )
+        if collecting:
+            outcome = collect(sweep, directory, tell=tell, track=track)
+        elif on is not None:
+            outcome = carry_out_on(
+                on, sweep, directory, arguments, workers=workers, image=image, tell=tell, track=track
+            )
+        else:
+            outcome = carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track)
     if as_json:
         print_json(outcome.to_json())
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
-from orchestrator.sweep.on_swarm import carry_out_on_swarm
+from orchestrator.sweep.jobs import execute_job, write_job
 from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.sweeper import Sweeper
@@ -55,7 +54,6 @@ def carry_out(
     again: bool = False,
     tell: Callable[[str], None],
     track: Sequence[Destination] = (),
-    on: str | None = None,
 ) -> SweepOutcome:
     """Execute the tasks of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
     and sweep.html at the end.
@@ -63,18 +61,39 @@ def carry_out(
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
     failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
     ``track``: destinations that follow the runs. They also get the runs that are not repeated, if they lack them.
-
-    ``on``: "swarm" to spread the runs over the hosts of the Docker Swarm that this host manages. Then ``workers`` is
-    how many runs each host carries out at once, and HostError says what is missing.
     """
     sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
-    keep = partial(_write, sweep, directory)
-    if on is None:
-        results, interrupted = _carry_out_here(sweep, sweeper, keep)
-    else:
-        results, interrupted = carry_out_on_swarm(sweep, sweeper, directory, workers, tell, keep)
+    results: list[Result] = []
+    for number in range(len(sweep.combinations)):
+        result = sweeper.run(number)
+        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
+            results.append(result)
+        _write(sweep, directory, results)
+        if sweeper.interrupted:
+            break
     write_page(sweep, results, directory)
-    return SweepOutcome(sweep, directory, tuple(results), interrupted)
+    return SweepOutcome(sweep, directory, tuple(results), sweeper.interrupted)
+
+
+def carry_out_on(
+    engine: str,
+    sweep: Sweep,
+    directory: Path,
+    arguments: Sequence[str],
+    *,
+    workers: int | None,
+    image: str,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
+) -> SweepOutcome:
+    """Have an engine execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
+    complete, unless ``arguments`` repeat them."""
+    sweeper = Sweeper(sweep, directory, None, lambda _: None)
+    found = (sweeper.find(number) for number in range(len(sweep.combinations)))
+    if "--again" in arguments or any(each is None or each.failed for each in found):
+        job, file = write_job(engine, sweep, directory, arguments, workers=workers, image=image)
+        execute_job(engine, sweep, job, file, tell)
+    return collect(sweep, directory, tell=tell, track=track)
 
 
 def run_task(
@@ -114,19 +133,6 @@ def collect(
     _write(sweep, directory, results)
     write_page(sweep, results, directory)
     return SweepOutcome(sweep, directory, tuple(results), interrupted=False)
-
-
-def _carry_out_here(sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]], None]) -> tuple[list[Result], bool]:
-    """The results, and whether a signal ended the sweep."""
-    results: list[Result] = []
-    for number in range(len(sweep.combinations)):
-        result = sweeper.run(number)
-        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
-            results.append(result)
-        keep(results)
-        if sweeper.interrupted:
-            break
-    return results, sweeper.interrupted
 
 
 def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:

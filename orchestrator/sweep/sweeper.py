@@ -1,4 +1,4 @@
-"""One combination of a sweep: its plan, its complete run, or a fresh one, and the result."""
+"""One task of a sweep: its plan, its complete run, or a fresh one, and the result."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE
 from orchestrator.run.display.single_line import Glimpse
-from orchestrator.run.judgement import Conclusion, judge
+from orchestrator.run.judgement import Conclusion
 from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
-from orchestrator.run.remote import begun
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.scenario.sections.drivers import DRIVERS
@@ -64,14 +63,10 @@ class Sweeper:
         """Execute a task, unless its run is complete. A real run that was killed or interrupted continues after its
         last checkpoint. A simulation starts again, so that its figures are the same to the last digit."""
         combination = self._sweep.combinations[number]
-        lock = RunDirectory(self._directory / ".tasks" / f"task-{number}")
         try:
             plan = self.plan(combination)
-            lock.path.mkdir(parents=True, exist_ok=True)
-            with lock.held():
+            with self._lock(number).held():
                 return self.known(combination, plan) or self._execute(combination, plan)
-        except OSError as error:
-            return self.failed(combination, f"{lock.path} cannot be made ({error.strerror}): choose --runs")
         except OrchestratorError as error:
             return self.failed(combination, error)
 
@@ -104,6 +99,14 @@ class Sweeper:
             pass
         return self._judged(combination, run.path, "run before")
 
+    def _lock(self, number: int) -> RunDirectory:
+        folder = self._directory / ".tasks" / f"task-{number}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make {folder}: {error.strerror}; choose --runs") from None
+        return RunDirectory(folder)
+
     def _run_of(self, plan: Plan) -> KnownRun | None:
         """The run of a plan in the folder. The folder is read once, under the lock of the first task."""
         if self._runs is None:
@@ -114,17 +117,6 @@ class Sweeper:
         """The result of a combination without a run."""
         self.say(combination, f"failed: {error}")
         return Result(combination, None, None, str(error), {})
-
-    def begin(self, combination: Combination, plan: Plan) -> RunDirectory:
-        """Begin a run that is carried out elsewhere."""
-        return begun(plan, self._origin(combination), self._directory)
-
-    def came_back(self, combination: Combination, directory: RunDirectory, how: str) -> Result:
-        """Judge a run that was carried out elsewhere, ``how`` in words."""
-        summary = judge(directory)
-        with tracked(directory, self._track):
-            pass
-        return self._concluded(combination, summary, directory.path, how)
 
     def _origin(self, combination: Combination) -> Origin:
         sweep, meta = self._sweep, self._meta(combination)
@@ -180,8 +172,13 @@ class Sweeper:
         self._tell(f"{self._name(combination)}: {what}")
 
     def _name(self, combination: Combination) -> str:
-        place = self._sweep.combinations.index(combination) + 1
-        return f"[{place}/{len(self._sweep.combinations)}] {combination.case}, seed {combination.seed}"
+        return name_of(self._sweep, self._sweep.combinations.index(combination))
+
+
+def name_of(sweep: Sweep, number: int) -> str:
+    """The name of a task for readers."""
+    combination = sweep.combinations[number]
+    return f"[{number + 1}/{len(sweep.combinations)}] {combination.case}, seed {combination.seed}"
 
 
 def runs_by_plan(directory: Path) -> dict[bytes, KnownRun]:

@@ -12,7 +12,7 @@ import pytest
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
-from orchestrator.drivers.sim.shared_media import SharedFlow
+from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver

@@ -111,7 +111,7 @@ class Worker:
             "HostLinks": lambda: self._open_run,
             "HostProbes": lambda: self._probes,
             "HostRuns": lambda: runs,
-            "Fabric": lambda: self._open_run.fabric,
+            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: self._open_run.fabric),
             "Prober": lambda: self._open_prober,
             **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
         }

@@ -8,7 +8,6 @@ from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES, candidates
 from orchestrator.scenario.sections.links import Mistake
 
@@ -35,13 +34,10 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
-    """Refuse media where the engine, the driver or a population does not have them."""
+    """Refuse media where the engine or a population does not have them."""
     if not candidates(scenario.engine, media=True):
         able = " or ".join(name for name in ENGINES if candidates(name, media=True))
         yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
-    if not DRIVERS[scenario.driver].media:
-        able = " or ".join(kind.name for kind in DRIVERS.values() if kind.media)
-        yield ("driver",), f"links of {scenario.driver} cannot share media: use {able}"
     if scenario.population is not None:
         yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
 

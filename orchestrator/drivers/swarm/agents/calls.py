@@ -22,7 +22,7 @@ from node.assignment import PluginSource
 from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.doctor.facts import HostState
-from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
+from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle, SharesMedia
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
@@ -131,7 +131,7 @@ class HostRuns(Protocol):
 
 PROTOCOLS: tuple[Any, ...] = (
     *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes, HostRuns),
-    *(Driver, CanPause, RunsPrograms, Fabric, Prober),
+    *(Driver, CanPause, RunsPrograms, Fabric, SharesMedia, Prober),
 )
 METHODS: dict[str, Callable[..., Any]] = {
     method.__qualname__: method

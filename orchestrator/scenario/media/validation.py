@@ -9,7 +9,6 @@ from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES, candidates
 from orchestrator.scenario.sections.links import Mistake
 
@@ -36,13 +35,10 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
-    """Refuse what the engine, the driver or a population does not have."""
+    """Refuse what the engine or a population does not have."""
     if not candidates(scenario.engine, media=True):
         able = " or ".join(name for name in ENGINES if candidates(name, media=True))
         yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
-    if not DRIVERS[scenario.driver].media:
-        able = " or ".join(kind.name for kind in DRIVERS.values() if kind.media)
-        yield ("driver",), f"links of {scenario.driver} cannot share media: use {able}"
     for name, spec in scenario.shared.items() if scenario.population is not None else ():
         if spec.rates:
             yield ("shared", name, "rates"), "are those of single nodes: clients of a population have clients.links"

@@ -248,10 +248,6 @@ CASES = [
     ),
     (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
-        CELL + "driver: swarm",
-        "driver: links of swarm cannot share media: use namespaces or docker or sim",
-    ),
-    (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
         "faults.0.medium: 'cell-9' is no shared medium; did you mean 'cell-0'? (known: cell-0, ap-0)",
     ),

@@ -1,10 +1,10 @@
-"""Programs of nodes on several hosts: what the driver asks for, and what the agents answer. The places are played."""
+"""Programs of nodes on several hosts: what the driver asks for, and what the agents answer. Their drivers are fakes."""
 
 from __future__ import annotations
 
 import asyncio
 import tarfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,12 @@ from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import NodePlan
-from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
+from tests.fakes.driver import FakeProgramsDriver
+from tests.fakes.prober import FakeProber
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
-from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedProber, setup_of
+from tests.orchestrator.agent.test_worker import setup_of
 
 HOSTS = ("pc-1", "pc-2")
 SCENARIO = """
@@ -39,43 +39,6 @@ programs:
 topology: {cloud: true, edges: 0, devices: 1}
 links: {device-cloud: {latency: 20ms}}
 """
-
-
-class PlayedPods(PlayedDriver):
-    """Holds nodes. A program prints its label, and its label again when it is to end."""
-
-    def __init__(self, directory: RunDirectory) -> None:
-        super().__init__(directory)
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
-        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self.asked: list[tuple[Any, ...]] = []
-        self.started: list[ProgramPlan] = []
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        assert not await asyncio.to_thread(assignment.exists)  # a program knows nothing of edgebed
-        return NodeHandle(100 + node.index)
-
-    async def run(self, program: ProgramPlan, log: Path) -> None:
-        self.started.append(program)
-        self._print(log, program)
-
-    async def terminate(self, program: ProgramPlan) -> None:
-        self._print(self.directory.logs / f"{program.label}.log", program)
-        self.ends.put_nowait(ProgramEnd(program, -15))
-
-    async def release(self, node: str, code: int = 0) -> None:
-        self.asked.append(("release", node, code))
-
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        return (node.pid, port) == (101, 80)
-
-    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
-
-    @staticmethod
-    def _print(log: Path, program: ProgramPlan) -> None:
-        with log.open("a") as file:
-            file.write(f"{program.label}\n")
 
 
 class World:
@@ -91,7 +54,7 @@ class World:
         self.hosts = tmp_path / "hosts"
         self.hosts.mkdir()
         self.stage = Stage(self.plan, self.directory, self.hosts, stack)
-        self.pods: dict[str, PlayedPods] = {}
+        self.pods: dict[str, FakeProgramsDriver] = {}
 
     @property
     def driver(self) -> SwarmProgramsDriver:
@@ -100,8 +63,8 @@ class World:
 
     def player(self, host: str) -> Callable[..., Any]:
         async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
-            pods = self.pods[host] = PlayedPods(directory)
-            return HostRun(cast(Driver, pods), FakeFabric(), PlayedProber())
+            pods = self.pods[host] = FakeProgramsDriver()
+            return HostRun(cast(Driver, pods), FakeFabric(), FakeProber())
 
         return make
 
@@ -153,11 +116,12 @@ async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world
 
 async def test_a_program_starts_on_the_host_of_its_node(world: World) -> None:
     handle = await world.start("device-0")
-    assert handle == NodeHandle(102, "pc-2")
+    assert handle == NodeHandle(101, "pc-2")
     assert await world.held() == [("device-0", handle)]
     await world.run("device-0")
-    assert world.pods["pc-2"].started == [world.programs["device-0"]]
-    assert world.pods["pc-1"].started == []
+    assert world.pods["pc-2"].programs == {"device-0": world.programs["device-0"]}
+    assert world.pods["pc-1"].programs == {}
+    assert world.pods["pc-2"].assignments == {"device-0": None}  # a program knows nothing of edgebed
 
 
 async def test_what_a_program_has_printed_arrives_before_its_end(world: World) -> None:
@@ -171,11 +135,12 @@ async def test_what_a_program_has_printed_arrives_before_its_end(world: World) -
 
 async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: World) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
+    world.pods["pc-1"].ports.add(80)
     assert await world.driver.listens(nodes["cloud"], 80)
     assert not await world.driver.listens(nodes["cloud"], 81)
-    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101), "device-0": ProcessUsage(0.5, 102)}
+    assert await world.driver.usage(nodes) == dict.fromkeys(nodes, ProcessUsage(0.5, 101))
     await world.driver.release("cloud", 3)
-    assert world.pods["pc-1"].asked == [("release", "cloud", 3)]
+    assert world.pods["pc-1"].requests[-1] == ("release", "cloud", 3)
 
 
 async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: World) -> None:
@@ -196,7 +161,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     assert _content(world.files("pc-2") / "scenario.tar") == ["ask.py"]
     await world.start("device-0")
     await world.run("device-0")
-    assert [each.label for each in world.pods["pc-2"].started] == ["device-0"]
+    assert list(world.pods["pc-2"].programs) == ["device-0"]
 
 
 async def test_an_end_that_another_host_tells_is_none(world: World) -> None:
@@ -239,5 +204,5 @@ async def test_programs_move_with_their_node_to_a_host_that_has_their_images(wor
     assert await asyncio.wait_for(world.driver.ready("device-0"), PATIENCE) is None
     assert (await world.start("device-0")).host == "pc-1"
     await world.run("device-0")
-    assert [each.label for each in world.pods["pc-1"].started] == ["device-0"]
+    assert list(world.pods["pc-1"].programs) == ["device-0"]
     await asyncio.to_thread(wait_for, lambda: (world.directory.logs / "device-0.log").exists() or None, "its output")

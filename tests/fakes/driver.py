@@ -36,18 +36,20 @@ class FakeControl:
 class FakeDriver:
     """See `Driver` and `CanPause`: a node is a line in its log, and registers at the control plane when it starts.
 
+    beat          seconds between a node's beats; None: it sends none
     early         exit codes of nodes that end as they start, by node
     silent        nodes that do not register
     started       each node that was started, in order
     assignments   the content of each node's assignment as it started; None if there was no file
     paused        the nodes that are paused
+    running       the handles of the nodes that have not ended
     """
 
     name, breakdown = "fake", "the fake driver broke down"
     last_words = "Traceback\nValueError: of no use"
 
-    def __init__(self, control: FakeControl) -> None:
-        self.control = control
+    def __init__(self, control: FakeControl, beat: float | None = None) -> None:
+        self.control, self.beat = control, beat
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.early: dict[str, list[int]] = {}
@@ -55,15 +57,17 @@ class FakeDriver:
         self.started: list[str] = []
         self.assignments: dict[str, bytes | None] = {}
         self.paused: set[str] = set()
+        self.running: dict[str, NodeHandle] = {}
         self._handles: dict[str, NodeHandle] = {}
         self._logs: dict[str, Path] = {}
+        self._beating: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None: ...
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self.started.append(node.name)
         self.assignments[node.name] = assignment.read_bytes() if assignment.exists() else None  # noqa: ASYNC240
-        handle = self._handles[node.name] = NodeHandle(100 + len(self.started))
+        handle = self._handles[node.name] = self.running[node.name] = NodeHandle(100 + len(self.started))
         self._logs[node.name] = log
         self._print(node.name, f"{node.name} at {node.address}")
         if codes := self.early.get(node.name):
@@ -71,10 +75,19 @@ class FakeDriver:
             self.end(node.name, codes.pop(0))
         elif node.name not in self.silent:
             self.control.say(node.name, "register")
+            if self.beat is not None:
+                self._beating.add(asyncio.create_task(self._beat(node.name, self.beat)))
         return handle
+
+    async def _beat(self, node: str, seconds: float) -> None:
+        while node in self.running:
+            await asyncio.sleep(seconds)
+            if node not in self.paused:
+                self.control.say(node, "beat")
 
     def end(self, node: str, code: int) -> None:
         """A node ends."""
+        self.running.pop(node, None)
         self.exits.put_nowait(Exit(node, self._handles[node], code))
 
     async def kill(self, node: str) -> None:
@@ -93,7 +106,11 @@ class FakeDriver:
     def notes(self) -> list[str]:
         return ["a note"]
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        self.running.clear()
+        for task in self._beating:
+            task.cancel()
+        await asyncio.gather(*self._beating, return_exceptions=True)
 
     def _print(self, name: str, line: str) -> None:
         with self._logs[name].open("a") as log:

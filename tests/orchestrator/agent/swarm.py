@@ -14,7 +14,7 @@ from orchestrator.agent.worker import Examine, Worker
 from orchestrator.drivers.swarm.agents.channel import AgentChannel, Message
 from orchestrator.drivers.swarm.agents.settings import FILE, Settings
 from orchestrator.drivers.swarm.cluster import Agent, SwarmHost
-from tests.orchestrator.agent.stage import LOOPBACK
+from tests.fakes.swarm import FakeCluster
 
 
 async def _no_run(*_: Any) -> Any:
@@ -25,8 +25,8 @@ async def _nobody_asks(*_: Any) -> Any:
     raise AssertionError("nobody examines the host")
 
 
-class PlayedCluster:
-    """Plays `Cluster`, on the host "pc-1". ``examine`` gives each host what its agent examines with, or the error with
+class ClusterOfAgents(FakeCluster):
+    """A fake swarm with real agents. ``examine`` gives each host what its agent examines with, or the error with
     which the agent does not begin. ``hello`` is what each agent says besides. ``carrier`` starts what carries out runs
     of a sweep."""
 
@@ -38,8 +38,8 @@ class PlayedCluster:
         hello: Message,
         carrier: Start = _no_run,
     ) -> None:
+        super().__init__(members)
         self.calls: list[str] = []
-        self._members = list(members)
         self._carrier = carrier
         self._settings: Settings
         self._agents: dict[str, AsyncExitStack] = {}
@@ -48,30 +48,15 @@ class PlayedCluster:
         self._stack = AsyncExitStack()
         self._failed: dict[str, str] = {}
         self.started = asyncio.Event()
-        self.others: list[str] = []  # runs in the swarm besides this one
-        self._run = ""
-
-    def here(self) -> tuple[str, str]:
-        return "pc-1", LOOPBACK
-
-    def labels(self, run: str) -> dict[str, str] | None:
-        """Of agents that were left running: there are none."""
-        return None
-
-    def members(self) -> list[SwarmHost]:
-        return self._members
 
     def start_agents(
         self, run: str, directory: Path, *_: Any, secrets: Mapping[str, bytes], hosts: Collection[str], **__: Any
     ) -> None:
         assert directory.is_dir()
-        self._run = run
+        self.running.append(run)
         self.calls.append(f"start {', '.join(sorted(hosts))}")
         settings = Settings.from_json(secrets[FILE])
         asyncio.run_coroutine_threadsafe(self._begin(settings, hosts), self._loop).result()
-
-    def runs(self) -> dict[str, Path]:
-        return dict.fromkeys([self._run, *self.others], Path())
 
     def agents(self, run: str) -> dict[str, Agent]:
         return {host: Agent("rejected", error) for host, error in self._failed.items()}

@@ -23,7 +23,7 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
 from tests.fakes.prober import FakeProber
-from tests.orchestrator.agent.swarm import PlayedCluster
+from tests.orchestrator.agent.swarm import ClusterOfAgents
 
 PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
 HOSTS = [PC, replace(PC, name="pc-2", address="10.0.0.2"), replace(PC, name="pc-3", address="10.0.0.3")]
@@ -46,7 +46,7 @@ def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", prober: Fak
     return examine
 
 
-async def ask(cluster: PlayedCluster, hosts: Sequence[SwarmHost] = HOSTS) -> Examination:
+async def ask(cluster: ClusterOfAgents, hosts: Sequence[SwarmHost] = HOSTS) -> Examination:
     return await examine(cast(Cluster, cluster), hosts, "edgebed-agent", "edgebed-node", lambda said: None)
 
 
@@ -61,7 +61,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path, folders: Path) -> None:
     asked: dict[str, Any] = {}
     probers = {each.name: FakeProber() for each in HOSTS}
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, asked, prober=probers[host]), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, asked, prober=probers[host]), HELLO)
     found = await ask(cluster)
     assert {host: facts.model for host, facts in found.facts.items()} == {each.name: each.name for each in HOSTS}
     addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
@@ -81,13 +81,13 @@ async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path,
 @pytest.mark.parametrize("after", [0, 1])
 async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path, after: int) -> None:
     """``after``: how many measurements are done when the run begins."""
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}), HELLO)
     said: list[str] = []
 
     def tell(what: object) -> None:
         said.append(str(what))
         if sum("rate" in each for each in said) == after:
-            cluster.others = ["mine-20260101-120000-aaaa"]
+            cluster.running += ["mine-20260101-120000-aaaa"]
 
     found = await examine(cast(Cluster, cluster), HOSTS, "edgebed-agent", "edgebed-node", tell)
     assert found.busy == ("mine-20260101-120000-aaaa",)
@@ -98,7 +98,7 @@ async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path
 async def test_hosts_that_do_not_tell(tmp_path: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "FAILING", 0.0)
     asked: dict[str, Any] = {}
-    cluster = PlayedCluster(
+    cluster = ClusterOfAgents(
         HOSTS, tmp_path, lambda host: MISSING if host == "pc-3" else examiner(host, asked, deaf="all"), HELLO
     )
     found = await ask(cluster)
@@ -109,13 +109,13 @@ async def test_hosts_that_do_not_tell(tmp_path: Path, folders: Path, monkeypatch
 
 async def test_a_host_that_goes_down_is_not_waited_for(tmp_path: Path, folders: Path) -> None:
     gone = replace(HOSTS[1], state="down")
-    cluster = PlayedCluster([PC, gone], tmp_path, lambda host: "" if host == "pc-2" else examiner(host, {}), HELLO)
+    cluster = ClusterOfAgents([PC, gone], tmp_path, lambda host: "" if host == "pc-2" else examiner(host, {}), HELLO)
     found = await ask(cluster, HOSTS[:2])
     assert (set(found.facts), found.silent) == ({"pc-1"}, {"pc-2": "the swarm has lost it"})
 
 
 async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf="10.0.0.3"), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf="10.0.0.3"), HELLO)
     found = await ask(cluster)
     assert set(found.underlay) == {("pc-1", "pc-2"), ("pc-2", "pc-1")}
     assert found.unmeasured == {
@@ -128,7 +128,7 @@ async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) 
     ("deaf", "narrow", "lost"), [("10.77.0.3", 9000, "packets of 100 bytes"), ("", 1400, "packets of 1450 bytes")]
 )
 async def test_what_the_trunk_does_not_carry(tmp_path: Path, folders: Path, deaf: str, narrow: int, lost: str) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}, prober=FakeProber(deaf, narrow)), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}, prober=FakeProber(deaf, narrow)), HELLO)
     found = await ask(cluster)
     assert len(found.underlay) == 6
     assert set(found.cut) >= {("pc-1", "pc-3"), ("pc-2", "pc-3")}
@@ -136,7 +136,7 @@ async def test_what_the_trunk_does_not_carry(tmp_path: Path, folders: Path, deaf
 
 
 async def test_without_hosts_nothing_is_started(tmp_path: Path) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: MISSING, HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: MISSING, HELLO)
     assert await ask(cluster, []) == Examination()
     assert cluster.calls == []
 
@@ -146,7 +146,7 @@ async def test_the_agents_end_when_the_question_is_cancelled(tmp_path: Path, fol
         await asyncio.Event().wait()
         raise AssertionError
 
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: never, HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: never, HELLO)
     asking = asyncio.create_task(ask(cluster))
     await cluster.started.wait()
     asking.cancel()

@@ -20,8 +20,8 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 
 
-class Played:
-    """What carries out runs says what the test says."""
+class Stage:
+    """The runs of a host; the test says what their worker prints."""
 
     def __init__(self, folder: Path) -> None:
         self.told: list[tuple[str, dict[str, Any]]] = []
@@ -49,14 +49,14 @@ class Played:
 
 
 @pytest.fixture
-def played(tmp_path: Path) -> Played:
+def stage(tmp_path: Path) -> Stage:
     own = tmp_path / RUNS / "small-1"
     own.mkdir(parents=True)
     (own / "plan.json").write_text("{}")
-    return Played(tmp_path)
+    return Stage(tmp_path)
 
 
-async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(played: Played) -> None:
+async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(stage: Stage) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
@@ -64,7 +64,7 @@ async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(pla
         given[3](None)  # the carrier has ended
         raise asyncio.CancelledError
 
-    runs = AssignedRuns(played._tell, played.failures.append, cancelled, lambda: RunDirectory(Path()))
+    runs = AssignedRuns(stage._tell, stage.failures.append, cancelled, lambda: RunDirectory(Path()))
     with pytest.raises(asyncio.CancelledError):
         await runs.employ("edgebed-node", "module", "pc-1")
     del runs
@@ -72,50 +72,50 @@ async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(pla
     assert reported == []
 
 
-async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
-    await played.runs.employ("edgebed-node", "module", "pc-1")
-    await played.runs.carry("small-1", "abc", [])
-    assert [json.loads(each) for each in played.given] == [{"run": "small-1", "data": "abc", "plugins": []}]
-    played.hear("a warning of torch")
-    played.hear(f'{MARK}{{"run": "small-1", "error": null}}')
-    assert played.told == [
+async def test_a_run_is_given_and_its_end_is_told(stage: Stage) -> None:
+    await stage.runs.employ("edgebed-node", "module", "pc-1")
+    await stage.runs.carry("small-1", "abc", [])
+    assert [json.loads(each) for each in stage.given] == [{"run": "small-1", "data": "abc", "plugins": []}]
+    stage.hear("a warning of torch")
+    stage.hear(f'{MARK}{{"run": "small-1", "error": null}}')
+    assert stage.told == [
         ("log", {"log": RUNS, "data": b"a warning of torch\n"}),
         ("ended", {"run": "small-1", "error": None}),
     ]
 
 
-async def test_the_files_of_a_run_are_removed(played: Played, tmp_path: Path) -> None:
-    played.runs.drop("small-1")
+async def test_the_files_of_a_run_are_removed(stage: Stage, tmp_path: Path) -> None:
+    stage.runs.drop("small-1")
     assert list((tmp_path / RUNS).iterdir()) == []
     for run in ("", "..", ".", "small-1/logs", "/etc"):
         with pytest.raises(DriverError, match="no run"):
-            played.runs.drop(run)
+            stage.runs.drop(run)
 
 
-async def test_an_end_before_it_was_ready_tells_why(played: Played) -> None:
-    played.first = ["Traceback", "ModuleNotFoundError: No module named 'yaml'", None]
+async def test_an_end_before_it_was_ready_tells_why(stage: Stage) -> None:
+    stage.first = ["Traceback", "ModuleNotFoundError: No module named 'yaml'", None]
     with pytest.raises(HostError, match=r"has ended: Traceback / ModuleNotFoundError: No module named 'yaml'"):
-        await played.runs.employ("edgebed-node", "module", "pc-1")
-    assert played.failures == []
+        await stage.runs.employ("edgebed-node", "module", "pc-1")
+    assert stage.failures == []
 
 
-async def test_one_that_is_never_ready(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_is_never_ready(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "READY", 0.01)
-    played.first = ["loading"]
+    stage.first = ["loading"]
     with pytest.raises(HostError, match="was not ready within 0 s: loading"):
-        await played.runs.employ("edgebed-node", "module", "pc-1")
+        await stage.runs.employ("edgebed-node", "module", "pc-1")
 
 
-async def test_its_end_breaks_the_host_unless_it_is_closed(played: Played) -> None:
-    await played.runs.employ("edgebed-node", "module", "pc-1")
-    played.hear("MemoryError")
-    played.hear(None)
-    assert played.failures == ["the worker for runs has ended: MemoryError"]
-    await played.runs.close()
-    played.hear(None)
-    assert len(played.failures) == 1
+async def test_its_end_breaks_the_host_unless_it_is_closed(stage: Stage) -> None:
+    await stage.runs.employ("edgebed-node", "module", "pc-1")
+    stage.hear("MemoryError")
+    stage.hear(None)
+    assert stage.failures == ["the worker for runs has ended: MemoryError"]
+    await stage.runs.close()
+    stage.hear(None)
+    assert len(stage.failures) == 1
 
 
-async def test_a_run_without_anything_to_carry_it_out(played: Played) -> None:
+async def test_a_run_without_anything_to_carry_it_out(stage: Stage) -> None:
     with pytest.raises(DriverError, match="the agent has restarted"):
-        await played.runs.carry("small-1", "abc", [])
+        await stage.runs.carry("small-1", "abc", [])

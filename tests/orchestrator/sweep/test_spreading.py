@@ -31,7 +31,7 @@ from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
 from orchestrator.sweep.spreading import spread
 from orchestrator.sweep.sweeper import Sweeper
-from tests.orchestrator.agent.swarm import PlayedCluster
+from tests.orchestrator.agent.swarm import ClusterOfAgents
 from tests.orchestrator.sweep.test_running import SCENARIO
 
 PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 2.0, 33_500_000_000, "28.3.0", {})
@@ -148,7 +148,7 @@ class Attempt:
         self.kept: list[int] = []
         self.runs = Runs(self.sweep, sweeper, lambda results: self.kept.append(len(results)))
         self.processes = Processes()
-        self.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, self.processes.start)
+        self.cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, self.processes.start)
 
     async def spread(self, places: int | None = 1) -> None:
         assert self.runs.look()
@@ -222,7 +222,7 @@ async def test_a_host_that_cannot_be_used_is_told_and_left_out(tmp_path: Path) -
 
 async def test_without_a_host_that_can_be_used_nothing_is_left(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path)
-    attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: "No such image: edgebed-agent", HELLO)
+    attempt.cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: "No such image: edgebed-agent", HELLO)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(starting, "FAILING", 0.0)
         with pytest.raises(HostError, match=r"no host of the swarm can be used \(pc-1: No such image: .*; pc-2: "):
@@ -268,7 +268,7 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
         hear(f"{MARK}{{}}")
         return RunWorker(refuse, (os.geteuid(), os.getegid()))
 
-    attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
+    attempt.cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
     await attempt.spread()
     (result,) = attempt.runs.results
     assert (result.failed, result.error, result.run) == (True, refused, None)
@@ -287,7 +287,7 @@ async def test_hosts_that_are_slow_to_begin_are_not_away(tmp_path: Path, monkeyp
     async def provide(*_: object) -> None:
         await asyncio.sleep(2.5)  # the sweep looks once a second
 
-    attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
+    attempt.cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
     monkeypatch.setattr(sys.modules[__name__], "_nothing_to_bring", provide)
     with pytest.raises(HostError, match=r"no host of the swarm can be used .*it has no torch"):
         await attempt.spread()

@@ -134,7 +134,8 @@ def _read(model: type[Model], data: Any, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        path, message = reworded(error, model)[-1]  # an unknown key may be another one misspelled
+        mistakes = sorted(reworded(error, model), key=lambda each: not each[1].startswith("unknown key"))
+        path, message = mistakes[0]  # a key that is missing may be misspelled
         raise InventoryError(": ".join(filter(None, (where, dotted(path), message)))) from None
 
 

@@ -12,8 +12,8 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.layout import Cell, write, write_entries, write_wide_table
 from orchestrator.results.checks.verdicts import STYLES
-from orchestrator.results.overview import overview
 from orchestrator.results.record.history import History
+from orchestrator.results.summary import overview
 from orchestrator.verbs.results.compare import differing, differing_tcp, shown_setting
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")
@@ -23,7 +23,7 @@ LEGEND = "accuracy: on the global test set at the end; by class of links: bytes 
 
 @dataclass(frozen=True)
 class RunOverview:
-    """One run of a comparison. ``row``: see `orchestrator.results.overview`."""
+    """One run of a comparison. ``row``: see `orchestrator.results.summary`."""
 
     row: dict[str, Any]
     status: str

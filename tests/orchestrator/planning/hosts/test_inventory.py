@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import InventoryError
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
-from orchestrator.planning.hosts.inventory_file import read_inventory
+from orchestrator.verbs.sources import read_inventory
 
 PC: dict[str, Any] = {
     "name": "pc-1",

@@ -18,13 +18,13 @@ from orchestrator.drivers.swarm.agents.calls import HostSetup
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.driver import FakeProgramsDriver
+from tests.fakes.fabric import FakeFabric
 from tests.fakes.prober import FakeProber
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
 from tests.orchestrator.agent.test_worker import setup_of

@@ -30,7 +30,6 @@ from orchestrator.drivers.swarm.network.prober import SwarmProber
 from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
@@ -42,6 +41,7 @@ from orchestrator.planning.plan import Accelerated, Plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.fabric import FakeFabric
 from tests.fakes.prober import FakeProber
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
 

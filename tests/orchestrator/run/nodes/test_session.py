@@ -24,7 +24,6 @@ from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
 from orchestrator.errors import FabricError, HostError, RunError
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
@@ -44,6 +43,7 @@ from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
 from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.fabric import FakeFabric
 from tests.virtual import virtual
 
 SCENARIO = """\

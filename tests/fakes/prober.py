@@ -42,6 +42,8 @@ class FakeProber:
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         plan = json.loads(arguments[-1])
+        if not plan:
+            raise HostError("no plan")
         self.probes.append((handle, plan))
         return self.result(arguments, plan)
 

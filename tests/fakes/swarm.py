@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.swarm.cluster import SwarmHost
+from orchestrator.drivers.swarm.agents.standing import NAME
+from orchestrator.drivers.swarm.cluster import STANDING, SwarmHost
+from orchestrator.errors import HostError
+from orchestrator.host.docker_socket import DIRECTORY, RUN
 
 
 class FakeCluster:
-    """See `Cluster`, on the host "pc-1". Agents that were left running are there if they have labels.
+    """See `Cluster`, on the host "pc-1". tests/conformance runs the suite of clusters over it.
 
     silent    hosts whose agents do not answer when they are to end
-    running   runs in the swarm
     swept     hosts that were swept, and whether of data sets
     """
 
-    def __init__(self, members: Sequence[SwarmHost] = (), labels: dict[str, str] | None = None) -> None:
-        self.standing = labels
+    def __init__(self, members: Sequence[SwarmHost] = (), standing: dict[str, str] | None = None) -> None:
         self.silent: list[str] = []
-        self.running: list[str] = []
         self.swept: list[tuple[list[str], bool]] = []
-        self._members = list(members)
+        self._members = sorted(members, key=lambda each: each.name)
+        self._labels: dict[str, dict[str, str]] = {} if standing is None else {NAME: standing}
+        self._marks: dict[str, Path] = {}
+
+    @property
+    def standing(self) -> dict[str, str] | None:
+        """The labels of agents that were left running."""
+        return self._labels.get(NAME)
+
+    @standing.setter
+    def standing(self, labels: dict[str, str]) -> None:
+        self._labels[NAME] = labels
 
     def close(self) -> None:
         pass
@@ -36,14 +47,32 @@ class FakeCluster:
     def members(self) -> list[SwarmHost]:
         return self._members
 
+    def start_agents(
+        self,
+        run: str,
+        directory: Path,
+        *_: Any,
+        hosts: Collection[str] | None = None,
+        further: Mapping[str, str] | None = None,
+        **__: Any,
+    ) -> None:
+        if missing := set(hosts or ()) - {each.name for each in self._members}:
+            raise HostError(f"the swarm has no host {', '.join(sorted(missing))}")
+        self._labels[run] = {RUN: run, DIRECTORY: str(directory), **(further or {})}
+
+    def mark(self, run: str, directory: Path) -> None:
+        self._marks[run] = directory
+
     def runs(self) -> dict[str, Path]:
-        return {run: Path("/runs") / run for run in self.running}
+        of_agents = {run: Path(of[DIRECTORY]) for run, of in self._labels.items() if STANDING not in of and run != NAME}
+        return of_agents | self._marks
 
     def labels(self, run: str) -> dict[str, str] | None:
-        return self.standing
+        return self._labels.get(run)
 
     def stop_agents(self, run: str) -> list[str]:
-        self.standing = None
+        self._labels.pop(run, None)
+        self._marks.pop(run, None)
         return self.silent
 
     def sweep(self, run: str, directory: Path, hosts: Collection[str], *, data: bool) -> dict[str, str]:

@@ -53,7 +53,7 @@ class ClusterOfAgents(FakeCluster):
         self, run: str, directory: Path, *_: Any, secrets: Mapping[str, bytes], hosts: Collection[str], **__: Any
     ) -> None:
         assert directory.is_dir()
-        self.running.append(run)
+        super().start_agents(run, directory, hosts=hosts)
         self.calls.append(f"start {', '.join(sorted(hosts))}")
         settings = Settings.from_json(secrets[FILE])
         asyncio.run_coroutine_threadsafe(self._begin(settings, hosts), self._loop).result()

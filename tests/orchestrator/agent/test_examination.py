@@ -87,7 +87,7 @@ async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path
     def tell(what: object) -> None:
         said.append(str(what))
         if sum("rate" in each for each in said) == after:
-            cluster.running += ["mine-20260101-120000-aaaa"]
+            cluster.mark("mine-20260101-120000-aaaa", tmp_path)
 
     found = await examine(cast(Cluster, cluster), HOSTS, "edgebed-agent", "edgebed-node", tell)
     assert found.busy == ("mine-20260101-120000-aaaa",)

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm import cluster
-from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, SwarmHost, latest, member, namesakes, refusal
+from orchestrator.drivers.swarm.cluster import Agent, Cluster, SwarmHost, latest, member, namesakes, refusal
 from orchestrator.errors import HostError
 from tests.fakes.swarm import FakeSwarmApi
 
@@ -161,10 +161,6 @@ def test_a_host_that_has_joined_twice() -> None:
     assert error.commands == (f"docker node rm --force {C}",)
 
 
-def test_the_hosts_are_told_by_name(joined: Cluster) -> None:
-    assert [each.name for each in joined.members()] == ["a", "b", "c"]
-
-
 def test_namesakes_are_refused(joined: Cluster, swarm: FakeSwarmApi) -> None:
     swarm.found["other"] = node("b", "other", 4)
     with pytest.raises(HostError, match="the same name: b"):
@@ -210,30 +206,6 @@ def test_agents_of_some_hosts(joined: Cluster, swarm: FakeSwarmApi) -> None:
     assert swarm.made["template"]["Placement"] == {"Constraints": [f"node.id!={B}"]}
 
 
-def test_a_host_that_is_not_there_gets_no_agent(joined: Cluster, swarm: FakeSwarmApi) -> None:
-    with pytest.raises(HostError, match="no host d, e"):
-        start(joined, hosts=["a", "d", "e"])
-    assert swarm.secret_list == []
-
-
-def test_agents_that_are_left_running_are_no_run_and_a_run_that_uses_them_is(joined: Cluster) -> None:
-    joined.start_agents(
-        *("edgebed-agents", Path("/keys"), "i", ["serve"]),
-        environment={},
-        mounts={},
-        secrets={"agent": b""},
-        further={STANDING: "key"},
-    )
-    assert joined.labels("edgebed-agents") == {
-        "org.edgebed.run": "edgebed-agents",
-        "org.edgebed.directory": "/keys",
-        STANDING: "key",
-    }
-    assert joined.runs() == {}
-    joined.mark(RUN, DIRECTORY)
-    assert joined.runs() == {RUN: DIRECTORY}
-
-
 def test_the_longest_name_of_a_run_fits(joined: Cluster, swarm: FakeSwarmApi) -> None:
     name = f"{'x' * 40}-20260101-120000-aaaa"
     joined.start_agents(name, DIRECTORY, "i", [], environment={}, mounts={}, secrets={"a": b"", "b": b""})
@@ -260,22 +232,10 @@ def test_the_latest_task_of_a_host_counts() -> None:
     }
 
 
-def test_what_is_left_of_runs(joined: Cluster, swarm: FakeSwarmApi) -> None:
-    assert joined.runs() == {}
+def test_a_run_with_a_secret_is_one(joined: Cluster, swarm: FakeSwarmApi) -> None:
     start(joined)
-    assert joined.runs() == {RUN: DIRECTORY}
     swarm.remove_service("service")
-    assert joined.runs() == {RUN: DIRECTORY}  # a secret is left
-    assert joined.stop_agents(RUN) == []
-    assert joined.runs() == {}
-
-
-def test_nobody_waits_for_agents_of_hosts_that_are_down(joined: Cluster, swarm: FakeSwarmApi) -> None:
-    start(joined)
-    swarm.found[B]["Status"]["State"] = "down"
-    swarm.task_list = [task(B, 1, "running")]
-    assert joined.stop_agents(RUN) == ["b"]
-    assert swarm.service_list == []
+    assert joined.runs() == {RUN: DIRECTORY}
 
 
 def test_patience_with_agents_that_do_not_end(

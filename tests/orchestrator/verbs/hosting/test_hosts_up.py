@@ -30,7 +30,7 @@ SWARM = "s0"
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     made = FakeCluster([PC, PI])
-    made.running = ["mine-1"]
+    made.mark("mine-1", tmp_path)
     monkeypatch.setattr(Cluster, "connect", lambda: made)
     monkeypatch.setattr(leftovers, "sweep", made.sweep)
     return made

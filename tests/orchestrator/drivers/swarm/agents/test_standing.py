@@ -38,7 +38,7 @@ def asked(labels: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch, stack:
     """What a run with the image "image" may use."""
     monkeypatch.setattr(Engine, "connect", FakeEngine)
     monkeypatch.setattr(standing, "identity_of", lambda engine, reference: reference)
-    return access(FakeCluster(labels=labels), "image", stack)  # type: ignore[arg-type]
+    return access(FakeCluster(standing=labels), "image", stack)  # type: ignore[arg-type]
 
 
 def test_nobody_else_can_read_the_keys(state: Path) -> None:

@@ -34,7 +34,9 @@ class Facts(ABC):
     """A run so far. ``plan`` is that of plan.json. ``seconds``: the duration of the run so far. ``packets``: how many
     packets the links have delivered in training; None if their counters were never read."""
 
-    plan: dict[str, Any]
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        raise NotImplementedError
 
     @property
     @abstractmethod

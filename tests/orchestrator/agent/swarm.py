@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ class ClusterOfAgents(FakeCluster):
         self.started = asyncio.Event()
 
     def start_agents(
-        self, run: str, directory: Path, *_: Any, secrets: Mapping[str, bytes], hosts: Collection[str], **__: Any
+        self, run: str, directory: Path, *_: Any, hosts: Collection[str] | None = None, **others: Any
     ) -> None:
         assert directory.is_dir()
         super().start_agents(run, directory, hosts=hosts)
-        self.calls.append(f"start {', '.join(sorted(hosts))}")
-        settings = Settings.from_json(secrets[FILE])
-        asyncio.run_coroutine_threadsafe(self._begin(settings, hosts), self._loop).result()
+        self.calls.append(f"start {', '.join(sorted(hosts or ()))}")
+        settings = Settings.from_json(others["secrets"][FILE])
+        asyncio.run_coroutine_threadsafe(self._begin(settings, hosts or ()), self._loop).result()
 
     def agents(self, run: str) -> dict[str, Agent]:
         return {host: Agent("rejected", error) for host, error in self._failed.items()}

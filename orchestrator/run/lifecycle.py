@@ -49,14 +49,12 @@ async def execute(
     record: Record,
     view: View,
     interruption: Interruption,
-    holding: contextlib.ExitStack,
     options: RunOptions,
     past: Past | None = None,
 ) -> Ending:
     """Carry out a plan in a run directory, and leave nothing on the host except that directory.
 
-    ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
-    the directory's lock. It is closed when the run has ended.
+    ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``.
 
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
@@ -84,7 +82,7 @@ async def execute(
     with interruption.handled_by(loop, lambda: _resolve(early, INTERRUPTION), end_at_once):
         # 1. The record exists, so everything that happens next is recorded.
         try:
-            with holding, contextlib.closing(record):
+            with contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
                 ending = await _carry_out(run, clock, early, options)
                 write_outcome(ending)

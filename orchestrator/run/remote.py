@@ -7,7 +7,6 @@ which has none of the libraries that only show and judge runs.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -64,12 +63,11 @@ def carry_out(directory: RunDirectory, data: Path, plugins: Iterable[PluginSourc
     for folder in (directory.logs, directory.checkpoints, directory.plugins):
         folder.mkdir(exist_ok=True)  # folders without files do not travel
     directory.reopen()
-    with interruptible() as interruption, contextlib.ExitStack() as holding:
-        holding.enter_context(directory.held())
+    with interruptible() as interruption, directory.held():
         plan = _plan_of(directory, data, plugins)
         require(plan, 1)
         record = Record.carry_on(directory.path, host)
-        on_clock(plan.driver, execute(plan, directory, record, _Unseen(), interruption, holding, RunOptions(1)))
+        on_clock(plan.driver, execute(plan, directory, record, _Unseen(), interruption, RunOptions(1)))
 
 
 def _plan_of(directory: RunDirectory, data: Path, plugins: Iterable[PluginSource]) -> Plan:

@@ -155,10 +155,11 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
     return {"action": span.action, **where, "at": at, "round": span.round, **({"by": span.by} if span.by else {})}
 
 
-def overview(history: History) -> dict[str, Any]:
+def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """The scenario, algorithm, driver, seed, verdict, rounds, seconds, accuracies of the last round (fractions), and
-    bytes that each class of links delivered. Accuracies and bytes that a run does not have are left out."""
-    found, plan = summary(history), history.plan
+    bytes that each class of links delivered. Accuracies and bytes that a run does not have are left out. ``found``: the
+    summary of the run, if it is known."""
+    found, plan = found or summary(history), history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
     return {

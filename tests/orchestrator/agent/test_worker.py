@@ -62,21 +62,17 @@ def setup_of(plan: Plan, host: str) -> HostSetup:
 
 
 class World:
-    """The stage, and what was played on each host."""
+    """The stage of a run on two hosts, and the fakes of each."""
 
-    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
-        (tmp_path / "data").mkdir()
-        (tmp_path / "data" / "train.npy").write_bytes(bytes(3 << 20))  # in several pieces
-        self.plan: Plan = replace(
-            spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), data_directory=str(tmp_path / "data")
-        )
+    def __init__(
+        self, tmp_path: Path, stack: AsyncExitStack, plan: Plan, make_driver: Callable[[], FakeDriver]
+    ) -> None:
+        self.plan = spread(plan, HOSTS)
         self.directory = RunDirectory.create(tmp_path / "runs", "played")
-        self.directory.shards.write_bytes(b"shards")
-        (self.directory.plugins / "mine.py").write_text("pass\n")
-        hosts = tmp_path / "hosts"
-        hosts.mkdir()
-        self.hosts = hosts
-        self.stage = Stage(self.plan, self.directory, hosts, stack)
+        self.hosts = tmp_path / "hosts"
+        self.hosts.mkdir()
+        self.stage = Stage(self.plan, self.directory, self.hosts, stack)
+        self._make_driver = make_driver
         self.drivers: dict[str, FakeDriver] = {}
         self.fabrics: dict[str, FakeFabric] = {}
         self.probers: dict[str, FakeProber] = {}
@@ -85,8 +81,8 @@ class World:
 
     def player(self, host: str) -> Callable[..., Any]:
         async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
-            self.opened[host] = setup, (data / "train.npy").stat().st_size
-            driver = self.drivers[host] = FakeDriver(FakeControl())
+            self.opened[host] = setup, [each.stat().st_size for each in data.glob("train.npy")]  # noqa: ASYNC240
+            driver = self.drivers[host] = self._make_driver()
             fabric = self.fabrics[host] = FakeFabric()
             fabric.figures = {"forwarded": 5, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
             fabric.figures["drops"] = {"somewhere": 1}
@@ -114,7 +110,8 @@ class World:
 
     async def start(self, name: str, content: bytes = b"{}") -> NodeHandle:
         assignment = self.directory.nodes / f"{name}.json"
-        assignment.write_bytes(content)
+        if not self.plan.programs:
+            assignment.write_bytes(content)
         return await self.stage.driver.start(self.plan.node(name), assignment, self.directory.logs / f"{name}.log")
 
     async def changes(self, number: int) -> list[HostChange | NodeMove]:
@@ -146,14 +143,20 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train.npy").write_bytes(bytes(3 << 20))  # in several pieces
+    plan = replace(make_plan(parse(SCENARIO, "played.yaml"), None), data_directory=str(data))
     async with AsyncExitStack() as stack:
-        made = World(tmp_path, stack)
+        made = World(tmp_path, stack, plan, lambda: FakeDriver(FakeControl()))
+        made.directory.shards.write_bytes(b"shards")
+        (made.directory.plugins / "mine.py").write_text("pass\n")
         await made.open()
         yield made
 
 
 async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) -> None:
-    assert world.opened == {host: (setup_of(world.plan, host), 3 << 20) for host in HOSTS}
+    assert world.opened == {host: (setup_of(world.plan, host), [3 << 20]) for host in HOSTS}
     assert world.stage.driver.notes() == ["pc-1: a note", "pc-2: a note"]
     run = world.hosts / "pc-2" / world.directory.run
     assert (run / "shards.npz").read_bytes() == b"shards"

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from netem.measurement.measure import ProbePlan, probe_arguments
 from netem.profile import LinkProfile
 from node.errors import WireError
 from orchestrator.agent.host_run import HostRun
@@ -26,7 +25,6 @@ from orchestrator.drivers.swarm.agents.channel import Message
 from orchestrator.drivers.swarm.agents.starting import dismiss
 from orchestrator.drivers.swarm.network import underlay
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
-from orchestrator.drivers.swarm.network.prober import SwarmProber
 from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
@@ -326,17 +324,6 @@ async def test_counters_of_all_hosts_are_added(world: World) -> None:
     assert (counted.forwarded, counted.late_max, counted.cpu_seconds) == (10, 0.5, 0.5)
     assert counted.drops == {"somewhere on pc-1": 1, "somewhere on pc-2": 1}
     assert fabric.strangers() == {"pc-1": 3, "pc-2": 3}
-
-
-async def test_a_measurement_has_its_ends_on_two_hosts(world: World) -> None:
-    prober = SwarmProber(world.stage.agents, 1450)
-    async with prober.responding(NodeHandle(7, "pc-1"), "10.77.0.1") as ready:
-        assert world.probers["pc-1"].responders == {"10.77.0.1": NodeHandle(7, "pc-1")}
-        plan = ProbePlan(count=5, spacing=0.01, size=100, wait=1.0, forward=None, back=None)
-        found = await prober.probe(NodeHandle(8, "pc-2"), probe_arguments("10.77.0.1", ready, plan))
-    assert found["rtt_median"] == 0.002
-    assert [handle.pid for handle, _ in world.probers["pc-2"].probes] == [8]
-    assert world.probers["pc-1"].answering == []
 
 
 def network(world: World) -> SwarmUnderlay:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -93,7 +92,7 @@ def context(history: History) -> dict[str, Any]:
         "course": (moved := course(history)),
         "states": _states(moved),
         "fault_colours": _fault_colours(history),
-        "programs": _programs(history),
+        "programs": history.plan.get("programs", ()),
         "whose": _whose(history),
         "figures": {
             "accuracy-time": figures.curves(history, "accuracy", against="time"),
@@ -127,7 +126,7 @@ def context(history: History) -> dict[str, Any]:
         "media": media_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
-        "schedules": _schedules(history),
+        "schedules": [event.data for event in history.events("schedule ended")],
         "courses": list(over_time),
         "calibration": list(calibration),
         "placement": placement_rows(history),
@@ -225,19 +224,6 @@ def _whose(history: History) -> str:
     return " ".join(said) if len(said) > 1 else ""
 
 
-def _programs(history: History) -> list[dict[str, Any]]:
-    """What the nodes run, if they run programs."""
-    return [
-        {
-            "label": program["label"],
-            "command": shlex.join(program["command"]),
-            "after": text.some(program["after"]) if program["after"] else "",
-            "ends_the_run": program["ends_the_run"],
-        }
-        for program in history.plan.get("programs", ())
-    ]
-
-
 def _training(history: History) -> str:
     began = history.training_began
     return f"{text.duration(history.training_ended - began)} of training" if began is not None else "never trained"
@@ -258,18 +244,6 @@ def _links(history: History) -> list[dict[str, Any]]:
     return [
         {"name": name, "kind": kind, "colour": figures.link_colour(name), **counts}
         for (name, kind), counts in sorted(totals.items())
-    ]
-
-
-def _schedules(history: History) -> list[dict[str, Any]]:
-    """How well the links followed their schedules; empty before the run has ended."""
-    return [
-        {
-            **{key: event.data[key] for key in ("links", "count", "changes", "overtaken", "failures")},
-            **{"schedule": event.data["schedule"]},
-            **{"late": text.duration(event.data["late_p99"]), "latest": text.duration(event.data["late_max"])},
-        }
-        for event in history.events("schedule ended")
     ]
 
 

@@ -25,6 +25,7 @@ from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
+from orchestrator.results.checks.network import real_networks
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.inversion import EVENT as INVERTED
@@ -112,7 +113,8 @@ def context(history: History) -> dict[str, Any]:
             "own-accuracy": own_accuracy(history),
         },
         "clients": client_rows(history),
-        "personalisation": _personalisation(history),
+        "personalisation": personalisation(history),
+        "personal_models": edge_rows(history),
         "privacy": _privacy(history),
         "inversion": inversion(history),
         "left_out": left_out,
@@ -122,7 +124,7 @@ def context(history: History) -> dict[str, Any]:
         "probes": fidelity.probe_rows(history),
         "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in volumes.probed_bytes_by_class(history).items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
-        "real": fidelity.real_rows(history),
+        "real": real_networks(history),
         "media": media_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
@@ -278,17 +280,6 @@ def _became(span: FaultSpan) -> str:
 
 def _clock(t: float | None, began: float) -> str:
     return "" if t is None else f"{t - began:.2f} s".replace("-", "−")
-
-
-def _personalisation(history: History) -> dict[str, Any] | None:
-    """AccN, DropM, and the last report of each edge with the weight α of its own model."""
-    found = personalisation(history)
-    if found is None:
-        return None
-    edges = [(row.edge, *map(text.percent, row[1:])) for row in edge_rows(history)]
-    figures = [(f"Acc{n}", text.percent(value)) for n, value in found["within"].items()]
-    figures += [(f"Drop{m.removesuffix('%')}", text.percent(value)) for m, value in found["drop"].items()]
-    return {"figures": figures, "edges": edges}
 
 
 def _privacy(history: History) -> dict[str, Any] | None:

@@ -49,5 +49,5 @@ def _environment() -> jinja2.Environment:
     loader = jinja2.PackageLoader("orchestrator", "")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters |= {"size": text.size, "number": text.number, "duration": text.duration, "some": text.some}
-    environment.filters["command"] = shlex.join
+    environment.filters |= {"command": shlex.join, "percent": text.percent, "counted": text.count}
     return environment

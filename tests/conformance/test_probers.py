@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -80,6 +81,10 @@ async def a_direction_with_a_rate_is_filled(prober: Prober) -> None:
     assert found.back.rate is None
 
 
+async def the_clock_of_a_host_is_read(prober: Prober) -> None:
+    assert await prober.now(THERE) == pytest.approx(time.time(), abs=5)
+
+
 async def a_probe_that_fails_is_an_error_of_the_host(prober: Prober) -> None:
     with pytest.raises(HostError):
         await prober.probe(THERE, ["probe", "--plan", "{}"])
@@ -87,7 +92,12 @@ async def a_probe_that_fails_is_an_error_of_the_host(prober: Prober) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [echoes_are_measured, a_direction_with_a_rate_is_filled, a_probe_that_fails_is_an_error_of_the_host],
+    [
+        echoes_are_measured,
+        a_direction_with_a_rate_is_filled,
+        the_clock_of_a_host_is_read,
+        a_probe_that_fails_is_an_error_of_the_host,
+    ],
     ids=lambda case: case.__name__,
 )
 @pytest.mark.parametrize(
@@ -97,3 +107,9 @@ async def test_prober(make: Callable[[], Prober], case: Callable[[Prober], Await
     prober = make()
     assert prober.mtu > 0
     await case(prober)
+
+
+async def test_the_clock_of_another_host() -> None:
+    two = TwoHosts()
+    two.probers["b"].ahead["b"] = 100.0
+    assert await SwarmProber(cast(Agents, two), mtu=1450).now(THERE) == pytest.approx(time.time() + 100, abs=5)

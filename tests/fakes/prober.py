@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ class FakeProber:
     responders   the handles of the nodes that have answered, by address
     answering    the addresses at which a node answers
     probes       the handle and the plan of each probe
+    ahead        seconds by which the clocks of hosts are ahead
     refusal      why no node answers; "": each does
     """
 
@@ -29,6 +31,7 @@ class FakeProber:
         self.rates = {"forward": 9.4e8, "back": 9.3e8}
         self.responders: dict[str, NodeHandle] = {}
         self.answering: list[str] = []
+        self.ahead: dict[str, float] = {}
         self.probes: list[tuple[NodeHandle, dict[str, Any]]] = []
 
     @contextlib.asynccontextmanager
@@ -46,6 +49,9 @@ class FakeProber:
             raise HostError("no plan")
         self.probes.append((handle, plan))
         return self.result(arguments, plan)
+
+    async def now(self, handle: NodeHandle) -> float:
+        return time.time() + self.ahead.get(handle.host, 0.0)
 
     def result(self, arguments: Sequence[str], plan: dict[str, Any]) -> dict[str, Any]:
         took = None if self.deaf in arguments or plan["size"] + 28 > self.narrow else self.rtt

@@ -89,10 +89,10 @@ class SharedChannels(FakeProber):
         return asdict(found)
 
 
-def measured(prober: FakeProber, *, latency: float = 0.01) -> dict[str, str] | str:
+def measured(prober: FakeProber, *, latency: float = 0.01, hosts: Sequence[str] = ("",)) -> dict[str, str] | str:
     made = plan(CELL, SLOW)
     made = replace(made, links=tuple(replace(link, profile=LinkProfile(latency=latency)) for link in made.links))
-    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+    handles = {node.name: NodeHandle(number, hosts[number % len(hosts)]) for number, node in enumerate(made.nodes)}
     found = asyncio.run(measure(chosen(made)[0], made, handles, prober))
     return found if isinstance(found, str) else {figure.quantity: figure.verdict for _, figure in found}
 
@@ -105,6 +105,16 @@ def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
     assert len({sent["start"] for sent in sending}) == 1
     assert len({handle for handle, sent in prober.probes if sent["forward"]}) == 3
     assert sorted(start > sending[0]["start"] for start in pinging) == [False, False, True, True]
+
+
+def test_senders_on_hosts_with_different_clocks_start_together() -> None:
+    prober = SharedChannels(queue=0.0004)
+    prober.ahead = {"a": 0.0, "b": 100.0}
+    measured(prober, hosts=("a", "b"))
+    sending = [(handle.host, sent["start"]) for handle, sent in prober.probes if sent["forward"]]
+    starts = [start - prober.ahead[host] for host, start in sending]
+    assert {host for host, _ in sending} == {"a", "b"}
+    assert max(starts) - min(starts) < 1.0
 
 
 def test_a_queue_of_others_fails_isolation_and_the_idle() -> None:

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from netem.kernel.media import part_of_buffer
 from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan, channels_of
+from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.media.section import slowest
 from orchestrator.scenario.schema import Scenario
@@ -48,6 +50,24 @@ def media_of(plan: Plan) -> ResolvedMedia:
         members={medium.name: medium.members for medium in plan.media},
         crossings={(link.source, link.target): link.crossings for link in plan.links if link.crossings},
     )
+
+
+def beyond_kernel_of(plan: Plan) -> str:
+    """What the kernel engine cannot do of a plan's media, see `orchestrator.scenario.media.kernel`."""
+    profiles = {(link.source, link.target): link.profile for link in plan.links}
+    return beyond_kernel(media_of(plan), profiles, [each.channel for each in plan.cross_traffic])
+
+
+def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
+    """The channels of a plan as one member of each sees them: the kernel engine gives it a part of the buffer."""
+    channels, members = channels_of(plan.media), defaultdict[str, set[str]](set)
+    for link in plan.links if engine == "kernel" else ():
+        for each in link.crossings:
+            members[each.channel].add(each.member)
+    parts = {name: part_of_buffer(channels[name], len(found)) for name, found in members.items()}
+    return channels | {
+        name: replace(channels[name], buffer=8 * part / channels[name].rate) for name, part in parts.items()
+    }
 
 
 def at_worst(

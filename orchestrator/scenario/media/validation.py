@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netem.units import format_duration, format_rate
+from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
@@ -36,9 +37,11 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     """Refuse media where the engine, the driver or a population does not have them."""
-    if not candidates(scenario.engine, media=True):
-        able = " or ".join(name for name in ENGINES if candidates(name, media=True))
-        yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
+    profiles = scenario.resolved_links.profiles
+    beyond = beyond_kernel(scenario.resolved_media, profiles, [each.on for each in scenario.cross_traffic])
+    if not candidates(scenario.engine, beyond):
+        able = " or ".join(name for name in ENGINES if candidates(name, beyond))
+        yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
     if not DRIVERS[scenario.driver].media:
         able = " or ".join(kind.name for kind in DRIVERS.values() if kind.media)
         yield ("driver",), f"links of {scenario.driver} cannot share media: use {able}"

@@ -246,7 +246,30 @@ CASES = [
         UPLINK + "stop: {after: 5s}\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit, at: 5s}]",
         "cross_traffic.0.at: the run is over by then: stop.after is 5s",
     ),
-    (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
+    (
+        UPLINK + "engine: kernel\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}]",
+        "engine: kernel cannot share these media (cross traffic on uplink): take auto or userspace",
+    ),
+    (
+        "engine: kernel\nshared: {ap: {rate: 20mbit, share: frames, members: [device-*]}}",
+        "engine: kernel cannot share these media (ap up has `share: frames`): take auto or userspace",
+    ),
+    (
+        "engine: kernel\nshared: {ap: {rate: 20mbit, duplex: half, share: airtime, members: [device-*], "
+        "rates: {device-0-0: 6mbit}}}",
+        "engine: kernel cannot share these media (ap has `share: airtime` with rates of members): take auto or "
+        "userspace",
+    ),
+    (
+        MAST + "engine: kernel\nroutes: {device-0-0 <-> edge-0: [mast, cell]}",
+        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses 2 media): take auto or "
+        "userspace",
+    ),
+    (
+        CELL + "engine: kernel\nlinks: {device-edge: {loss: 1%}}",
+        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses cell-0 up and loses packets): "
+        "take auto or userspace",
+    ),
     (
         CELL + "driver: swarm",
         "driver: links of swarm cannot share media: use namespaces or docker or sim",
@@ -335,3 +358,9 @@ shared: {cell-0: {rate: 20mbit, members: [population]}}
     assert str(caught.value) == (
         "s.yaml:5: shared: the clients of a population have links of their own: leave it out, or name single devices"
     )
+
+
+def test_the_kernel_engine_shares_what_it_can() -> None:
+    airtime = "wifi: {profile: wifi-ap, members: [device-*]}"
+    fifo = "line: {rate: 5mbit, share: fifo, members: ['edge-* <-> cloud']}"
+    parse(f"{HEAD}engine: kernel\nshared: {{{airtime}, {fifo}}}\n", "s.yaml")

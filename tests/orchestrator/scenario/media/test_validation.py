@@ -247,6 +247,10 @@ CASES = [
         "cross_traffic.0.at: the run is over by then: stop.after is 5s",
     ),
     (
+        CELL + "engine: kernel\ndriver: swarm",
+        "engine: kernel cannot share these media (their nodes are on several hosts): take auto or userspace",
+    ),
+    (
         UPLINK + "engine: kernel\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}]",
         "engine: kernel cannot share these media (cross traffic on uplink): take auto or userspace",
     ),
@@ -269,10 +273,6 @@ CASES = [
         CELL + "engine: kernel\nlinks: {device-edge: {loss: 1%}}",
         "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses cell-0 up and loses packets): "
         "take auto or userspace",
-    ),
-    (
-        CELL + "driver: swarm",
-        "driver: links of swarm cannot share media: use namespaces or docker or sim",
     ),
     (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
@@ -343,21 +343,6 @@ def test_each_mistake_is_reported_in_one_line_with_its_place(text: str, expected
     lines = (HEAD + text).splitlines()
     key = message.partition(".")[0].partition(":")[0]
     assert lines[int(place.removeprefix("s.yaml:")) - 1].startswith(key)
-
-
-def test_a_population_has_no_shared_media() -> None:
-    text = """\
-algorithm: fedavg
-driver: sim
-topology: {population: 100, selected: 10}
-data: {samples_per_client: 10}
-shared: {cell-0: {rate: 20mbit, members: [population]}}
-"""
-    with pytest.raises(ScenarioError) as caught:
-        parse(text, "s.yaml")
-    assert str(caught.value) == (
-        "s.yaml:5: shared: the clients of a population have links of their own: leave it out, or name single devices"
-    )
 
 
 def test_the_kernel_engine_shares_what_it_can() -> None:

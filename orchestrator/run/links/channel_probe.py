@@ -135,7 +135,7 @@ async def _measure(
         found = await asyncio.gather(*map(probe, links, [*sent, *late]))
     of = dict(zip(probed.loading, found[: len(sent)], strict=True))
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return told

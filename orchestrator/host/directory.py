@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from node.files import read_untrusted
 from orchestrator.errors import RecordError, RunError
 
 _GLANCE = 0.001  # s
@@ -218,6 +219,14 @@ class RunDirectory:
         finally:
             os.close(descriptor)
         return None
+
+    def latest_holder(self) -> int | None:
+        """The process id in the lock: of the living orchestrator, or of the latest one. None if there is none."""
+        try:
+            written = read_untrusted(self.lock, 32).strip()
+        except OSError:
+            return None
+        return int(written) if written.isdigit() else None
 
     def is_held_by(self, pid: int) -> bool:
         """Whether process ``pid`` holds the lock, by its locks (proc(5), /proc/pid/fdinfo), not by the file's text."""

@@ -17,7 +17,7 @@ from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.record.history import History
 from orchestrator.sweep.reading import Combination, Target
-from orchestrator.sweep.statistics import Difference, holm, paired, restricted
+from orchestrator.sweep.statistics import Difference, available, holm, paired, restricted
 
 Figures = Mapping[str, float]
 """By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... Missing figures are left out."""
@@ -177,7 +177,9 @@ def _until_target(name: str) -> bool:
 
 def compare(results: Sequence[Result]) -> list[Comparison]:
     """Each case minus its reference, over the seeds with which both have complete runs. A pair of cases that never
-    reached the target is not compared in it."""
+    reached the target is not compared in it. Empty without SciPy."""
+    if not available():
+        return []
     runs: dict[str, dict[int, Figures]] = {}
     for each in results:
         if not each.failed:

@@ -66,7 +66,7 @@ def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path
         write_whole(path, render(sweep, results))
     except OSError as error:
         raise RunError(
-            f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --page`"
+            f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --collect`"
         ) from None
     return path
 

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from orchestrator import text
-from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
 from orchestrator.results.evaluation.targets import Judged
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import Result, Spread, compare, spreads
-from orchestrator.sweep.on_swarm import refusal
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
@@ -139,7 +137,6 @@ def sweep(
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
     again: bool = False,
-    on: Literal["swarm"] | None = None,
 ) -> SweepRuns:
     """Run a scenario in every case of a sweep and with every seed, like the command `sweep`.
 
@@ -147,14 +144,12 @@ def sweep(
     ``scenario`` may be a mapping too.
     ``overrides`` and ``driver`` are for all runs, as in `up`. The runs' directories are made below a folder of the
     sweep's name in ``runs``. A combination with a complete run there is not run again, unless ``again``.
-    ``on="swarm"`` spreads runs of the driver `sim` over the hosts of a Docker Swarm. Then ``workers`` is how many runs
-    each host carries out at once.
 
     A failed run does not end the sweep: `SweepRuns.errors` says why it failed. Before anything runs, ScenarioError
     lists every mistake with its place, and PlaceError and RunError say what is missing. KeyboardInterrupt if a signal
     ended a run, and with it the sweep; the directories stay.
     """
-    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again, on))
+    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again))
 
 
 def _sweep(
@@ -163,7 +158,6 @@ def _sweep(
     runs: Path,
     workers: int | None,
     again: bool,
-    on: str | None,
 ) -> SweepRuns:
     check_folder(runs, "choose another folder for runs")
     if isinstance(file, Mapping):
@@ -175,9 +169,7 @@ def _sweep(
         read = load(chosen(os.fspath(file), sweep=True), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
-    if on is not None and (reason := refusal(read)) is not None:
-        raise RunError(f"on: {reason}")
-    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None, on=on)
+    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return SweepRuns(outcome.directory, outcome.results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,11 @@ class Difference:
     high: float | None = None
     p_value: float | None = None
     smallest: float | None = None
+
+
+def available() -> bool:
+    """Whether SciPy, which `paired` needs, is installed."""
+    return importlib.util.find_spec("scipy") is not None
 
 
 def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:

@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from node.errors import LEARNING
 from orchestrator import text
 from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.sweep.figures import Comparison, Result, Spread, compare, spreads
 from orchestrator.sweep.reading import Sweep, Target
-from orchestrator.sweep.statistics import LEVEL
+from orchestrator.sweep.statistics import LEVEL, available
 
 Write = Callable[[float], str]
 
@@ -116,6 +117,8 @@ def about_comparisons(sweep: Sweep, comparisons: Sequence[Comparison]) -> str:
     """How the table of comparisons reads, or why there is none; empty with a single case."""
     if len(sweep.cases) > 1 and len({each.seed for each in sweep.combinations}) == 1:
         return "One seed shows no difference between cases: list at least two in `seeds`, better five."
+    if len(sweep.cases) > 1 and not available():
+        return f"The differences between cases need SciPy: {LEARNING}"
     if not comparison_table(comparisons):
         return ""
     references = list(dict.fromkeys(each.reference for each in comparisons))

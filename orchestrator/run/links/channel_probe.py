@@ -123,6 +123,8 @@ async def _measure(
             return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
 
         quiet = await asyncio.gather(*map(probe, watched, pinging))
+        on = {handles[node].host: handles[node] for link in links for node in _ends(link)}
+        ahead = {host: await prober.now(handle) - time.time() for host, handle in on.items()}  # the clock of each host
         start = time.time() + STARTING + patience * took
         sent = [
             sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
@@ -132,8 +134,15 @@ async def _measure(
             replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
             for link, each in zip(watched, pinging, strict=True)
         ]
-        found = await asyncio.gather(*map(probe, links, [*sent, *late]))
-    of = dict(zip(probed.loading, found[: len(sent)], strict=True))
+        plans = [
+            replace(each, start=each.start + ahead[handles[link.source].host])
+            for link, each in zip(links, [*sent, *late], strict=True)
+        ]
+        found = await asyncio.gather(*map(probe, links, plans))
+    of = {
+        member: _on_this_clock(each, ahead[handles[link.target].host])
+        for (member, link), each in zip(probed.loading.items(), found, strict=False)
+    }
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
     told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
@@ -154,6 +163,14 @@ def _of_round_trips(
         passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
         return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
     return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+
+
+def _on_this_clock(found: Measurement, ahead: float) -> Measurement:
+    """A measurement with the times of arrival on this host's clock."""
+    way = found.forward
+    if way.first is None or way.last is None:
+        return found
+    return replace(found, forward=replace(way, first=way.first - ahead, last=way.last - ahead))
 
 
 def _rate(link: LinkPlan, channels: Channels) -> float:

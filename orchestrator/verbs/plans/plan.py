@@ -30,7 +30,7 @@ from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import link_kind
 from orchestrator.scenario.sections.engines import candidates
-from orchestrator.verbs.plans.media import CROSS_TRAFFIC, MEDIA, changed_words, cross_traffic_rows, media_rows, way
+from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
 
 T = TypeVar("T")
@@ -61,7 +61,8 @@ def print_plan(plan: Plan, console: Console) -> None:
     _print_links(console, plan)
     if plan.media:
         _title(console, f"Shared media ({len(plan.media)})")
-        write_table(console, MEDIA, media_rows(plan.media))
+        headings, *rows = media_rows(plan.media, {} if plan.placement is None else plan.placement.media)
+        write_table(console, headings, rows)
     if plan.cross_traffic:
         _title(console, "Cross traffic, from the start of training")
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))

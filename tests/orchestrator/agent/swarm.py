@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from orchestrator.agent.runs import Start
 from orchestrator.agent.worker import Examine, Worker
 from orchestrator.drivers.swarm.agents.channel import AgentChannel, Message
 from orchestrator.drivers.swarm.agents.settings import FILE, Settings
@@ -27,8 +26,7 @@ async def _nobody_asks(*_: Any) -> Any:
 
 class PlayedCluster:
     """Plays `Cluster`, on the host "pc-1". ``examine`` gives each host what its agent examines with, or the error with
-    which the agent does not begin. ``hello`` is what each agent says besides. ``carrier`` starts what carries out runs
-    of a sweep."""
+    which the agent does not begin. ``hello`` is what each agent says besides."""
 
     def __init__(
         self,
@@ -36,11 +34,9 @@ class PlayedCluster:
         folder: Path,
         examine: Callable[[str], Examine | str],
         hello: Message,
-        carrier: Start = _no_run,
     ) -> None:
         self.calls: list[str] = []
         self._members = list(members)
-        self._carrier = carrier
         self._settings: Settings
         self._agents: dict[str, AsyncExitStack] = {}
         self._folder, self._examine, self._hello = folder, examine, hello
@@ -107,7 +103,7 @@ class PlayedCluster:
         self._stack.push_async_callback(stack.aclose)
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: None)
         stack.push_async_callback(channel.close)
-        worker = Worker(folder, channel.tell, _no_run, examine, carrier=self._carrier)
+        worker = Worker(folder, channel.tell, _no_run, examine)
         stack.push_async_callback(worker.close)
         serving = asyncio.create_task(channel.serve({"host": host, **self._hello}, worker.answer, settings.lease))
         stack.callback(serving.cancel)

@@ -62,6 +62,9 @@ class PlayedProber:
             found[way] = {**NO_ECHO, "rate": None if stream is None else rate}
         return found
 
+    async def now(self, handle: NodeHandle) -> float:
+        raise AssertionError("no probe waits for a time")
+
 
 def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", narrow: int = 9000) -> Examine:
     async def played(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from netem.media.profile import Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from node.errors import WireError
 from orchestrator.agent.host_run import HostRun
@@ -38,7 +39,7 @@ from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Accelerated, NodePlan, Plan
+from orchestrator.planning.plan import Accelerated, NodePlan, Plan, channels_of
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
@@ -98,6 +99,9 @@ class PlayedProber:
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         return {"from": handle.pid, "with": list(arguments)}
+
+    async def now(self, handle: NodeHandle) -> float:
+        return time.time() + 100
 
 
 def setup_of(plan: Plan, host: str) -> HostSetup:
@@ -362,6 +366,24 @@ async def test_changes_go_to_the_senders_hosts_and_errors_come_back_in_order(wor
         await fabric.cut("cloud", "device-0")
 
 
+async def test_channels_are_made_on_the_host_that_all_of_their_links_pass(world: World) -> None:
+    """The links of device-0 and device-2 come from pc-2, that of device-1 stays on pc-1."""
+    plan = make_plan(parse(SCENARIO + "shared: {cell: {rate: 9mbit, members: [device-*]}}", "played.yaml"), None)
+    world.use(replace(world.plan, links=plan.links, media=plan.media))
+    fabric, here, away = world.fabric(), world.fabrics["pc-1"], world.fabrics["pc-2"]
+    channels, traffic = channels_of(plan.media), CrossTraffic("trace", rows=((0.0, 1e6), (5.0, 2e6)))
+    await fabric.share(channels)
+    await fabric.shape(world.plan.links)
+    await fabric.occupy("cell up", traffic, 7)
+    assert (here.channels, away.channels) == (channels, {})
+    assert here.occupied == {"cell up": (traffic, 7)}
+    assert here.crossings["device-0", "cloud"] == (Crossing("cell up", "device-0"),)
+    await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
+    assert here.links["device-0", "cloud"].latency == pytest.approx(0.05 - UNDERLAY)
+    here.figures["channels"] = [{"channel": "cell up", "member": "device-0", "bytes": 5, "queued_bytes": 1}]
+    assert (await fabric.counters()).channels == here.figures["channels"]
+
+
 async def test_counters_of_all_hosts_are_added(world: World) -> None:
     fabric = world.fabric()
     await fabric.shape(world.plan.links)
@@ -379,6 +401,7 @@ async def test_a_measurement_has_its_ends_on_two_hosts(world: World) -> None:
             "from": 8,
             "with": ["--port", "7"],
         }
+    assert await prober.now(NodeHandle(8, "pc-2")) == pytest.approx(time.time() + 100, abs=5)
     assert world.probers["pc-1"].answering == []
 
 

@@ -35,5 +35,5 @@ def test_a_fabric_that_cannot_share_media_is_refused() -> None:
         engine = "userspace"
 
     Media((), cast(Fabric, OfHosts()))
-    with pytest.raises(EngineError, match="a swarm cannot share media yet: use the driver"):
+    with pytest.raises(EngineError, match="links of the engine userspace cannot share media"):
         Media(plan(CELL, CELL).media, cast(Fabric, OfHosts()))

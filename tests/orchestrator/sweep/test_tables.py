@@ -159,3 +159,10 @@ def test_cases_with_long_names_are_numbered() -> None:
     shown = printed(80, lambda console: print_tables(asked, made(asked, GOOD, BETTER, NEVER, GOOD), console))
     assert "1  hierfavg, links.device-edge.latency=5ms\n2  onlyedge\n" in shown
     assert ["1", "85.0", "±", "7.1%"] in [line.split()[:4] for line in shown.splitlines()]
+
+
+def test_without_scipy_the_text_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    compared = sweep("small", "large")
+    written = markdown(compared, made(compared, GOOD, GOOD, BETTER, BETTER))
+    assert "The differences between cases need SciPy: pip install 'edgebed[learning]'" in written

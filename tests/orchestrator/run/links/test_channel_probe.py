@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
@@ -74,19 +75,23 @@ def test_links_alone_on_their_channels_are_kinds_of_their_own() -> None:
 
 class Fake:
     """A prober whose channels share equally; the round trip grows by ``queue`` while members send. The first ``late``
-    probes were late."""
+    probes were late. The clocks of hosts are ``ahead``."""
 
     mtu = 1500
 
     def __init__(self, queue: float = 0.001, late: int = 0, broken: bool = False) -> None:
         self.queue, self.late, self.broken = queue, late, broken
         self.asked: list[tuple[int, dict[str, Any]]] = []
+        self.ahead: dict[str, float] = {}
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         if self.broken:
             raise HostError("no")
         yield {"port": 1, "token": "00"}
+
+    async def now(self, handle: NodeHandle) -> float:
+        return time.time() + self.ahead.get(handle.host, 0.0)
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         sent = json.loads(arguments[-1])
@@ -101,10 +106,10 @@ class Fake:
         return asdict(found)
 
 
-def measured(prober: Fake, *, latency: float = 0.01) -> dict[str, str] | str:
+def measured(prober: Fake, *, latency: float = 0.01, hosts: Sequence[str] = ("",)) -> dict[str, str] | str:
     made = plan(CELL, SLOW)
     made = replace(made, links=tuple(replace(link, profile=LinkProfile(latency=latency)) for link in made.links))
-    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+    handles = {node.name: NodeHandle(number, hosts[number % len(hosts)]) for number, node in enumerate(made.nodes)}
     found = asyncio.run(measure(chosen(made)[0], made, handles, prober))
     return found if isinstance(found, str) else {figure.quantity: figure.verdict for _, figure in found}
 
@@ -117,6 +122,15 @@ def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
     assert len({sent["start"] for sent in sending}) == 1
     assert len({pid for pid, sent in prober.asked if sent["forward"]}) == 3
     assert sorted(start > sending[0]["start"] for start in pinging) == [False, False, True, True]
+
+
+def test_senders_on_hosts_with_different_clocks_start_together() -> None:
+    prober = Fake(queue=0.0004)
+    prober.ahead = {"a": 0.0, "b": 100.0}
+    measured(prober, hosts=("a", "b"))
+    starts = [sent["start"] - prober.ahead["ab"[pid % 2]] for pid, sent in prober.asked if sent["forward"]]
+    assert len({pid % 2 for pid, sent in prober.asked if sent["forward"]}) == 2
+    assert max(starts) - min(starts) < 1.0
 
 
 def test_a_queue_of_others_fails_isolation_and_the_idle() -> None:

@@ -248,10 +248,6 @@ CASES = [
     ),
     (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
-        CELL + "driver: swarm",
-        "driver: links of swarm cannot share media: use namespaces or docker or sim",
-    ),
-    (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
         "faults.0.medium: 'cell-9' is no shared medium; did you mean 'cell-0'? (known: cell-0, ap-0)",
     ),
@@ -320,18 +316,3 @@ def test_each_mistake_is_reported_in_one_line_with_its_place(text: str, expected
     lines = (HEAD + text).splitlines()
     key = message.partition(".")[0].partition(":")[0]
     assert lines[int(place.removeprefix("s.yaml:")) - 1].startswith(key)
-
-
-def test_a_population_has_no_shared_media() -> None:
-    text = """\
-algorithm: fedavg
-driver: sim
-topology: {population: 100, selected: 10}
-data: {samples_per_client: 10}
-shared: {cell-0: {rate: 20mbit, members: [population]}}
-"""
-    with pytest.raises(ScenarioError) as caught:
-        parse(text, "s.yaml")
-    assert str(caught.value) == (
-        "s.yaml:5: shared: the clients of a population have links of their own: leave it out, or name single devices"
-    )

@@ -2,13 +2,13 @@
 
     python -m benchmarks.inversion [--data fashion-mnist] [--rounds 3] [--clients 2] [--seeds 1 2 3] [--image FILE.png]
 
-Runs `scenarios/papers/fedfeat-shards.yaml` with each protection. After the last round the cloud attacks some clients. It
-has a client's extractor and 5,000 test images, and makes the best linear guess of an image from its features:
+Runs `scenarios/papers/fedfeat-shards.yaml` with each protection. After the last round the cloud attacks some clients.
+It has a client's extractor and 5,000 test images, and makes the best linear guess of an image from its features:
 
     x̂ = E[x] + Cov(x, f) (Cov(f) + σ² I)⁻¹ (f − E[f])
 
-with means and covariances over the test images, and σ, the deviation of the noise, which it knows. A trained network may
-see more. Prints one JSON object, in %, means and standard deviations over the seeds:
+with means and covariances over the test images, and σ, the deviation of the noise, which it knows. A trained network
+may see more. Prints one JSON object, in %, means and standard deviations over the seeds:
 
     accuracy        of the global model on 2,000 test images: what the protection costs
     recognised      guesses that are nearer to their own image than to any other of the client's; chance is 100 / images

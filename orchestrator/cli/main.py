@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.cli import catalogue, claims, completion, folders, hosts, nodes, results, running, runs, scenarios
+from orchestrator.cli import catalogue, claims, folders, hosts, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     InventoryError,
@@ -47,7 +47,7 @@ GROUPS: dict[str, list[click.Command]] = {
         claims.reproduce_claims,
     ],
     "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
-    "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, completion.completion],
+    "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, catalogue.completion],
 }
 """Every command, by the title of its group in the help."""
 

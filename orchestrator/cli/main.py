@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.cli import catalogue, folders, hosts, nodes, results, running, runs, scenarios
+from orchestrator.cli import catalogue, claims, folders, hosts, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     InventoryError,
@@ -44,6 +44,7 @@ GROUPS: dict[str, list[click.Command]] = {
         results.export_runs,
         results.list_faults,
         runs.sweep_runs,
+        claims.reproduce_claims,
     ],
     "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
     "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, catalogue.completion],

@@ -71,7 +71,7 @@ async def kernel(plan: Plan, folder: Path) -> Stage:
     def refuse(refuses: bool) -> None:
         hub.refused = "parent 1:2 " if refuses else ""
 
-    return Stage(fabric, plan, shown, refuse)
+    return Stage(fabric, plan, shown, refuse, crosses=lambda *ends: tuple(fabric._media.way(ends)))
 
 
 class SwitchWithoutSockets(Switch):

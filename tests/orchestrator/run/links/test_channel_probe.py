@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
+
 from netem.measurement.measure import Measurement, OneWay
 from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
@@ -95,6 +97,26 @@ def measured(prober: FakeProber, *, latency: float = 0.01, hosts: Sequence[str] 
     handles = {node.name: NodeHandle(number, hosts[number % len(hosts)]) for number, node in enumerate(made.nodes)}
     found = asyncio.run(measure(chosen(made)[0], made, handles, prober))
     return found if isinstance(found, str) else {figure.quantity: figure.verdict for _, figure in found}
+
+
+def test_in_the_kernel_a_slow_link_takes_more_of_the_channel_than_it_carries() -> None:
+    made, slow = plan(CELL, SLOW), LinkProfile(rate=5e5)
+    made = replace(
+        made,
+        links=tuple(
+            replace(each, profile=slow if each.source == "device-0-0" else LinkProfile()) for each in made.links
+        ),
+    )
+    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+
+    def lowest(engine: str) -> float | None:
+        found = asyncio.run(measure(chosen(made)[0], made, handles, SharedChannels(), engine))
+        assert not isinstance(found, str)
+        return next(figure.low for _, figure in found if figure.quantity == "rate")
+
+    low = lowest("userspace")
+    assert low is not None
+    assert lowest("kernel") == pytest.approx(low - 5e4)  # 0.55 Mbit/s are sent
 
 
 def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:

@@ -103,7 +103,7 @@ class Worker:
             "HostImages": lambda: images,
             "HostLinks": lambda: self._open_run,
             "HostProbes": lambda: self._probes,
-            "Fabric": lambda: self._open_run.fabric,
+            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: self._open_run.fabric),
             "Prober": lambda: self._open_prober,
             **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
         }

@@ -69,7 +69,7 @@ def launch(
         interruption.at_once = directory.remove
         with contextlib.ExitStack() as holding:
             try:
-                holding.enter_context(directory.held())  # until the report is written
+                holding.enter_context(directory.held())
                 record = begin(directory, plan, origin)
             except Exception:
                 directory.remove()
@@ -78,7 +78,7 @@ def launch(
                 safely("the page of this run", lambda: begun(directory))
 
             def start(view: View) -> Coroutine[Any, Any, Ending]:
-                return execute(plan, directory, record, view, interruption, options)
+                return execute(plan, directory, record, view, interruption, holding, options)
 
             try:
                 with tracked(directory, options.track):
@@ -95,7 +95,8 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     gives another plan for its scenario.
     """
     options = RunOptions(workers)
-    with interruptible() as interruption, directory.held():
+    with interruptible() as interruption, contextlib.ExitStack() as holding:
+        holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
         require(plan, options.processes)
@@ -108,7 +109,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
 
         def start(view: View) -> Coroutine[Any, Any, Ending]:
-            return execute(plan, directory, record, view, interruption, options, past)
+            return execute(plan, directory, record, view, interruption, holding, options, past)
 
         return _run(plan.driver, directory, open_view, start)
 

@@ -49,12 +49,14 @@ async def execute(
     record: Record,
     view: View,
     interruption: Interruption,
+    holding: contextlib.ExitStack,
     options: RunOptions,
     past: Past | None = None,
 ) -> Ending:
     """Carry out a plan in a run directory, and leave nothing on the host except that directory.
 
-    ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``.
+    ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
+    the directory's lock. It is closed when the run has ended.
 
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
@@ -82,7 +84,7 @@ async def execute(
     with interruption.handled_by(loop, lambda: _resolve(early, INTERRUPTION), end_at_once):
         # 1. The record exists, so everything that happens next is recorded.
         try:
-            with contextlib.closing(record):
+            with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
                 ending = await _carry_out(run, clock, early, options)
                 write_outcome(ending)
@@ -138,7 +140,7 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
             # 4. Measure the links before anything else uses them.
             if (plan.probe or options.calibrate) and environment.prober is not None and not session.ended.done():
                 measuring = probe_links(
-                    run, session, environment.prober, environment.network, quick=not options.calibrate
+                    run, session, environment.prober, fabric.engine, environment.network, quick=not options.calibrate
                 )
                 await _unless(session.ended, measuring)
             if options.calibrate:

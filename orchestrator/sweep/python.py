@@ -15,10 +15,11 @@ from orchestrator.host.places import check_folder
 from orchestrator.results.evaluation.targets import Judged
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
-from orchestrator.sweep.figures import Result, spreads
+from orchestrator.sweep.figures import Result, Spread, compare, spreads
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.tables import spread_in_words
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.results import frames
 from orchestrator.verbs.results.cards import badge, link, sparkline, table
@@ -82,6 +83,15 @@ class SweepRuns:
         """`rows` as a table."""
         return frames.frame(self.rows, ("case", "runs"))
 
+    @property
+    def comparisons(self) -> DataFrame:
+        """Each case minus its reference (the first case under the same varied values), paired over the seeds of both:
+        figure, case, reference, seeds, difference; its 95% interval low to high; p_value, p_holm (adjusted for all
+        rows), and smallest, the difference that such a sweep finds with a probability of 80%. NaN with one seed."""
+        return frames.frame(
+            [each.row() for each in compare(self.results)], ("figure", "case", "reference", "difference")
+        )
+
     def plot(self, *, x: X = "round") -> Plot:
         """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
         highest run, as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly."""
@@ -96,8 +106,8 @@ class SweepRuns:
             case = row["case"]
             verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
             line = "" if (curve := bands[case]) is None else sparkline(curve.mean)
-            spread = f" ± {text.percent(row[f'{name}.deviation'])}" if f"{name}.deviation" in row else ""
-            last = f"{text.percent(row.get(name))}{spread}"
+            spread = Spread(row[name], row.get(f"{name}.deviation"), row["runs"]) if name in row else None
+            last = "–" if spread is None else spread_in_words(spread, text.percent, row["runs"])
             cells.append((escape(case), str(row["runs"]), " ".join(map(badge, sorted(verdicts))), line, last))
         headings = ("case", "runs", "verdict", f"accuracy ({self._judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import time
 from collections.abc import Iterator
@@ -13,20 +15,47 @@ from orchestrator.host.directory import RunDirectory, is_run, known_runs
 from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
 from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import DATABASE
 from orchestrator.results.summary import summary
 from orchestrator.run.judgement import exit_code
 from orchestrator.verbs.background import OUTPUT
 
 LOOK_EVERY = 0.1  # s
+REPORT_PATIENCE = 60.0  # s for the report of an ended run, if its process continues with other work
 
 
 def follow_to_end(directory: RunDirectory) -> Iterator[str]:
     """Yield what a run in the background prints, until the run has ended and its report is written."""
+    holder = directory.latest_holder()  # it may have released the lock and still write the report
     log = directory.path / OUTPUT
     if log.exists():
         yield from follow_file(log, lambda: directory.holder() is not None)
     while directory.holder() is not None:
         time.sleep(LOOK_EVERY)
+    if holder is not None:
+        _wait_for_report(directory, holder)
+
+
+def _wait_for_report(directory: RunDirectory, holder: int) -> None:
+    """Wait for the report, the last file that the process ``holder`` of an ended run writes."""
+    try:
+        process = os.pidfd_open(holder)
+    except ProcessLookupError:
+        return
+    try:
+        deadline = time.monotonic() + REPORT_PATIENCE
+        while _written(directory.report) < _written(directory.path / DATABASE) and time.monotonic() < deadline:
+            if select.select([process], [], [], LOOK_EVERY)[0]:
+                return
+    finally:
+        os.close(process)
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def conclusion(directory: RunDirectory) -> tuple[dict[str, Any], int]:

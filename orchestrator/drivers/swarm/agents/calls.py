@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.doctor.facts import HostState
-from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
+from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle, SharesMedia
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
@@ -123,7 +123,7 @@ class HostProbes(Protocol):
 
 PROTOCOLS: tuple[Any, ...] = (
     *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes),
-    *(Driver, CanPause, RunsPrograms, Fabric, Prober),
+    *(Driver, CanPause, RunsPrograms, Fabric, SharesMedia, Prober),
 )
 METHODS: dict[str, Callable[..., Any]] = {
     method.__qualname__: method

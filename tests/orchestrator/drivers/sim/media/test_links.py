@@ -17,7 +17,7 @@ from node.assignment import Timeouts
 from node.messaging.delivery.pair import InFlight
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
-from orchestrator.drivers.sim.shared_media import SharedFlow
+from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow, LinkChange

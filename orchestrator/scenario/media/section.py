@@ -49,6 +49,11 @@ def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
     return (medium, medium) if half else (f"{medium} up", f"{medium} down")
 
 
+def medium_of(channel: str) -> str:
+    """The medium of a channel; its name has no spaces."""
+    return channel.partition(" ")[0]
+
+
 def buffer_of(written: Any, rate: float) -> float:
     """The seconds of a buffer at a rate: of a time, a size, or None, the default. ValueError if it is too small for a
     packet."""

@@ -153,7 +153,7 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         assert made[1][1] | {"at": None} == {"at": None, "action": "crash", "node": "device-0-1", "for": "60s"}
         browser.value("document.querySelector('.panel .title button').click()")
         browser.value("document.querySelector('#faults details:last-child summary').click()")
-        browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# manual').length === 3")
+        browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# manual').length === 4")
         again = "document.querySelector('#faults details:last-child')"
         browser.click(f"{again}.querySelector('button')")
         browser.wait_for(f"{again}.querySelector('[role=status]').textContent === 'copied'")

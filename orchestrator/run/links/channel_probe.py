@@ -84,14 +84,14 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
 
 
 async def measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, engine: str = ""
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
-    reason why there are none."""
+    reason why there are none. ``engine``: that of the links."""
     try:
         async with asyncio.timeout(TIMEOUT):
             for patience in PATIENCE:
-                told = await _measure(probed, plan, handles, prober, patience)
+                told = await _measure(probed, plan, handles, prober, patience, engine)
                 if all(figure.verdict == "pass" for _, figure in told):
                     break
             return told
@@ -100,7 +100,12 @@ async def measure(
 
 
 async def _measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, patience: float
+    probed: ProbedChannel,
+    plan: Plan,
+    handles: Mapping[str, NodeHandle],
+    prober: Prober,
+    patience: float,
+    engine: str,
 ) -> list[tuple[str, Figure]]:
     channels, back = channels_of(plan.media), {(link.target, link.source): link for link in plan.links}
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
@@ -144,10 +149,22 @@ async def _measure(
         for (member, link), each in zip(probed.loading.items(), found, strict=False)
     }
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    if engine == "kernel":
+        pinged += _beyond_own_links(load, ways)
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return told
+
+
+def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
+    """The bit/s that senders offer beyond their own links. In the kernel, these come after the channel, which has
+    carried that by then."""
+    limited = [
+        name for name, way in ways.items() if way.profile.rate is not None and load.rates[name] >= way.profile.rate
+    ]
+    sent = [load.saturations[name] for name in limited]
+    return sum(each.offer - load.rates[name] for name, each in zip(limited, sent, strict=True) if each.size)
 
 
 def _of_round_trips(

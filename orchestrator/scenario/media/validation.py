@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from netem.profile import LinkProfile
 from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate
+from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES, candidates
 from orchestrator.scenario.sections.links import Mistake
 
@@ -36,9 +39,16 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     """Refuse what the engine or a population does not have."""
-    if not candidates(scenario.engine, media=True):
-        able = " or ".join(name for name in ENGINES if candidates(name, media=True))
-        yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
+    media, profiles = scenario.resolved_media, scenario.resolved_links.profiles
+    beyond = beyond_kernel(
+        {name: profile for channels in media.channels.values() for name, profile in channels.items()},
+        [(*ends, profiles.get(ends, LinkProfile()), way) for ends, way in media.crossings.items()],
+        [each.on for each in scenario.cross_traffic],
+        several_hosts=DRIVERS[scenario.driver].several_hosts,
+    )
+    if not candidates(scenario.engine, beyond):
+        able = " or ".join(name for name in ENGINES if candidates(name, beyond))
+        yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
     for name, spec in scenario.shared.items() if scenario.population is not None else ():
         if spec.rates:
             yield ("shared", name, "rates"), "are those of single nodes: clients of a population have clients.links"

@@ -110,7 +110,7 @@ def test_in_the_kernel_a_slow_link_takes_more_of_the_channel_than_it_carries() -
     handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
 
     def lowest(engine: str) -> float | None:
-        found = asyncio.run(measure(chosen(made)[0], made, handles, Fake(), engine))
+        found = asyncio.run(measure(chosen(made)[0], made, handles, SharedChannels(), engine))
         assert not isinstance(found, str)
         return next(figure.low for _, figure in found if figure.quantity == "rate")
 

@@ -135,7 +135,7 @@ def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[
     if not others:
         return alone
     left = {member: rate * (1 - min(1.0, others / channel.rate)) for member, rate in alone.items()}
-    if channel.share == "fifo":
+    if not channel.rule.own_queues:
         return left
     together = shares(channel, [*members, _OTHERS])
     return {member: max(left[member], together[member]) for member in members}

@@ -127,7 +127,8 @@ def _swarm_tasks(printed: str, count: int) -> Tasks:
     active = False
     for line in printed.splitlines():  # the latest attempt of a task comes first
         task = json.loads(line)
-        number = int(task["Name"].rpartition(".")[2]) % count
+        slot = task["Name"].rpartition(".")[2]
+        number = int(slot) % count if slot.isdecimal() else 0  # the name of slot 0 ends with the id of its host
         if number in states:
             continue
         state = task["CurrentState"].partition(" ")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from orchestrator.sweep.reading import Combination, Target
 from orchestrator.sweep.statistics import Difference, available, holm, paired, restricted
 
@@ -92,6 +94,7 @@ def figures(history: History, target: Target | None) -> Figures:
 
     ``final.``, ``best.``: accuracy of global, clients, edges. ``best.target``: best accuracy in the target's scope.
     ``rounds``; ``seconds`` of training; ``wall_seconds`` of the host. ``bytes_per_round.``: by link class.
+    ``message_bytes.``: mean bytes of a message, by its kind.
     ``to_target.``: rounds, seconds, bytes.link class until the target was reached, or until the end without
     (``to_target.reached`` is 1 or 0).
     ``population.``, ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's
@@ -109,6 +112,7 @@ def figures(history: History, target: Target | None) -> Figures:
     if rounds:
         delivered = bytes_between(history, began, history.seconds)
         found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
+    found |= _message_bytes(history)
     if target is not None:
         found |= _to_target(history, target, began, ended)
     about = {
@@ -118,6 +122,14 @@ def figures(history: History, target: Target | None) -> Figures:
         "inversion": inversion(history),
     }
     return found | _numbers(about)
+
+
+def _message_bytes(history: History) -> dict[str, float]:
+    messages, sizes = Counter[str](), Counter[str]()
+    for row in volumes.traffic(history):
+        messages[row.kind] += row.messages
+        sizes[row.kind] += row.bytes
+    return {f"message_bytes.{kind}": sizes[kind] / count for kind, count in messages.items() if count}
 
 
 def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from orchestrator.scenario.reading import placed
 from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
+
+PAUSE = 1.0  # s between two looks at a task that another process executes
 
 
 class KnownRun(NamedTuple):
@@ -65,7 +68,7 @@ class Sweeper:
         combination = self._sweep.combinations[number]
         try:
             plan = self.plan(combination)
-            with self._lock(number).held():
+            with self._free_lock(combination, number).held():
                 return self.known(combination, plan) or self._execute(combination, plan)
         except OrchestratorError as error:
             return self.failed(combination, error)
@@ -99,13 +102,21 @@ class Sweeper:
             pass
         return self._judged(combination, run.path, "run before")
 
-    def _lock(self, number: int) -> RunDirectory:
+    def _free_lock(self, combination: Combination, number: int) -> RunDirectory:
+        """The lock of a task, once no other process executes it. An engine may start a task again elsewhere because it
+        lost sight of a host that still works."""
         folder = self._directory / ".tasks" / f"task-{number}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make {folder}: {error.strerror}; choose --runs") from None
-        return RunDirectory(folder)
+        lock = RunDirectory(folder)
+        if (holder := lock.holder()) is not None:
+            self.say(combination, f"waits for process {holder}, which executes it")
+            while lock.holder() is not None:
+                time.sleep(PAUSE)
+            self._runs = None
+        return lock
 
     def _run_of(self, plan: Plan) -> KnownRun | None:
         """The run of a plan in the folder. The folder is read once, under the lock of the first task."""

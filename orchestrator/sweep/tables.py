@@ -97,7 +97,7 @@ def _difference(comparison: Comparison | None, write: Write) -> list[str]:
 
 
 def _signed(value: float, write: Write) -> str:
-    return f"{'−' if value < 0 else '+'}{write(abs(value))}"
+    return f"{'−' if value < 0 else '+' if value else ''}{write(abs(value))}"
 
 
 def _points(fraction: float) -> str:

@@ -19,7 +19,6 @@ from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.fabric.base import LinkChange, NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
@@ -29,6 +28,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.conformance.fabrics import CASES, OF_MEDIA, SCENARIO, SECOND, Case, Stage, share
+from tests.fakes.fabric import FakeFabric
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 
 Open = Callable[[Plan, Path], Awaitable[Stage]]

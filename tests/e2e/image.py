@@ -118,7 +118,7 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
             for package in contents.packages:
                 tar.add(folder / package, HOME / package, filter=_wanted)
             if "orchestrator" in contents.packages:
-                script = folder / "edgebed"
+                script = folder / "command"
                 script.write_text(f'#!/bin/sh\nexec {python} -P -m orchestrator "$@"\n')
                 script.chmod(0o755)
                 tar.add(script, COMMANDS / "edgebed", filter=_wanted)

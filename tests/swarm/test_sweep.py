@@ -64,7 +64,7 @@ def test_tasks_on_three_hosts_give_the_table_of_one_though_a_host_is_lost(tmp_pa
                 lost.daemon.kill()
         said = sweep.stdout.read()
     lost.daemon.start()
-    assert sweep.returncode == 0, lines
+    assert sweep.returncode == 0, "".join(lines)
     assert lost.daemon.runs
     assert any("complete on a" in line for line in lines), lines
     here = subprocess.run([*manager, *words("--runs", "here")], capture_output=True, text=True, check=True)

@@ -151,7 +151,7 @@ async def _measure(
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
     if engine == "kernel":
         pinged += _beyond_own_links(load, ways)
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return told

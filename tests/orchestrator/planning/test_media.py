@@ -203,7 +203,8 @@ def test_a_handover_back_gives_the_crossings_of_the_plan() -> None:
 def test_faults_on_media_can_be_manual() -> None:
     made = plan(FAULTS)
     (worse,) = faults_by_hand({"action": "degrade", "medium": "far", "rate": "1mbit"}, made, 4.0, 9)
-    assert (worse.fault.id, worse.fault.channels) == (9, {"far": {"rate": 1e6}})
+    default = 16 * 8 * 1514 / 1e6
+    assert (worse.fault.id, worse.fault.channels) == (9, {"far": {"rate": 1e6, "buffer": pytest.approx(default)}})
     assert worse.written == {"action": "degrade", "medium": "far", "rate": "1mbit"}
     (moved,) = faults_by_hand({"action": "handover", "node": "device-1", "to": "far"}, made, 4.0, 10)
     assert moved.fault.crossings[0] == ("device-1", "cloud", (Crossing("far", "device-1"),))

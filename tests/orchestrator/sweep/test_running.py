@@ -200,16 +200,18 @@ def test_a_task_that_was_killed_starts_again_and_gives_the_same_table(tmp_path: 
     whole = swept(tmp_path, text, "--task", "0")
     runs = tmp_path / "killed"
     words = command("sweep", tmp_path / "mine.yaml", "--runs", runs, "--task", "0")
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as task:
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
         wait_for(lambda: known_runs(runs / "mine") or None, "its run")
-        refused = swept(tmp_path, text, "--task", "0", "--runs", str(runs))
-        assert refused.code == 1
-        assert "task-0 is still running" in refused.result["error"]
-        task.kill()
-    with pytest.raises(RunError, match="no complete run"):
-        swept(tmp_path, text, "--collect", "--runs", str(runs))
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert (
+                other.stdout.readline() == f"[1/1] small, seed 1: waits for process {killed.pid}, which executes it\n"
+            )
+            killed.kill()
+            assert "done" in other.stdout.read()
     again = swept(tmp_path, text, "--task", "0", "--runs", str(runs))
-    assert again.code == 0
+    assert "run before" in again.lines[0]
+    assert len(known_runs(runs / "mine")) == 2
     figures = [{**each.result["figures"], "wall_seconds": 0} for each in (whole, again)]
     assert figures[0] == figures[1]
 

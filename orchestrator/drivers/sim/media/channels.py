@@ -96,13 +96,13 @@ class _Channel:
 
     def free(self) -> float:
         """The fraction of its time for which links compete; with rules other than ``fifo`` cross traffic does too."""
-        if self.traffic is None or self.profile.share != "fifo":
+        if self.traffic is None or self.profile.rule.own_queues:
             return 1.0
         return max(LEAST, 1 - self.traffic.rate / self.profile.rate)
 
     def queue(self, now: float) -> float:
         """The seconds that a packet of another link would wait."""
-        if self.profile.share != "fifo":
+        if self.profile.rule.own_queues:
             return 0.0
         if self.traffic is not None and self.traffic.rate >= self.profile.rate:
             return self.profile.buffer
@@ -223,7 +223,7 @@ class SharedMedia:
         transfers: dict[Hashable, Transfer] = {flow: flow.transfer(profiles, links) for flow in sending}
         for name, channel in channels.items():
             channel.catch_up(now)
-            if channel.traffic is not None and channel.profile.share != "fifo":
+            if channel.traffic is not None and channel.profile.rule.own_queues:
                 transfers[name] = Transfer({name: use_of(channel.profile, CROSS_TRAFFIC)}, channel.traffic.rate)
         free = {name: channel.free() for name, channel in channels.items()}
         shares = allocate(transfers, free)

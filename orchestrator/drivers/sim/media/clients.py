@@ -129,7 +129,7 @@ class FlowClass:
         uses = {}
         for channel, member in self.crossings:
             profile = profiles[channel]
-            use = use_of(profile, member, self._weight if profile.share == "fifo" else 1.0)
+            use = use_of(profile, member, 1.0 if profile.rule.own_queues else self._weight)
             uses[channel] = use._replace(seconds=self._transfers * use.seconds)
         return Transfer(uses, self._most)
 
@@ -185,7 +185,7 @@ class ClientFlow:
         self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in crossings)
         self._link, self._round_trip = link[0], link[0].latency + link[1].latency
         self._weight = 1.0
-        if any(media.profile(crossing.channel).share == "fifo" for crossing in crossings):
+        if not all(media.profile(crossing.channel).rule.own_queues for crossing in crossings):
             luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
             self._weight = fifo_weight(*link) * math.exp(FIFO_SPREAD * luck)
         self._parts: deque[_Part] = deque()  # not yet sent

@@ -140,7 +140,7 @@ class SharedFlow:
         uses = {}
         for crossing in self.crossings:
             profile = profiles[crossing.channel]
-            if profile.share == "fifo":
+            if not profile.rule.own_queues:
                 weight = self.luck * fifo_weight(self.forward, self.backward)
             else:
                 weight = 1 / links[crossing]

@@ -40,7 +40,7 @@ CASES = [
         "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
     ),
     (
-        STEPS + "{steps: [{at: 1s, rate: 1kbit}]}}}",
+        STEPS.replace("schedule", "buffer: 200ms, schedule") + "{steps: [{at: 1s, rate: 1kbit}]}}}",
         "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: write buffer: 12.113s or more",
     ),
     (
@@ -291,8 +291,14 @@ CASES = [
         "faults.0.rate: a medium has one: give a number, or use disconnect",
     ),
     (
-        CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
-        "faults.0: buffer: 100ms at 10kbit is less than one full packet: give at least 1.212s",
+        CELL.replace("20mbit", "20mbit, buffer: 50ms")
+        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
+        "faults.0: buffer: 50ms at 10kbit is less than one full packet: give at least 1.212s",
+    ),
+    (
+        CELL.replace("rate: 20mbit", "up: 10mbit, down: 20mbit")
+        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 15mbit}]",
+        "faults.0: rate: 15mbit is more than cell-0 up has, 10mbit: lower it",
     ),
     (
         CELL + "faults: [{at: 1s, medium: ap-0, direction: up, action: disconnect}]",

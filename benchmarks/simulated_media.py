@@ -14,6 +14,7 @@ from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.planning.plan import LinkPlan
+from orchestrator.population.population import LinkShare
 
 SINK = "sink"
 
@@ -31,9 +32,11 @@ class Sending:
     rate: float | None = None
 
 
-def seconds(channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], seed: int = 0) -> list[float]:
-    """The seconds of each transfer, with the processing of its message."""
-    arrived = run_virtual(_Simulation(channels, sendings, None, seed).run(None))
+def seconds(
+    channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], seed: int = 0, *, clients: bool = False
+) -> list[float]:
+    """The seconds of each transfer, with the processing of its message. ``clients``: as of clients of a population."""
+    arrived = run_virtual(_Simulation(channels, sendings, None, seed, clients).run(None))
     return [arrived[each.member] - each.at for each in sendings]
 
 
@@ -56,8 +59,10 @@ class _Simulation:
         sendings: Sequence[Sending],
         traffic: CrossTraffic | None,
         seed: int = 0,
+        clients: bool = False,
     ) -> None:
         self.channels, self.sendings, self.traffic, self.seed = channels, sendings, traffic, seed
+        self.clients = clients
         self.arrived: dict[str, float] = {}
         self._done = asyncio.Event()
 
@@ -77,9 +82,12 @@ class _Simulation:
         for seed, each in enumerate(self.sendings, start=len(self.sendings) * self.seed):
             profile = LinkProfile(latency=each.latency, rate=each.rate)
             crossings = tuple(Crossing(channel, each.member) for channel in each.channels)
-            there = LinkPlan(each.member, SINK, "", profile, 2 * seed, crossings=crossings)
-            back = LinkPlan(SINK, each.member, "", LinkProfile(latency=each.latency), 2 * seed + 1)
-            await fabric.shape([there, back])
+            back = LinkProfile(latency=each.latency)
+            if self.clients:
+                fabric.admit(each.member, SINK, LinkShare("", 1.0, profile, back), (crossings, ()), 2 * seed, 1)
+            else:
+                there = LinkPlan(each.member, SINK, "", profile, 2 * seed, crossings=crossings)
+                await fabric.shape([there, LinkPlan(SINK, each.member, "", back, 2 * seed + 1)])
             message = InFlight(Message("model", each.member), each.size)
             loop.call_at(began + each.at, fabric.network.line(each.member, SINK).send, message)
         if between is not None:

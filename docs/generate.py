@@ -14,6 +14,8 @@ import yaml
 from docs.commands import catalogue_page, commands_page, examples_page
 from docs.interface import interface_page
 from netem.profile import KEYS
+from orchestrator.claims.page import page as scoreboard
+from orchestrator.claims.reading import load
 from orchestrator.scenario.language.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.schema import Scenario
 
@@ -214,6 +216,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/catalogue.md": catalogue_page,
     "reference/api.md": interface_page,
+    "papers/README.md": lambda: scoreboard(load()),
     "../scenarios/README.md": examples_page,
 }
 

@@ -610,11 +610,11 @@ IDX: dict[str, Sequence[Case]] = {
     ],
 }
 OTHERS: dict[str, Sequence[Case]] = {
-    "CIFAR-10: missing batches or partial records": [
+    "CIFAR: missing batches or partial records": [
         (cifar(BATCHES[:-1]), "not all of data_batch_1.bin"),
         (cifar(BATCHES, size=3072), r"data_batch_1\.bin: 3072 bytes are not whole records of 3073"),
     ],
-    "CIFAR-10: archive that is cut off": [(cut_archive, r"cifar-10-binary\.tar\.gz: not a readable archive")],
+    "CIFAR: archive that is cut off": [(cut_archive, r"cifar-10-binary\.tar\.gz: not a readable archive")],
     "HAR: accelerations in g, labels from 1 to 6": [
         (
             har(),
@@ -627,7 +627,7 @@ OTHERS: dict[str, Sequence[Case]] = {
     "HAR: missing, empty or other tables": [
         (har(**{"test y": ""}), r"y_test\.txt: not a table of the UCI HAR data set: it is empty"),
         (har(**{"train acc_y": "1 2\n3\n"}), r"total_acc_y_train\.txt: not a table of the UCI HAR data set"),
-        (har(**{"train acc_y": "1 2\n"}), "the three axes have different numbers of values"),
+        (har(**{"train acc_y": "1 2\n"}), "the axes have different numbers of values"),
         (har(**{"train y": "1.5\n" * 6}), r"y_train\.txt: not a table"),
     ],
 }
@@ -635,7 +635,7 @@ OTHERS: dict[str, Sequence[Case]] = {
 
 @pytest.mark.parametrize(
     ("cases", "row"),
-    [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR-10 and UCI-HAR")],
+    [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR and UCI-HAR")],
 )
 def test_idx_cifar_and_har(cases: dict[str, Sequence[Case]], row: str, tmp_path: Path) -> None:
     for index, case in enumerate(cases[row]):

@@ -65,13 +65,18 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
     page = (ROOT / "docs/guides/hosts.md").read_text()
     (written,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    block, _ = blocks("guides/hosts.md")
+    block, media, _ = blocks("guides/hosts.md")
+    hosts = Inventory.from_json(json.loads(written))
     links = "links: {device-edge: wifi, edge-cloud: {latency: 5ms}}\n"
     text = f"algorithm: hierfavg\ndriver: docker\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
     scenario = parse(text, "f.yaml", ["hosts.device=pc-1"])
-    plan = make_plan(scenario, None, inventory=Inventory.from_json(json.loads(written)))
+    plan = make_plan(scenario, None, inventory=hosts)
     assert [node.host for node in plan.nodes] == ["pc-1", "pc-1", "pc-1", "pi-1"]
     assert all(f"`{board}`" in page for board in BOARDS)
+    shared = parse(f"algorithm: hierfavg\ndriver: swarm\n{media}", "f.yaml", ["hosts.device=pi-1"])
+    placement = make_plan(shared, None, inventory=hosts).placement
+    assert placement is not None
+    assert placement.media == {"cell": "pc-1"}
 
 
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])

@@ -14,7 +14,8 @@ The gradient is ∇_{W_i} L = ∇_{Θ̂_i} L ⊙ (Θ − Θ_i). No layers (p = 0
 
 Departures: every client is asked in every round. The loss has converged when the standard deviation of ten epochs is
 below 0.1, or after 100 epochs; the authors' code has no such limit. W_i is learned with batch normalisation's running
-statistics, which are the global model's. Time on the virtual clock counts one epoch of it. A client that restarts
+statistics, which are the global model's. A client's own accuracy is that of Θ_i, after local training; the authors
+evaluate Θ̂_i before it. Time on the virtual clock counts one epoch of it. A client that restarts
 begins with the global model, and with W_i = 1.
 """
 

@@ -110,12 +110,5 @@ class Client(personal.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "feddistill",
-            params=FedDistill,
-            summary="clients of different models learn from the others' mean logits of each class (FedDistill)",
-        )
-    ]
-)
+SUMMARY = "clients of different models learn from the others' mean logits of each class (FedDistill)"
+PLUGIN = personal.plugin("feddistill", FedDistill, SUMMARY)

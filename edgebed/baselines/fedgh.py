@@ -99,14 +99,5 @@ class Client(fedproto.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "fedgh",
-            params=FedGH,
-            summary="the cloud trains one classifier for clients of different models, on their mean features (FedGH)",
-            featured=True,
-            aligned=True,
-        )
-    ]
-)
+SUMMARY = "the cloud trains one classifier for clients of different models, on their mean features (FedGH)"
+PLUGIN = personal.plugin("fedgh", FedGH, SUMMARY, featured=True, aligned=True)

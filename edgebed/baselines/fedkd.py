@@ -224,13 +224,5 @@ class Client(personal.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "fedkd",
-            params=FedKD,
-            summary="FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)",
-            featured=True,
-        )
-    ]
-)
+SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
+PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True)

@@ -146,14 +146,5 @@ class Client(personal.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "fedproto",
-            params=FedProto,
-            summary="clients of different models share the mean features of each class",
-            featured=True,
-            aligned=True,
-        )
-    ]
-)
+SUMMARY = "clients of different models share the mean features of each class"
+PLUGIN = personal.plugin("fedproto", FedProto, SUMMARY, featured=True, aligned=True)

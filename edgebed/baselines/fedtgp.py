@@ -131,14 +131,5 @@ class Client(fedproto.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "fedtgp",
-            params=FedTGP,
-            summary="FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)",
-            featured=True,
-            aligned=True,
-        )
-    ]
-)
+SUMMARY = "FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)"
+PLUGIN = personal.plugin("fedtgp", FedTGP, SUMMARY, featured=True, aligned=True)

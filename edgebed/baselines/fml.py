@@ -110,12 +110,5 @@ class Client(personal.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "fml",
-            params=FML,
-            summary="each client trains its own model and a shared one, which learn from each other (FML)",
-        )
-    ]
-)
+SUMMARY = "each client trains its own model and a shared one, which learn from each other (FML)"
+PLUGIN = personal.plugin("fml", FML, SUMMARY)

@@ -67,13 +67,5 @@ class Client(personal.Client):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        personal.algorithm(
-            "lgfedavg",
-            params=LGFedAvg,
-            summary="clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)",
-            aligned=True,
-        )
-    ]
-)
+SUMMARY = "clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)"
+PLUGIN = personal.plugin("lgfedavg", LGFedAvg, SUMMARY, aligned=True)

@@ -11,7 +11,6 @@ last checkpoint. Its accuracies travel with what it shares, and the cloud report
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from torch import Tensor
 
@@ -19,8 +18,23 @@ import edgebed
 
 Extra = Callable[[edgebed.Model, edgebed.MiniBatch], Tensor]
 
-algorithm = partial(edgebed.Algorithm, edges="optional", devices="optional", flat=True, personal=True)
-"""Declares an algorithm of this kind."""
+
+def plugin(
+    name: str, params: type[edgebed.LocalTraining], summary: str, *, featured: bool = False, aligned: bool = False
+) -> edgebed.Plugin:
+    """The plug-in of an algorithm of this kind. ``featured`` and ``aligned``: see `edgebed.Algorithm`."""
+    declared = edgebed.Algorithm(
+        name,
+        params=params,
+        summary=summary,
+        edges="optional",
+        devices="optional",
+        flat=True,
+        personal=True,
+        featured=featured,
+        aligned=aligned,
+    )
+    return edgebed.Plugin(algorithms=[declared])
 
 
 class Cloud(edgebed.Role):

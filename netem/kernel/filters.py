@@ -1,5 +1,5 @@
-"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its IPv4 addresses, or count it. Pure,
-no I/O."""
+"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its IPv4 addresses, redirect it or
+count it. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ ROOT, INGRESS = "1:", "ffff:"
 
 class Match(NamedTuple):
     """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
-    are only counted: by the action of the number ``counter`` (tc-actions(8))."""
+    are only counted: by the action of the number ``counter`` (tc-actions(8)). ``device``: they are redirected there,
+    where the class is, and counted."""
 
     source: str
     target: str | None
     class_id: str | None
     counter: int = 0
+    device: str = ""
 
 
 def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
@@ -50,7 +52,13 @@ def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> 
 
 def _match(flow: Match) -> list[str]:
     target = [] if flow.target is None else ["match", "ip", "dst", f"{flow.target}/32"]
-    then = ["action", "ok", "index", str(flow.counter)] if flow.class_id is None else ["flowid", flow.class_id]
+    if flow.class_id is None:
+        then = ["action", "ok", "index", str(flow.counter)]
+    elif flow.device:
+        mirred = ("mirred", "egress", "redirect", "dev", flow.device, "index", str(flow.counter))
+        then = ["action", "skbedit", "priority", flow.class_id, "pipe", "action", *mirred]
+    else:
+        then = ["flowid", flow.class_id]
     return ["match", "ip", "src", f"{flow.source}/32", *target, *then]
 
 

@@ -32,7 +32,7 @@ from netem.measurement.measure import (
 )
 from netem.measurement.tally import UDP_HEADERS
 from netem.media.allocation import Transfer, allocate, use_of
-from netem.media.profile import ChannelProfile, Crossing
+from netem.media.profile import ChannelProfile, Crossing, SharingRule
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.frame import ETHERNET
 
@@ -166,9 +166,9 @@ def pings(plan: Contention, way: Way, back: LinkProfile, rate: float = math.inf)
 
 
 def judge_contention(
-    plan: Contention, share: str, found: Mapping[str, Measurement], pinged: float = 0.0
+    plan: Contention, rule: SharingRule, found: Mapping[str, Measurement], pinged: float = 0.0
 ) -> list[Judgement]:
-    """Verdicts on the sum of what the senders got, and unless the rule (``share``) is ``fifo`` on what each got.
+    """Verdicts on the sum of what the senders got, and on what each got, if the rule promises shares.
     ``pinged``: bit/s that an idle member took from them."""
     asked = sum(plan.rates.values())
     rates = {name: each.forward.loaded or each.forward.rate for name, each in found.items()}
@@ -181,14 +181,14 @@ def judge_contention(
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
         why = f"a sender began {late:.2g} s late" if late > LATE else "too little arrived"
         return [Judgement("rate", asked, None, 0.0, asked, "unknown", why)]
-    of = {name: "" if share == "fifo" else f" of {rate / 1e6:.3g}" for name, rate in plan.rates.items()}
+    of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
     listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))
     detail = f"{len(got)} members together, in Mbit/s: {listed}"
-    together = (_together([each.forward for each in found.values()]) if share == "fifo" else None) or sum(got.values())
+    together = (None if rule.own_queues else _together([each.forward for each in found.values()])) or sum(got.values())
     figures = [_judged("rate", asked, together, SUM_RELATIVE + unsure / len(got), detail, pinged)]
     if together < figures[0].low and not _filled(plan, found):
         return [replace(figures[0], verdict="unknown", detail=f"{detail}; they did not fill the channel")]
-    if share != "fifo":
+    if rule.own_queues:
         parts = {name: rate / plan.rates[name] for name, rate in got.items()}
         index = jain(parts.values())
         worst = max(parts, key=lambda name: abs(parts[name] - 1))
@@ -205,7 +205,7 @@ def judge_queue_of_idle(
 ) -> Judgement:
     """By how much the round trip of an idle member grows, which crosses the channel ``passes`` times."""
     frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
-    fifo = profile.share == "fifo"
+    fifo = not profile.rule.own_queues
     asked = passes * (profile.buffer if fifo else frames)
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) if fifo else RTT_ABSOLUTE + frames / len(plan.rates)
     tcp = any(each.transport == "tcp" for each in plan.saturations.values())

@@ -37,7 +37,7 @@ def use_of(channel: ChannelProfile, member: str, weight: float = 1.0) -> Use:
     """The use of a channel by a transfer of a member. With equal weights, members get what
     `netem.media.formulas.shares` gives."""
     rate = channel.rate_of(member)
-    return Use(1 / rate, weight * (rate if channel.share == "airtime" else 1.0))
+    return Use(1 / rate, weight * channel.rule.weight(rate))
 
 
 def allocate(transfers: Mapping[Name, Transfer], free: Mapping[str, float]) -> dict[Name, float]:

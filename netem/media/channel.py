@@ -95,6 +95,7 @@ class Channel(Generic[Payload]):
         self.profile = profile
         self._drop = drop
         self._limit = profile.buffer_bytes + 0.5  # half a byte absorbs rounding; sizes are whole bytes
+        self._cost = profile.rule.cost
         self._members: dict[str, _Member[Payload]] = {}
         self._queues: dict[str, _Queue[Payload]] = {}
         self._order: list[tuple[float, int, _Queue[Payload]]] = []  # a heap of the queues with packets, by their tags
@@ -135,7 +136,7 @@ class Channel(Generic[Payload]):
         in the order of its arrival."""
         self._catch_up(now)
         former, self.profile = self.profile, profile
-        self._limit = profile.buffer_bytes + 0.5
+        self._limit, self._cost = profile.buffer_bytes + 0.5, profile.rule.cost
         if self._sending is not None:
             stretch = self._sending.member.rate / profile.rate_of(self._sending.member.name)
             self._ends = now + (self._ends - now) * stretch
@@ -208,12 +209,12 @@ class Channel(Generic[Payload]):
         return member
 
     def _queue(self, member: str) -> _Queue[Payload]:
-        return self._queues.setdefault("" if self.profile.share == "fifo" else member, _Queue())
+        return self._queues.setdefault(member if self.profile.rule.own_queues else "", _Queue())
 
     def _enter(self, now: float, member: _Member[Payload], size: int, packets: int, payload: Payload | None) -> None:
         packet = _Packet(next(self._numbers), member, size, packets, payload)
         while self._sending is not None and self._bytes + size / packets > self._limit:
-            longest = max(self._queues.values(), key=_length)
+            longest = max((queue for _, _, queue in self._order), key=_length, default=member.queue)
             if _length(longest) <= (member.queue.bytes + size, member.queue.charged):
                 self._overflow(packet)
                 return
@@ -284,8 +285,7 @@ class Channel(Generic[Payload]):
             self._sending = packet = queue.waiting.popleft()
             queue.bytes -= packet.size
             seconds = 8 * packet.size / packet.member.rate
-            share = self.profile.share
-            queue.charged = tag + (packet.packets if share == "frames" else packet.size if share == "fair" else seconds)
+            queue.charged = tag + self._cost(packet.size, packet.packets, seconds)
             if queue.waiting:
                 heappush(order, (queue.charged, next(self._numbers), queue))
             else:

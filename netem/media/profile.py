@@ -19,16 +19,42 @@ Rates are net: of what a radio loses to access and acknowledgements, a rate says
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from netem import units
 from netem.errors import ProfileError
 
 Rule = Literal["fifo", "fair", "airtime", "frames"]
-RULES: tuple[Rule, ...] = get_args(Rule)
 TrafficKind = Literal["constant", "poisson", "on-off", "trace"]
+
+
+class SharingRule(NamedTuple):
+    """What a rule means for the members of a channel.
+
+    cost        what a queue pays for a packet of so many bytes, segments and seconds on the channel
+    own_queues  each member has a queue; otherwise there is one for all, and the rule promises no shares
+    own_rates   members may have rates of their own
+    by_rate     the shares are in proportion to the members' rates; otherwise they are equal
+    """
+
+    cost: Callable[[int, int, float], float]
+    own_queues: bool = True
+    own_rates: bool = False
+    by_rate: bool = False
+
+    def weight(self, rate: float) -> float:
+        """The weight of a member with this rate (bit/s) among those that always have packets waiting."""
+        return rate if self.by_rate else 1.0
+
+
+RULES: Mapping[Rule, SharingRule] = {
+    "fifo": SharingRule(lambda size, packets, seconds: seconds, own_queues=False),
+    "fair": SharingRule(lambda size, packets, seconds: size),
+    "airtime": SharingRule(lambda size, packets, seconds: seconds, own_rates=True, by_rate=True),
+    "frames": SharingRule(lambda size, packets, seconds: packets, own_rates=True),
+}
 
 CROSS_TRAFFIC = "cross traffic"
 """The member that others' traffic is; no node has this name, because the names of nodes have no spaces."""
@@ -65,6 +91,10 @@ class ChannelProfile:
             raise ProfileError("rate: must be at least 1bit")
         if not 0 <= self.buffer < math.inf:
             raise ProfileError("buffer: must be 0 or more seconds")
+
+    @property
+    def rule(self) -> SharingRule:
+        return RULES[self.share]
 
     @property
     def buffer_bytes(self) -> float:

@@ -21,7 +21,10 @@ Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}
     restore   source, target            undo a cut
     trunk     interface, remotes        open the trunk; remotes: the addresses of the nodes of other hosts, by name.
                                         Again: nodes have moved, and remotes are now these; counters and links stay
-    admit     links                     let the packets of these links in from the trunk; each link is [source, target]
+    admit     links                     let the packets of these links in from the trunk; each link is [source, target].
+                                        One that was made here is shaped here, any other has passed its link already
+    pass_on   links                     send the packets of these links over the trunk as they are; the switch of their
+                                        target shapes them. A link that is made here afterwards is shaped here
     counters  -                         the counters so far, see Switch.counters
     batch     requests                  several requests at once, {"replies": [...]}
 
@@ -90,6 +93,7 @@ class Switch:
             "occupy": self.occupy,
             "trunk": self.open_trunk,
             "admit": self.admit,
+            "pass_on": self.pass_on,
             "counters": self.counters,
             "batch": self.batch,
         }
@@ -149,6 +153,7 @@ class Switch:
             if asked is None or not isinstance(seed, int):
                 raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number, and a profile")
             link = self.links[source, target] = Link(asked, seed, route or ())
+            self.trunk.passing.pop((source, target), None)
             self._reroute(target)
         else:
             if route and link.propagation is None:
@@ -182,6 +187,12 @@ class Switch:
         self._reroute_arrivals()
         return {}
 
+    def pass_on(self, links: list[tuple[str, str]]) -> dict[str, Any]:
+        for source, target in links:
+            self.trunk.passing[source, target] = Link(LinkProfile(), 0)
+            self._reroute(target)
+        return {}
+
     def counters(self) -> dict[str, Any]:
         """All counters since the start; lateness and waiting since the previous call.
 
@@ -190,8 +201,8 @@ class Switch:
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
         to_groups       those of them that programs sent to broadcast or multicast addresses, by port
-        from_trunk      packets from other hosts, see Trunk.delivered
-        from_strangers  packets from the trunk that were dropped, see Trunk.is_strange
+        from_trunk      packets from other hosts that were not shaped here, see TrunkPort.delivered
+        from_strangers  packets from the trunk that were dropped, see TrunkPort.is_strange
         sent_to, came_from  packets that were sent over the trunk and that came over it, by the node of the other host
         unsent          packets to a target that is not attached or whose interface is down
         refused         packets for which the outgoing interface had no room
@@ -260,7 +271,7 @@ class Switch:
     def _reroute(self, changed: str) -> None:
         """Update `routes` and the ports of the links to `changed`."""
         port = self.ports.get(changed) or self.trunk.remotes.get(changed)
-        for (source, target), link in self.links.items():
+        for (source, target), link in (self.links | self.trunk.passing).items():
             if target != changed:
                 continue
             routes = self.routes.setdefault(source, {})
@@ -271,7 +282,7 @@ class Switch:
                 routes[port.mac] = link
 
     def _reroute_arrivals(self) -> None:
-        self.routes[trunk.NAME] = self.trunk.routes(self.ports)
+        self.routes[trunk.NAME] = self.trunk.routes(self.ports, self.links)
 
     # Packets
 

@@ -1,7 +1,8 @@
 """The switch's port to the other hosts of a run, and the links that arrive there.
 
-Each host has a switch of its own, and a link belongs to the switch of its source. A packet from the trunk has passed
-its link already: it goes to its target at once. Nothing goes from the trunk back to the trunk.
+Each host has a switch of its own, and a link belongs to the switch of its source. So a packet from the trunk has passed
+its link already, and goes to its target at once. Only a link that crosses a shared medium may belong to the switch of
+its target instead. Nothing goes from the trunk back to the trunk.
 
 The trunk itself admits anybody who can write to it. So a packet passes only if the run has a link from its source
 address to its destination address, and its source is a node of another host. Both addresses can be forged.
@@ -24,10 +25,12 @@ ADDRESSES = slice(HEADER_SIZE, HEADER_SIZE + 12)  # the destination, then the so
 
 
 class TrunkPort:
-    """`remotes`: the nodes of the other hosts, by name; none if the run has one host."""
+    """`remotes`: the nodes of the other hosts, by name; none if the run has one host. `passing`: the links to them that
+    their own switches shape."""
 
     def __init__(self) -> None:
         self.remotes: dict[str, Remote] = {}
+        self.passing: dict[tuple[str, str], Link] = {}  # unimpaired
         self._arrived: dict[bytes, int] = {}  # packets by the address of their source
         self._admitted: set[tuple[str, str]] = set()
         self._arrivals: dict[str, Link] = {}  # unimpaired, by target
@@ -46,14 +49,14 @@ class TrunkPort:
             if target not in self._arrivals:
                 self._arrivals[target] = Link(LinkProfile(), 0)
 
-    def routes(self, ports: Mapping[str, Port]) -> dict[bytes, Link]:
-        """The way of each admitted packet to one of these ports, by its ADDRESSES."""
+    def routes(self, ports: Mapping[str, Port], links: Mapping[tuple[str, str], Link]) -> dict[bytes, Link]:
+        """The way of each admitted packet to one of these ports, by its ADDRESSES. ``links``: those of this switch."""
         found = {}
         for source, target in self._admitted:
-            link = self._arrivals[target]
-            link.port = port = ports.get(target)
+            arrival = self._arrivals[target]
+            arrival.port = port = ports.get(target)
             if port is not None and source in self.remotes:
-                found[port.mac + self.remotes[source].mac] = link
+                found[port.mac + self.remotes[source].mac] = links.get((source, target), arrival)
         return found
 
     def is_strange(self, packet: bytes) -> bool:
@@ -75,5 +78,5 @@ class TrunkPort:
         return {name: self._arrived[remote.mac] for name, remote in self.remotes.items()}
 
     def delivered(self) -> int:
-        """Number of packets that were given to their targets."""
+        """Number of packets that were given to their targets and belong to no link here."""
         return sum(link.impairment.counters.delivered for link in self._arrivals.values())

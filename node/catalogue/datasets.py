@@ -27,6 +27,18 @@ class Dataset:
     read: Callable[[], Mapping[str, Any] | tuple[Any, Any]] | None = None
 
 
+EMNIST: Mapping[str, tuple[int, str]] = {
+    "balanced": (47, "112,800 + 18,800 handwritten digits and letters, equally many of each"),
+    "byclass": (62, "697,932 + 116,323 handwritten digits and letters in both cases"),
+    "digits": (10, "240,000 + 40,000 handwritten digits"),
+    "letters": (26, "124,800 + 20,800 handwritten letters"),
+}
+"""The number of classes and the summary of each split of EMNIST that has a name."""
+
+HAR = (
+    "set data.path to the unpacked folder 'UCI HAR Dataset' (https://archive.ics.uci.edu/dataset/240) or to an npz file"
+)
+
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
@@ -56,14 +68,33 @@ DATASETS: dict[str, Dataset] = {
             "train/<class>/ and test/<class>/ pictures",
         ),
         Dataset(
+            "cifar100",
+            (3, 32, 32),
+            100,
+            "50,000 + 10,000 small colour pictures",
+            "run `edgebed data cifar100` while online, or set data.path to cifar-100-binary.tar.gz "
+            "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version) or its unpacked folder",
+        ),
+        *(
+            Dataset(
+                f"emnist-{split}",
+                (1, 28, 28),
+                classes,
+                summary,
+                "unpack gzip.zip (https://www.nist.gov/itl/products-and-services/emnist-dataset), and set data.path to "
+                "its folder gzip",
+            )
+            for split, (classes, summary) in EMNIST.items()
+        ),
+        Dataset(
             "har",
             (3, 128),
             6,
             "windows of 2.56 s of a phone's acceleration, 30 people, 6 activities",
-            "set data.path to the unpacked folder 'UCI HAR Dataset' (https://archive.ics.uci.edu/dataset/240) "
-            "or to an npz file",
+            HAR,
             subjects=True,
         ),
+        Dataset("har-9", (9, 128), 6, "har with the body's acceleration and angular velocity", HAR, subjects=True),
     )
 }
 

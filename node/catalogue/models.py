@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from node.catalogue.datasets import Shape
 from node.catalogue.sizes import Layers, Size
@@ -41,6 +42,17 @@ class MLP(Features):
 
     hidden: int = whole(200, low=1)
     layers: int = whole(1, low=1)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.hidden,) * self.layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class HARMLP(Features):
+    """FEELPGen's network for UCI HAR: 664,646 parameters for nine channels."""
+
+    widths: ClassVar[tuple[int, ...]] = (512, 128, 64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,20 +178,29 @@ def _phefl_cnn(shape: Shape, classes: int, _: Any) -> Size:
     return network.flatten().linear(512).activation().linear(classes).size(512)
 
 
-def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
+def _celeba_cnn(shape: Shape, classes: int, _: Any) -> Size:
+    _needs_pictures(shape, 43)
+    network = Layers(shape)
+    for width in (16, 32, 64):
+        network.convolution(width, 3, stride=2, padding=1).normalisation().activation().pooling()
+    return network.flatten().linear(32).linear(classes).size(32)
+
+
+def _mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> Size:
     network = Layers(shape).flatten()
-    for _ in range(params.layers):
-        network.linear(params.hidden).activation()
-    return network.linear(classes).size(params.hidden)
+    for width in params.widths:
+        network.linear(width).activation()
+    return network.linear(classes).size(params.widths[-1])
 
 
-def _build_mlp(shape: Shape, classes: int, params: MLP) -> tuple[nn.Module, nn.Module]:
+def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> tuple[nn.Module, nn.Module]:
     """Hidden layers with ReLU, for any shape."""
     from torch import nn
 
-    deeper = [nn.Sequential(nn.Linear(params.hidden, params.hidden), nn.ReLU()) for _ in range(params.layers - 1)]
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), params.hidden), nn.ReLU(), *deeper)
-    return extractor, nn.Linear(params.hidden, classes)
+    widths = params.widths
+    deeper = [nn.Sequential(nn.Linear(inside, width), nn.ReLU()) for inside, width in itertools.pairwise(widths)]
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), widths[0]), nn.ReLU(), *deeper)
+    return extractor, nn.Linear(widths[-1], classes)
 
 
 def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
@@ -273,7 +294,14 @@ MODELS: dict[str, ModelEntry] = {
             NoParameters,
             _phefl_cnn,
         ),
+        ModelEntry(
+            "celeba-cnn",
+            "three 3x3 convolutions 16, 32 and 64 of stride 2 with batch normalisation and pooling (FedGen, FEELPGen)",
+            Features,
+            _celeba_cnn,
+        ),
         ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
+        ModelEntry("har-mlp", "hidden layers of 512, 128 and 64 (FEELPGen, UCI HAR)", HARMLP, _mlp, _build_mlp),
         ModelEntry(
             "fedfeat-cnn",
             "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",

@@ -143,6 +143,22 @@ def cnn(shape: Shape, classes: int, _: Any) -> Model:
     return Model(extractor, nn.Linear(32, classes))
 
 
+def celeba_cnn(shape: Shape, classes: int, _: Any) -> Model:
+    """FedGen's network for CelebA, also used by FEELPGen: 25,954 parameters for 84x84 in colour.
+
+    Three 3x3 convolutions of stride 2, 16, 32 and 64 channels, each with batch normalisation, ReLU and 2x2 pooling,
+    then 32 features, and no activation between them and the classifier.
+    """
+    layers: list[nn.Module] = []
+    inside, sides = shape[0], shape[1:]
+    for width in (16, 32, 64):
+        convolution = nn.Conv2d(inside, width, 3, stride=2, padding=1)
+        layers += [convolution, nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
+        inside, sides = width, tuple((side + 1) // 2 // 2 for side in sides)
+    extractor = nn.Sequential(*layers, nn.Flatten(), nn.Linear(inside * prod(sides), 32))
+    return Model(extractor, nn.Linear(32, classes))
+
+
 def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
     """The network of McMahan 2017 and PHE-FL: 1,663,370 parameters on MNIST, 2,156,490 on CIFAR-10.
 
@@ -252,6 +268,7 @@ def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:
 
 BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "cnn": cnn,
+    "celeba-cnn": celeba_cnn,
     "phefl-cnn": phefl_cnn,
     "fedfeat-cnn": fedfeat_cnn,
     "resnet18": resnet18,

@@ -1,6 +1,6 @@
 """The files of a run on an agent's host: what the orchestrator brings, and what it fetches.
 
-Nodes and the runs of a sweep write there too, and may make links to other places. No link is followed.
+Nodes write there too, and may make links to other places. No link is followed.
 """
 
 from __future__ import annotations

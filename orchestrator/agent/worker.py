@@ -6,7 +6,6 @@ log {log, data}                 bytes that were added to the log of this name
 checkpoint {node, data, first, last}    a piece of a node's new checkpoint
 relay {connection, data}        see orchestrator.drivers.swarm.agents.relay
 sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
-ended {run, error}              a run of a sweep has ended, see orchestrator.agent.runs
 broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
 """
 
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from node.errors import WireError
-from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import EchoResponder, ask
 from orchestrator.agent.files import Files, inside
@@ -30,7 +28,6 @@ from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
 from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
-from orchestrator.agent.runs import AssignedRuns, Start
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.swarm.agents import calls
 from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostEngine, HostSetup
@@ -73,13 +70,11 @@ class Worker:
         examine: Examine,
         find: Callable[[], Sequence[Sensor]] = discover,
         images: Images | None = None,
-        carrier: Start | None = None,
         on_begin: Callable[[str], None] = lambda run: None,
         datasets: DataSets | None = None,
     ) -> None:
-        """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
-        out the runs of a sweep. ``on_begin`` is called in a thread with the run that begins here. ``datasets`` are
-        those that this host keeps."""
+        """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``on_begin`` is called in
+        a thread with the run that begins here. ``datasets`` are those that this host keeps."""
         self._folder = folder
         self._tell = tell
         self._make = make
@@ -100,8 +95,6 @@ class Worker:
         self._checkpoints: CheckpointStream | None = None
         self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: EchoResponder | None = None
-        carrier = carrier or partial(start_carrier, kept.folder)
-        self._runs = runs = AssignedRuns(tell, self._break, carrier, lambda: self._run)
         self._probes = Probes(lambda: self._open_prober)
         self._targets: dict[str, Callable[[], object]] = {
             "Host": lambda: self,
@@ -110,8 +103,7 @@ class Worker:
             "HostImages": lambda: images,
             "HostLinks": lambda: self._open_run,
             "HostProbes": lambda: self._probes,
-            "HostRuns": lambda: runs,
-            "Fabric": lambda: self._open_run.fabric,
+            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: self._open_run.fabric),
             "Prober": lambda: self._open_prober,
             **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
         }
@@ -142,7 +134,6 @@ class Worker:
     async def close(self) -> None:
         """End everything that was made on this host, and remove the files of the run."""
         try:
-            await self._runs.close()
             await self._stack.aclose()
         finally:
             await asyncio.to_thread(self._datasets.close)

@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.cli import catalogue, completion, folders, hosts, nodes, results, running, runs, scenarios
+from orchestrator.cli import catalogue, claims, folders, hosts, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     InventoryError,
@@ -44,9 +44,10 @@ GROUPS: dict[str, list[click.Command]] = {
         results.export_runs,
         results.list_faults,
         runs.sweep_runs,
+        claims.reproduce_claims,
     ],
     "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
-    "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, completion.completion],
+    "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, catalogue.completion],
 }
 """Every command, by the title of its group in the help."""
 

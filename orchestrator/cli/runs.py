@@ -115,14 +115,14 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @scenario_argument("file", sweep=True)
 @override_options
 @runs_option
-@click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="As for `up`; with --on, the number of runs at a time on each host, by default one for each core.",
-)
+@click.option("--on", type=click.Choice(["slurm", "swarm", "kubernetes"]), help="Execute the tasks as a job there.")
+@click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
+@click.option("--image", default="edgebed", help="With --on: the image of tasks in containers; by default edgebed.")
+@click.option("--workers", type=click.IntRange(1), help="As for `up`; with --on the cores of a task, by default 1.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
-@click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
+@click.option("--count", is_flag=True, help="Print the number of tasks: one for each case and seed.")
+@click.option("--task", type=click.IntRange(0), help="Execute only the task with this number, from 0; write no tables.")
+@click.option("--collect", "collecting", is_flag=True, help="Run nothing; write the tables and the page of the runs.")
 @track_option
 @json_option
 def sweep_runs(
@@ -130,39 +130,59 @@ def sweep_runs(
     overrides: tuple[str, ...],
     runs: Path,
     on: str | None,
+    printing: bool,
+    image: str,
     workers: int | None,
     again: bool,
-    page: bool,
+    count: bool,
+    task: int | None,
+    collecting: bool,
     track: Sequence[Destination],
     as_json: bool,
 ) -> None:
     """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
-    from orchestrator.sweep.on_swarm import refusal
+    from orchestrator.sweep.jobs import write_job
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out, draw
+    from orchestrator.sweep.running import carry_out, carry_out_on, collect, run_task
     from orchestrator.sweep.tables import print_tables
 
-    if page and again:
-        raise click.UsageError("--page runs nothing: leave out --again, or --page")
-    _check_places(runs, track=track)
+    if sum((count, collecting, task is not None, on is not None)) > 1:
+        raise click.UsageError("choose one of --count, --task, --collect and --on")
+    if printing and on is None:
+        raise click.UsageError("--print is for --on")
+    if again and (count or collecting):
+        raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
     sweep = load(file, overrides)
+    if count:
+        print_json({"count": len(sweep.combinations)}) if as_json else click.echo(len(sweep.combinations))
+        return
+    _check_places(runs, track=track)
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
-    if on is not None and (reason := refusal(sweep)) is not None:
-        raise click.UsageError(f"--on: {reason}")
     tell, directory = printer(err=as_json), runs / sweep.name
+    arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
+    if on is not None and printing:
+        click.echo(write_job(on, sweep, directory, arguments, workers=workers, image=image)[1].read_text(), nl=False)
+        return
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
-        outcome = (
-            draw(sweep, directory, tell=tell)
-            if page
-            else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
-        )
+        if task is not None:
+            result, code = run_task(sweep, task, directory, workers=workers, again=again, tell=tell, track=track)
+            if as_json:
+                print_json(result.to_json())
+            sys.exit(code)
+        if collecting:
+            outcome = collect(sweep, directory, tell=tell, track=track)
+        elif on is not None:
+            outcome = carry_out_on(
+                on, sweep, directory, arguments, workers=workers, image=image, tell=tell, track=track
+            )
+        else:
+            outcome = carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track)
     if as_json:
         print_json(outcome.to_json())
     else:
         print_tables(sweep, outcome.results, open_console())
-        written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
-        click.echo(f"written to {outcome.directory}: {written}")
+        click.echo(f"written to {outcome.directory}: sweep.html, sweep.md, sweep.json, the runs")
     sys.exit(outcome.exit_code)
 
 

@@ -54,10 +54,10 @@ def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
 
 
 def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:
-    """A link's counters and those of an engine that shaped it earlier."""
-    return _combined(earlier | row, earlier, 1) | {
-        "others_too": max(*(_count(x, "others_too") for x in (row, earlier)))
-    }
+    """The counters of a link, or of a member of a channel, and those of an engine that had it earlier."""
+    most = {key: max(_count(row, key), _count(earlier, key)) for key in ("others_too", "queued_bytes")}
+    both = earlier | row
+    return _combined(both, earlier, 1) | {key: value for key, value in most.items() if key in both}
 
 
 def _combined(row: LinkRow, other: LinkRow, sign: int) -> LinkRow:
@@ -108,7 +108,7 @@ class Fabric(Protocol):
     """A link engine. Links are directed; nodes without a link cannot exchange packets.
 
     If the run spans several hosts, each host has an engine. It attaches the nodes of its host, and it shapes, alters
-    and counts the links whose source is one of them.
+    and counts the links whose source is one of them, or whose target is if they are `LinkPlan.at_target`.
 
     tcp  the TCP settings of the nodes' namespaces, see `orchestrator.fabric.namespaces.tcp`; empty where nothing speaks
     TCP
@@ -130,7 +130,8 @@ class Fabric(Protocol):
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         """Make these links, or change existing ones in place.
 
-        Of the links from nodes of other hosts, those to nodes of this host are let in from the trunk.
+        Of the links from nodes of other hosts, those to nodes of this host are let in from the trunk. Packets of a link
+        that another host shapes leave by the trunk as they are.
         """
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:

@@ -12,6 +12,7 @@ from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.tc.kernel import KernelFabric
+from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.directory import RunDirectory
@@ -30,11 +31,10 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
 
 async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
-    allowed = candidates(wires.engine, media=wires.media)
+    allowed = candidates(wires.engine, wires.beyond_kernel)
     if not allowed:
         raise EngineError(
-            f"the {wires.engine} engine cannot let links share a medium: choose `engine: userspace`, or leave out"
-            " `shared`"
+            f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"
         )
     *preferred, last = allowed
     for name in preferred:
@@ -50,6 +50,11 @@ async def _open_kernel(wires: Wires, hub: Hub, directory: RunDirectory, trunk: T
         raise EngineError(
             f"the kernel engine does not work on this host: {tried['reason']}; load the module sch_netem"
             " (`modprobe sch_netem`), or choose `engine: userspace`"
+        )
+    if wires.media and (missing := await KernelMedia.missing(hub)):
+        raise EngineError(
+            f"the kernel engine cannot share media on this host: {missing}; load the modules ifb, act_mirred and"
+            " act_skbedit (`modprobe -a ifb act_mirred act_skbedit`), or choose `engine: userspace`"
         )
     known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
     return await KernelFabric.open(hub, directory.run, directory.path, wires, trunk, **known)

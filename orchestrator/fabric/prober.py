@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
@@ -30,6 +31,9 @@ class Prober(Protocol):
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         """Run a probe with the arguments from `netem.measurement.measure.probe_arguments`. Returns its
         `netem.measurement.measure.Measurement` as a mapping."""
+
+    async def now(self, handle: NodeHandle) -> float:
+        """The time on the clock of the node's host, as time.time() has it there."""
 
 
 class HubProber:
@@ -61,3 +65,6 @@ class HubProber:
         said = await self._hub.run(python.module("netem.measurement.measure", *arguments), pid=handle.pid)
         found: dict[str, Any] = json.loads(said)
         return found
+
+    async def now(self, handle: NodeHandle) -> float:
+        return time.time()

@@ -93,13 +93,15 @@ class UserspaceFabric(Coalescing):
         await self._switch.request("trunk", interface=DEVICE, remotes=self._remote)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        own = [link_request(link) for link in links if link.source not in self._remote]
-        for error in await self._batch(own):
+        own = [link for link in links if (link.target if link.at_target else link.source) not in self._remote]
+        for error in await self._batch([link_request(link) for link in own]):
             if error is not None:
                 raise error
-        ends = [(link.source, link.target) for link in links if link.source in self._remote]
-        if arriving := [(source, target) for source, target in ends if target not in self._remote]:
-            await self._switch.request("admit", links=arriving)
+        leaving = [link for link in links if link.at_target and link.target in self._remote]
+        arriving = [link for link in links if link.source in self._remote and link.target not in self._remote]
+        for operation, crossing in (("pass_on", leaving), ("admit", arriving)):
+            if crossing:
+                await self._switch.request(operation, links=[(link.source, link.target) for link in crossing])
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         for name, profile in channels.items():

@@ -21,8 +21,10 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
+from node.files import read_untrusted
 from orchestrator.errors import RecordError, RunError
 
 _GLANCE = 0.001  # s
@@ -103,6 +105,11 @@ class RunDirectory:
         if (stamp := _STAMP.search(self.run)) is not None:
             with contextlib.suppress(ValueError, OverflowError):
                 return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
+        return self.written
+
+    @property
+    def written(self) -> float:
+        """When the scenario was written, in seconds since the epoch; 0 if it is not there."""
         try:
             return self.scenario.stat().st_mtime
         except OSError:
@@ -219,6 +226,14 @@ class RunDirectory:
             os.close(descriptor)
         return None
 
+    def latest_holder(self) -> int | None:
+        """The process id in the lock: of the living orchestrator, or of the latest one. None if there is none."""
+        try:
+            written = read_untrusted(self.lock, 32).strip()
+        except OSError:
+            return None
+        return int(written) if written.isdigit() else None
+
     def is_held_by(self, pid: int) -> bool:
         """Whether process ``pid`` holds the lock, by its locks (proc(5), /proc/pid/fdinfo), not by the file's text."""
         process = Path(f"/proc/{pid}")
@@ -286,18 +301,7 @@ def known_runs(runs: Path) -> list[RunDirectory]:
     if not runs.is_dir():
         return []
     found = [RunDirectory(path.resolve()) for path in runs.iterdir() if is_run(path)]
-    return sorted(found, key=_begun)
-
-
-def _begun(directory: RunDirectory) -> tuple[str, float]:
-    """A sort key for the start of a run: the time in its id, then the modification time of its scenario, which is never
-    written again. A renamed directory sorts as the oldest."""
-    stamp = _STAMP.search(directory.run)
-    try:
-        written = (directory.path / "scenario.yaml").stat().st_mtime
-    except OSError:
-        written = 0.0
-    return stamp[1] if stamp else "", written
+    return sorted(found, key=attrgetter("began", "written"))
 
 
 def find_run(name: str | None, runs: Path) -> RunDirectory:

@@ -28,7 +28,7 @@ from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadl
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
-from orchestrator.planning.media import at_worst, plan_cross_traffic, plan_media
+from orchestrator.planning.media import at_worst, clients_at_worst, plan_cross_traffic, plan_media
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
@@ -87,7 +87,8 @@ def make_plan(
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
     if not kind.simulated:
         refuse_stretched_accelerators(nodes)
-    system = _System(nodes, at_worst(links, media, cross_traffic, faults), population)
+    clients = None if population is None else clients_at_worst(population, media, cross_traffic)
+    system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
     learning = _Learning() if scenario.algorithm is None else _learning(scenario, system, shards, data)
     return Plan(
         name=scenario.name,
@@ -122,18 +123,19 @@ def _timeouts(scenario: Scenario, system: _System) -> Timeouts:
     if given.lost_after != "auto":
         return Timeouts(beat=given.beat, lost_after=given.lost_after, lease=given.lease)
     profiles = [profile for found in system.links.values() for profile in found]
-    for pair in () if system.population is None else system.population.links:
-        profiles += pair.up, pair.down
+    for of_clients in system.clients or ():
+        profiles += of_clients
     patience = max(lost_after(profiles), 2 * given.beat)
     return Timeouts(beat=given.beat, lost_after=patience, lease=given.lease)
 
 
 class _System(NamedTuple):
-    """``links``: the profiles to plan with, by direction."""
+    """``links``: the profiles to plan with, by direction; ``clients``: those of a population, up and down."""
 
     nodes: tuple[NodePlan, ...]
     links: Mapping[Ends, Sequence[LinkProfile]]
     population: Population | None
+    clients: tuple[list[LinkProfile], list[LinkProfile]] | None
 
 
 def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> _Learning:
@@ -296,7 +298,7 @@ def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> TierNodes:
 
 
 def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> GatheringPlan:
-    nodes, links, population = system
+    nodes, links = system.nodes, system.links
     clients = [node for node in nodes if node.tier == "device"] or [node for node in nodes if node.tier == "edge"]
     tiers = []
     for tier in ("edge", "cloud"):
@@ -304,8 +306,8 @@ def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> Gatherin
         if below:
             down = [each for (a, b), found in links.items() if below.get(b) == a for each in found]
             up = [each for (a, b), found in links.items() if below.get(a) == b for each in found]
-            if population is not None:
-                down, up = [each.down for each in population.links], [each.up for each in population.links]
+            if system.clients is not None:
+                up, down = system.clients
             tiers.append((tier, down, up))
     if not tiers:  # edges without cloud and devices
         level = [each for found in links.values() for each in found]

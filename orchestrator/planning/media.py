@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
+from orchestrator.population.population import Population, client_name
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.media.section import slowest
 from orchestrator.scenario.schema import Scenario
@@ -97,6 +100,29 @@ def at_worst(
     }
 
 
+def clients_at_worst(
+    population: Population, media: Sequence[MediumPlan], cross_traffic: Iterable[CrossTrafficPlan]
+) -> tuple[list[LinkProfile], list[LinkProfile]]:
+    """The profiles of clients to plan with, towards the cloud and from it: as if so many clients as a round has, drawn
+    at random, all sent at the same time."""
+    ups, downs = [each.up for each in population.links], [each.down for each in population.links]
+    if not media:
+        return ups, downs
+    random = np.random.default_rng(derive_seed(population.seed, "media"))
+    links = []
+    for number, client in enumerate(set(random.integers(population.size, size=population.asked).tolist())):
+        name, place = client_name(client), number % len(ups)
+        there, back = population.crossings(name)
+        links.append(LinkPlan(name, "cloud", "", ups[place], 0, crossings=there))
+        links.append(LinkPlan("cloud", name, "", downs[place], 0, crossings=back))
+    worst = at_worst(links, media, cross_traffic, ())
+    sides = [
+        {profile: None for (_, target), found in worst.items() if (target == "cloud") == up for profile in found}
+        for up in (True, False)
+    ]
+    return list(sides[0]), list(sides[1])
+
+
 def _rate(traffic: CrossTraffic) -> float:
     if traffic.kind != "trace":
         return traffic.rate
@@ -109,7 +135,7 @@ def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[
     if not others:
         return alone
     left = {member: rate * (1 - min(1.0, others / channel.rate)) for member, rate in alone.items()}
-    if channel.share == "fifo":
+    if not channel.rule.own_queues:
         return left
     together = shares(channel, [*members, _OTHERS])
     return {member: max(left[member], together[member]) for member in members}

@@ -78,7 +78,8 @@ class Accelerated(NamedTuple):
 @dataclass(frozen=True)
 class LinkPlan:
     """One direction of a link: its profile, the schedule that changes the profile during training, and the channels of
-    shared media that it crosses, in order."""
+    shared media that it crosses, in order. ``at_target``: in a run on several hosts, the host of its target shapes it,
+    not that of its source."""
 
     source: str
     target: str
@@ -87,6 +88,7 @@ class LinkPlan:
     seed: int
     schedule: Schedule | None = None
     crossings: tuple[Crossing, ...] = ()
+    at_target: bool = False
 
     @property
     def extremes(self) -> list[LinkProfile]:
@@ -98,7 +100,7 @@ class LinkPlan:
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is not None:
             data["schedule"] = self.schedule.to_mapping()
-        return {key: value for key, value in data.items() if value or key not in ("schedule", "crossings")}
+        return {key: value for key, value in data.items() if value or key not in ("schedule", "crossings", "at_target")}
 
 
 @dataclass(frozen=True)

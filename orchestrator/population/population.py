@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netem.media.profile import Crossing
 from netem.profile import LinkProfile
 from node.assignment import derive_seed
 from node.parameters import Parameters
 from orchestrator.population.availability import Availability
 from orchestrator.population.distributions import Distribution
 from orchestrator.population.selection import SELECTIONS
+
+Ways = tuple[tuple[Crossing, ...], tuple[Crossing, ...]]
+"""The channels that a client's link crosses towards the cloud and from it."""
 
 QUANTILES = (0, 5, 50, 95, 100)  # percent, of the numbers drawn
 
@@ -45,7 +49,8 @@ class Population:
     algorithm is ``asynchronous``, both are the number of clients that take part at a time.
 
     Either ``hardware`` or ``speed`` says how fast they are. ``paired``: the entries of ``hardware`` and ``links`` are
-    rows of one file, and a client has both from the same row. ``alpha`` is that of the data's Dirichlet distribution,
+    rows of one file, and a client has both from the same row. ``crossings`` gives the shared channels that the link of
+    the client of this name crosses. ``alpha`` is that of the data's Dirichlet distribution,
     or None if samples are drawn at random.
     """
 
@@ -62,6 +67,7 @@ class Population:
     alpha: float | None
     asynchronous: bool = False
     paired: bool = False
+    crossings: Callable[[str], Ways] = lambda client: ((), ())
 
     @cached_property
     def speeds(self) -> NDArray[np.float64]:

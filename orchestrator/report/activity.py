@@ -118,14 +118,10 @@ def divided(start: float, end: float, work: Sequence[Span]) -> list[Stretch]:
 
 
 def _spans_of_rounds(history: History) -> dict[str, list[Span]]:
-    """The rounds of each coordinator, in order. One that did not end lasts until the next, or to the end of the run."""
-    by_node: defaultdict[str, list[Round]] = defaultdict(list)
-    for each in history.rounds():
-        by_node[each.node].append(each)
-    spans, last = {}, history.seconds
-    for node, of in by_node.items():
-        nexts = [each.start for each in of[1:]] + [last]
-        spans[node] = [(each.start, each.end or after) for each, after in zip(of, nexts, strict=True)]
+    """The rounds of each coordinator, in order."""
+    spans: defaultdict[str, list[Span]] = defaultdict(list)
+    for each, end in history.rounds_with_ends():
+        spans[each.node].append((each.start, end))
     return spans
 
 

@@ -10,7 +10,6 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SATURATED, Overload, merged
 from orchestrator.report.marks import Figure
-from orchestrator.results.checks.network import real_networks
 from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.record.history import History
 
@@ -91,21 +90,6 @@ def look_rows(history: History) -> list[dict[str, str]]:
             "verdict": each["verdict"],
         }
         for each in (*astray, *found["classes"])
-    ]
-
-
-def real_rows(history: History) -> list[dict[str, str]]:
-    """What was measured during the run between the hosts that real links join."""
-    return [
-        {
-            "hosts": each.names,
-            "links": text.count(each.links, "direction"),
-            "before": text.duration(each.before),
-            "trip": each.trip,
-            "lost": f"{each.lost:,} of {each.echoes:,}",
-            "missing": f"{each.missing:,} of {each.sent:,}" if each.sent else "not counted",
-        }
-        for each in real_networks(history)
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
+from orchestrator.results.checks.network import real_networks
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.inversion import EVENT as INVERTED
@@ -93,7 +93,7 @@ def context(history: History) -> dict[str, Any]:
         "course": (moved := course(history)),
         "states": _states(moved),
         "fault_colours": _fault_colours(history),
-        "programs": _programs(history),
+        "programs": history.plan.get("programs", ()),
         "whose": _whose(history),
         "figures": {
             "accuracy-time": figures.curves(history, "accuracy", against="time"),
@@ -113,7 +113,8 @@ def context(history: History) -> dict[str, Any]:
             "own-accuracy": own_accuracy(history),
         },
         "clients": client_rows(history),
-        "personalisation": _personalisation(history),
+        "personalisation": personalisation(history),
+        "personal_models": edge_rows(history),
         "privacy": _privacy(history),
         "inversion": inversion(history),
         "left_out": left_out,
@@ -123,11 +124,11 @@ def context(history: History) -> dict[str, Any]:
         "probes": fidelity.probe_rows(history),
         "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in volumes.probed_bytes_by_class(history).items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
-        "real": fidelity.real_rows(history),
+        "real": real_networks(history),
         "media": media_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
-        "schedules": _schedules(history),
+        "schedules": [event.data for event in history.events("schedule ended")],
         "courses": list(over_time),
         "calibration": list(calibration),
         "placement": placement_rows(history),
@@ -225,19 +226,6 @@ def _whose(history: History) -> str:
     return " ".join(said) if len(said) > 1 else ""
 
 
-def _programs(history: History) -> list[dict[str, Any]]:
-    """What the nodes run, if they run programs."""
-    return [
-        {
-            "label": program["label"],
-            "command": shlex.join(program["command"]),
-            "after": text.some(program["after"]) if program["after"] else "",
-            "ends_the_run": program["ends_the_run"],
-        }
-        for program in history.plan.get("programs", ())
-    ]
-
-
 def _training(history: History) -> str:
     began = history.training_began
     return f"{text.duration(history.training_ended - began)} of training" if began is not None else "never trained"
@@ -258,18 +246,6 @@ def _links(history: History) -> list[dict[str, Any]]:
     return [
         {"name": name, "kind": kind, "colour": figures.link_colour(name), **counts}
         for (name, kind), counts in sorted(totals.items())
-    ]
-
-
-def _schedules(history: History) -> list[dict[str, Any]]:
-    """How well the links followed their schedules; empty before the run has ended."""
-    return [
-        {
-            **{key: event.data[key] for key in ("links", "count", "changes", "overtaken", "failures")},
-            **{"schedule": event.data["schedule"]},
-            **{"late": text.duration(event.data["late_p99"]), "latest": text.duration(event.data["late_max"])},
-        }
-        for event in history.events("schedule ended")
     ]
 
 
@@ -304,17 +280,6 @@ def _became(span: FaultSpan) -> str:
 
 def _clock(t: float | None, began: float) -> str:
     return "" if t is None else f"{t - began:.2f} s".replace("-", "−")
-
-
-def _personalisation(history: History) -> dict[str, Any] | None:
-    """AccN, DropM, and the last report of each edge with the weight α of its own model."""
-    found = personalisation(history)
-    if found is None:
-        return None
-    edges = [(row.edge, *map(text.percent, row[1:])) for row in edge_rows(history)]
-    figures = [(f"Acc{n}", text.percent(value)) for n, value in found["within"].items()]
-    figures += [(f"Drop{m.removesuffix('%')}", text.percent(value)) for m, value in found["drop"].items()]
-    return {"figures": figures, "edges": edges}
 
 
 def _privacy(history: History) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from importlib.resources import files
 from typing import Any
 
@@ -47,5 +48,6 @@ def _read(name: str) -> str:
 def _environment() -> jinja2.Environment:
     loader = jinja2.PackageLoader("orchestrator", "")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"size": text.size, "number": text.number}
+    environment.filters |= {"size": text.size, "number": text.number, "duration": text.duration, "some": text.some}
+    environment.filters |= {"command": shlex.join, "percent": text.percent, "counted": text.count}
     return environment

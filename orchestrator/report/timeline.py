@@ -93,13 +93,7 @@ def _shown(history: History) -> list[str]:
 
 def _round_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
     groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
-    rounds = history.rounds()
-    begun_next = dict.fromkeys(rows, history.seconds)  # the start of each node's next round, or the end of the run
-    ends: list[float] = []
-    for each in reversed(rounds):
-        ends.append(begun_next[each.node] if each.end is None else each.end)
-        begun_next[each.node] = each.start
-    for each, end in zip(rounds, reversed(ends), strict=True):
+    for each, end in history.rounds_with_ends():
         lasted = "did not end" if each.end is None else text.duration(end - each.start)
         hover = f"{each.node}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
         group = "abandoned round" if each.abandoned else ("round", "next round")[(each.edge_round or each.round) % 2]

@@ -11,12 +11,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from netem.errors import NetemError
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
+from orchestrator.report.media import media_rows
 from orchestrator.report.template import fragment, style
 from orchestrator.results.presence import moves
 from orchestrator.results.record.history import History
@@ -29,6 +31,7 @@ MARGIN = 28.0
 ARC = 62.0  # height of the highest arc between nodes of a row
 LABELLED = 26.0  # minimum distance of neighbours for labels
 TIERS = ("cloud", "edge", "device")
+Place = tuple[float, float]
 LARGEST = {"cloud": 17.0, "edge": 14.0, "device": 11.0}  # half the size of a node in px
 
 
@@ -65,6 +68,21 @@ class LinkLine:
 
 
 @dataclass(frozen=True)
+class MediumMark:
+    """A shared medium in the picture: a label through which its links pass."""
+
+    name: str
+    x: float
+    y: float
+    channels: tuple[str, ...]
+    hover: str
+
+    @property
+    def width(self) -> float:
+        return 7.0 * len(self.name) + 14
+
+
+@dataclass(frozen=True)
 class ClassNote:
     """One entry of the legend: the usual profile of the links of a class and kind, and their number."""
 
@@ -82,6 +100,7 @@ class Picture:
     dots: tuple[Dot, ...]
     lines: tuple[LinkLine, ...]
     classes: tuple[ClassNote, ...]
+    media: tuple[MediumMark, ...] = ()
 
     @property
     def alt(self) -> str:
@@ -89,20 +108,23 @@ class Picture:
         tiers = Counter(dot.tier for dot in self.dots)
         nodes = ", ".join(text.count(number, tier) for tier, number in tiers.items())
         links = ", ".join(f"{note.links} {note.name}" for note in self.classes)
+        media = f"; shared media: {', '.join(each.name for each in self.media)}" if self.media else ""
         hit = sum(1 for dot in self.dots if dot.faults)
-        return f"{nodes}; links: {links or 'none'}; {text.count(hit, 'node')} hit by faults"
+        return f"{nodes}; links: {links or 'none'}{media}; {text.count(hit, 'node')} hit by faults"
 
 
 def picture(history: History) -> Picture:
     """The topology of a run, with the faults and states of its nodes and the traffic of its links."""
     places, sizes, height = _places(history.nodes)
     usual = _usual_profiles(history.plan.get("links", []))
+    between = _between(history, places)
     return Picture(
         width=WIDTH,
         height=height,
         dots=tuple(_dots(history, places, sizes)),
-        lines=tuple(_lines(history, places, usual)),
+        lines=tuple(_lines(history, places, between, usual)),
         classes=tuple(_classes(history)),
+        media=tuple(_media(history, between)),
     )
 
 
@@ -227,8 +249,52 @@ def _label(name: str, tier: str, pitch: float) -> str:
     return short if pitch >= max(LABELLED, 7 * len(short) + 4) else ""
 
 
+def _crossed(link: Mapping[str, Any]) -> list[str]:
+    """The media that a link crosses, in order."""
+    return [channel.removesuffix(" up").removesuffix(" down") for channel, _ in link.get("crossings", ())]
+
+
+def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
+    """The centre of each shared medium: above the mean of its links, or at the left if no link crosses it. Media of one
+    height are moved apart."""
+    points: dict[str, list[Place]] = {medium["name"]: [] for medium in history.plan.get("media", ())}
+    if not points:
+        return {}
+    tiers = {name: node["tier"] for name, node in history.nodes.items()}
+    tops = {tier: min(y for name, (_, y) in places.items() if tiers[name] == tier) for tier in set(tiers.values())}
+    for link in history.plan["links"]:
+        (x1, x2), (y1, y2) = zip(
+            *((places[end][0], tops[tiers[end]]) for end in (link["source"], link["target"])), strict=True
+        )
+        crossed = _crossed(link)
+        for number, name in enumerate(crossed, start=1):
+            part = number / (len(crossed) + 1)
+            points[name].append((x1 + part * (x2 - x1), y1 + part * (y2 - y1) - (40 if y1 == y2 else 0)))
+    outside = MARGIN, max(tops.values()) - 65
+    means = {name: tuple(map(fmean, zip(*of, strict=True))) if of else outside for name, of in points.items()}
+    found: dict[str, Place] = {}
+    for name, (x, y) in sorted(means.items(), key=lambda each: each[1]):
+        near = [at + 8.0 * len(other) + 24 for other, (at, height) in found.items() if abs(height - y) < 24]
+        found[name] = (max([x, *near]), y)
+    return found
+
+
+def _media(history: History, between: Mapping[str, Place]) -> Iterator[MediumMark]:
+    rows = {row["channel"]: row for row in media_rows(history)} if between else {}
+    for medium in history.plan.get("media", ()):
+        name, (x, y) = medium["name"], between[medium["name"]]
+        told = [f"{name}: {text.some(medium['members'], 6) or 'no member at first'}"]
+        for channel in medium["channels"]:
+            row = rows[channel]
+            told.append(f"{channel}: {row['rule']}, {row['rate']}, busy {row['mean']}, at most {row['most']}")
+        yield MediumMark(name, round(x, 1), round(y, 1), tuple(medium["channels"]), "\n".join(told))
+
+
 def _lines(
-    history: History, places: Mapping[str, tuple[float, float]], usual: Mapping[str, Mapping[str, Any]]
+    history: History,
+    places: Mapping[str, Place],
+    between: Mapping[str, Place],
+    usual: Mapping[str, Mapping[str, Any]],
 ) -> list[LinkLine]:
     totals = {(row.source, row.target): row for row in volumes.link_counters(history)}
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -242,7 +308,7 @@ def _lines(
             told = [f"{one} – {other} ({link_class})", *(_direction(history, link, totals) for link in links)]
             lines.append(
                 LinkLine(
-                    path=_path(places[one], places[other]),
+                    path=_path(places[one], places[other], [between[name] for name in _crossed(links[0])]),
                     ends=(one, other),
                     colour=link_colour(link_class),
                     special=any(link["profile"] != usual[link_class] for link in links),
@@ -260,14 +326,20 @@ def _direction(history: History, link: Mapping[str, Any], totals: Mapping[tuple[
     return f"→ {link['target']}: {kind}, {describe(link['profile'])}{over}{delivered}"
 
 
-def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
-    """An SVG path: a curve between rows, or an arc above the row between nodes of one row."""
-    (x1, y1), (x2, y2) = sorted((one, other), key=lambda place: (place[1], place[0]))
-    if y1 == y2:
+def _path(one: Place, other: Place, through: Sequence[Place] = ()) -> str:
+    """An SVG path: a curve between rows, through shared media, or an arc above the row between nodes of one row."""
+    level = one[1] == other[1]
+    (x1, y1), *rest = sorted((one, other, *through), key=lambda place: place if level else place[::-1])
+    if level and not through:
+        ((x2, y2),) = rest
         lift = min(ARC, 20 + abs(x2 - x1) * 0.09)
         return f"M{x1:.1f} {y1:.1f} Q{(x1 + x2) / 2:.1f} {y1 - 2 * lift:.1f} {x2:.1f} {y2:.1f}"
-    middle = (y1 + y2) / 2
-    return f"M{x1:.1f} {y1:.1f} C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+    path = f"M{x1:.1f} {y1:.1f}"
+    for x2, y2 in rest:
+        middle = (y1 + y2) / 2
+        path += f" C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+        x1, y1 = x2, y2
+    return path
 
 
 def _classes(history: History) -> Iterator[ClassNote]:

@@ -160,6 +160,14 @@ class Facts(ABC):
                 done[each.node].add(each.round)
         return min((len(done[leader]) for leader in self.leaders), default=0)
 
+    def rounds_with_ends(self) -> list[tuple[Round, float]]:
+        """Each round with its end. One that did not end lasts until its node's next, or to the end of the run."""
+        last, following, found = self.seconds, dict[str, float](), []
+        for each in reversed(self.rounds()):
+            found.append((each, following.get(each.node, last) if each.end is None else each.end))
+            following[each.node] = each.start
+        return found[::-1]
+
     def current_states(self) -> dict[str, State]:
         """The latest state of each planned node; "planned" for a node without recorded states."""
         latest = {name: State(0.0, name, "planned", "") for name in self.nodes}

@@ -1,4 +1,5 @@
-"""The facts of a run in one JSON object: the last output of `up --json`, and summary.json in the run's directory."""
+"""The facts of a run in one JSON object: the last output of `up --json`, and summary.json in the run's directory; and
+as one row, for a table of several runs."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from orchestrator.results.hosts import hosts, sentences
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.results.traffic import volumes
-from orchestrator.results.traffic.real_links import real_links
-from orchestrator.results.traffic.real_links import sentences as real_sentences
+from orchestrator.results.traffic.volumes import real_links
+from orchestrator.results.traffic.volumes import sentences as real_sentences
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -152,3 +153,25 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     at = None if span.start is None else round(span.start - began, 3)
     return {"action": span.action, **where, "at": at, "round": span.round, **({"by": span.by} if span.by else {})}
+
+
+def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The scenario, algorithm, driver, seed, verdict, rounds, seconds, accuracies of the last round (fractions), and
+    bytes that each class of links delivered. Accuracies and bytes that a run does not have are left out. ``found``: the
+    summary of the run, if it is known."""
+    found, plan = found or summary(history), history.plan
+    last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
+    sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
+    return {
+        "run": history.run,
+        "name": plan["name"],
+        "algorithm": plan["algorithm"]["name"],
+        "driver": plan["driver"],
+        "seed": plan["seed"],
+        "verdict": found["verdict"],
+        "ended": found["ended"],
+        "rounds": found["rounds"],
+        "seconds": found["seconds"],
+        **last,
+        **sent,
+    }

@@ -58,8 +58,8 @@ class Removed:
 def down(run: str, directory: RunDirectory | None) -> Removed:
     """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat.
 
-    What has no directory, such as a sweep on a swarm, may have left something on each host of the swarm. RunError if
-    the directory belongs to another user.
+    A run whose directory was removed may have left something on each host of the swarm. RunError if the directory
+    belongs to another user.
     """
     stopped = False
     if directory is not None:
@@ -180,6 +180,6 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
 
 
 def _known(path: Path) -> RunDirectory | None:
-    """The directory of a run, or of a sweep on a swarm, which has no record, as long as its orchestrator lives."""
+    """The directory of a run, which has no record yet when it starts."""
     directory = RunDirectory(path)
     return directory if (path / "run.db").exists() or directory.holder() is not None else None

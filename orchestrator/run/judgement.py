@@ -40,14 +40,14 @@ def judged(directory: RunDirectory, ending: Ending) -> Conclusion:
     try:
         with contextlib.closing(History.open(directory.path)) as history:
             result = summary(history)
+            if result["ended"] is None:  # the disk had no room even for the outcome
+                result |= {"ended": ending.reason, "error": ending.error}
             try:
                 _write_down(directory, history, result)
             except RecordError as error:
                 unwritten = str(error)
     except RecordError as error:
         raise RunError(ending.error or str(error)) from error
-    if result["ended"] is None:  # the disk had no room even for the outcome
-        result |= {"ended": ending.reason, "error": ending.error}
     code = exit_code(ending.reason, result["checks"])
     return Conclusion(result, code if unwritten is None or code == INTERRUPTED else 1, unwritten)
 

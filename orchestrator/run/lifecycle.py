@@ -140,7 +140,7 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
             # 4. Measure the links before anything else uses them.
             if (plan.probe or options.calibrate) and environment.prober is not None and not session.ended.done():
                 measuring = probe_links(
-                    run, session, environment.prober, environment.network, quick=not options.calibrate
+                    run, session, environment.prober, fabric.engine, environment.network, quick=not options.calibrate
                 )
                 await _unless(session.ended, measuring)
             if options.calibrate:

@@ -19,7 +19,7 @@ MAX_FAULTS = 100_000
 OF_CLOUDS = ("crash", "pause", "slow")  # actions, where clients come and go
 OF_POPULATION = (
     "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
-    f"only have node: cloud, and the action {', '.join(OF_CLOUDS[:-1])} or {OF_CLOUDS[-1]}"
+    f"only have node: cloud and the action {', '.join(OF_CLOUDS[:-1])} or {OF_CLOUDS[-1]}, or degrade a medium"
 )
 SLOW_PROGRAM = "a program cannot be slowed: give its node a slower hardware, or pause it"
 
@@ -52,7 +52,8 @@ def check_target(
 ) -> list[tuple[str, str]]:
     """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
     every direction."""
-    if POPULATION in topology.names and (fault.node != "cloud" or fault.action not in OF_CLOUDS):
+    of_cloud = fault.node == "cloud" and fault.action in OF_CLOUDS
+    if POPULATION in topology.names and not of_cloud and (fault.medium is None or fault.action != "degrade"):
         return [("", OF_POPULATION)]
     mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
     if fault.medium is not None:

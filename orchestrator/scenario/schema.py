@@ -31,6 +31,7 @@ from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import shortened
+from orchestrator.scenario.media.clients import resolve_for_clients
 from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.plugins import PluginSources
@@ -307,6 +308,8 @@ class Scenario(Strict):
     @cached_property
     def resolved_media(self) -> ResolvedMedia:
         """The shared media and the links that cross them, and the mistakes in their settings."""
+        if self.topology.population is not None:
+            return resolve_for_clients(self.shared, self.routes, self.topology.population)
         targets = {fault.to for fault in self.faults if fault.to is not None}
         return resolve_media(self.shared, self.routes, self.pairs, targets)
 

@@ -55,6 +55,7 @@ def geometry(drawn: Picture) -> dict[str, Any]:
         "height": drawn.height,
         "nodes": [[dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside] for dot in drawn.dots],
         "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
+        "media": [[each.name, each.x, each.y, each.width, each.channels] for each in drawn.media],
     }
 
 
@@ -64,7 +65,8 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
 
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
-    packets that did not arrive], each in the plan's order.
+    packets that did not arrive], each in the plan's order. media: the fraction of its time for which each channel of a
+    shared medium was occupied lately.
     """
     outcome, status = story.outcome, story.status
     running = status == "running"
@@ -88,6 +90,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
+        "media": {name: _busy(story, name) if running else 0.0 for name in story.usage.occupied},
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
         "looks": len(story.events(LOOKED)),
@@ -126,6 +129,12 @@ def _flow(
     else:
         state = "idle"
     return [state, round(rate), round(flow.total) if flow else 0, round(dropped.total) if dropped else 0]
+
+
+def _busy(story: Story, channel: str) -> float:
+    """The fraction of the time between the latest two readings."""
+    *_, (before, _), (t, seconds) = [(0.0, 0.0), *story.usage.occupied[channel].items()]
+    return round(min(1.0, seconds / (t - before)), 3) if story.seconds - t <= FRESH and t > before else 0.0
 
 
 def _is_fresh(story: Story, flow: GrowingCount) -> bool:

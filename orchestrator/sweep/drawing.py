@@ -10,7 +10,7 @@ from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES, link_colour, stacked
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, ranges, rounded, texts
 from orchestrator.sweep.curves import CurveBand
-from orchestrator.sweep.figures import Figures, Spread, spreads
+from orchestrator.sweep.figures import REACHED, Figures, restrict, spreads
 from orchestrator.sweep.tables import Write, spread_in_words
 
 _COLOURS = (GLOBAL, *SERIES)
@@ -63,11 +63,15 @@ def _mean(look: Look, band: CurveBand, write: Callable[[float], str]) -> Mark:
 
 def bars(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], name: str, label: str, write: Write) -> Figure:
     """The mean of a figure for each case, with an error bar from the lowest to the highest run."""
-    values = [[each[name] for each in runs[look.case] if name in each] for look in cases]
+    values = [[each[name] for each in restrict(runs[look.case]) if name in each] for look in cases]
     means = [sum(of) / len(of) if of else 0.0 for of in values]
     highs = [max(of, default=0.0) for of in values]
     lows = [min(of, default=0.0) for of in values]
-    said = [_said(spreads(runs[look.case]).get(name), len(runs[look.case]), write) for look in cases]
+    found = [spreads(runs[look.case]).get(name) for look in cases]
+    said = [
+        "–" if spread is None else spread_in_words(spread, write, len(runs[look.case]))
+        for look, spread in zip(cases, found, strict=True)
+    ]
     rows = [float(row) for row in range(len(cases))]
     drawn = [
         boxes(
@@ -93,19 +97,14 @@ def stacked_bytes(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], 
         for name in names
     }
     totals = [sum(of[name].mean for name in names if name in of) for of in found.values()]
-    said = [text.size(total) if total else "not reached" for total in totals]
+    never = [any(not each.get(REACHED, 1) for each in runs[case]) for case in found]
+    said = [f"{'≥ ' if censored else ''}{text.size(total)}" for total, censored in zip(totals, never, strict=True)]
     rows = [float(row) for row in range(len(cases))]
     pieces = stacked(list(found), parts, {link_class: link_colour(link_class) for link_class in parts}, _THICK)
     marks = [*pieces, texts(totals, rows, said)] if pieces else []
     drawn = _horizontal(cases, marks, max(totals, default=0.0), label)
     drawn["x"]["format"] = "bytes"
     return drawn
-
-
-def _said(spread: Spread | None, runs: int, write: Write) -> str:
-    if spread is None:
-        return "not reached"
-    return spread_in_words(spread, write, runs)
 
 
 def _horizontal(cases: Sequence[Look], marks: list[Mark], longest: float, label: str) -> Figure:

@@ -1,9 +1,11 @@
-"""The figures of one run that a sweep compares, and their mean and standard deviation over runs."""
+"""The figures of one run that a sweep compares, their mean and standard deviation over runs, and the comparison of
+cases."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,17 @@ from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.record.history import History
+from orchestrator.results.traffic import volumes
 from orchestrator.sweep.reading import Combination, Target
+from orchestrator.sweep.statistics import Difference, available, holm, paired, restricted
 
 Figures = Mapping[str, float]
 """By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... Missing figures are left out."""
+
+_TO_TARGET = "to_target."
+REACHED = f"{_TO_TARGET}reached"
+COMPARED = ("final.global", "final.clients", "final.edges", f"{_TO_TARGET}rounds", f"{_TO_TARGET}seconds")
+"""The figures in which cases are compared."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +56,37 @@ class Result:
 
 @dataclass(frozen=True)
 class Spread:
-    """The mean of a figure over ``count`` runs, and their sample standard deviation; None for a single run."""
+    """The mean of a figure over ``count`` runs, and their sample standard deviation; None for a single run.
+
+    ``censored``: how many of these runs never reached the target, if the figure is a time or size until then. Such a
+    mean is a lower bound (`restrict`).
+    """
 
     mean: float
     deviation: float | None
     count: int
+    censored: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A case minus its reference, in one of the figures ``COMPARED``. ``p_holm``: the p-value, adjusted for all
+    comparisons of the sweep; None as in `Difference`."""
+
+    figure: str
+    case: str
+    reference: str
+    difference: Difference
+    p_holm: float | None
+
+    def row(self) -> dict[str, Any]:
+        """The comparison as plain JSON."""
+        found = self.difference
+        return {
+            **{"figure": self.figure, "case": self.case, "reference": self.reference, "seeds": len(found.by_seed)},
+            **{"difference": found.mean, "low": found.low, "high": found.high},
+            **{"p_value": found.p_value, "p_holm": self.p_holm, "smallest": found.smallest},
+        }
 
 
 def figures(history: History, target: Target | None) -> Figures:
@@ -59,7 +94,9 @@ def figures(history: History, target: Target | None) -> Figures:
 
     ``final.``, ``best.``: accuracy of global, clients, edges. ``best.target``: best accuracy in the target's scope.
     ``rounds``; ``seconds`` of training; ``wall_seconds`` of the host. ``bytes_per_round.``: by link class.
-    ``to_target.``: rounds, seconds, bytes.link class, if the target was reached.
+    ``message_bytes.``: mean bytes of a message, by its kind.
+    ``to_target.``: rounds, seconds, bytes.link class until the target was reached, or until the end without
+    (``to_target.reached`` is 1 or 0).
     ``population.``, ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's
     summary, if any.
     """
@@ -75,8 +112,9 @@ def figures(history: History, target: Target | None) -> Figures:
     if rounds:
         delivered = bytes_between(history, began, history.seconds)
         found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
+    found |= _message_bytes(history)
     if target is not None:
-        found |= _to_target(history, target)
+        found |= _to_target(history, target, began, ended)
     about = {
         "population": population(history),
         "personalisation": personalisation(history),
@@ -84,6 +122,14 @@ def figures(history: History, target: Target | None) -> Figures:
         "inversion": inversion(history),
     }
     return found | _numbers(about)
+
+
+def _message_bytes(history: History) -> dict[str, float]:
+    messages, sizes = Counter[str](), Counter[str]()
+    for row in volumes.traffic(history):
+        messages[row.kind] += row.messages
+        sizes[row.kind] += row.bytes
+    return {f"message_bytes.{kind}": sizes[kind] / count for kind, count in messages.items() if count}
 
 
 def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
@@ -97,22 +143,71 @@ def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
     return found
 
 
-def _to_target(history: History, target: Target) -> dict[str, float]:
+def _to_target(history: History, target: Target, began: float, ended: float) -> dict[str, float]:
     series = [metric for metric in accuracy_series(history, target.judged) if math.isfinite(metric.value)]
-    best = {"best.target": max(metric.value for metric in series)} if series else {}
+    if not series:
+        return {}
     made = reached(history, series, target.accuracy)
-    if made is None:
-        return best
-    rounds = {} if made.round is None else {"to_target.rounds": made.round}
-    sent = {f"to_target.bytes.{name}": count for name, count in made.bytes.items()}
-    return {**best, **rounds, "to_target.seconds": made.seconds, **sent}
+    rounds = history.rounds_done() if made is None else made.round
+    sent = bytes_between(history, began, history.seconds) if made is None else made.bytes
+    return {
+        "best.target": max(metric.value for metric in series),
+        REACHED: float(made is not None),
+        **({} if rounds is None else {f"{_TO_TARGET}rounds": rounds}),
+        f"{_TO_TARGET}seconds": ended - began if made is None else made.seconds,
+        **{f"{_TO_TARGET}bytes.{name}": count for name, count in sent.items()},
+    }
 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
-    """The spread of each figure over the runs that have it."""
+    """The spread of each figure over the runs that have it, with restricted means to the target."""
     found = {}
+    runs = restrict(runs)
     for name in dict.fromkeys(name for run in runs for name in run):
-        values = [run[name] for run in runs if name in run]
+        own = [run for run in runs if name in run]
+        values = [run[name] for run in own]
         deviation = statistics.stdev(values) if len(values) > 1 else None
-        found[name] = Spread(statistics.fmean(values), deviation, len(values))
+        censored = sum(not run.get(REACHED, 1) for run in own) if _until_target(name) else 0
+        found[name] = Spread(statistics.fmean(values), deviation, len(values), censored)
     return found
+
+
+def restrict(runs: Sequence[Figures]) -> list[Figures]:
+    """The runs, with times and sizes until the target cut where the first run ended that never reached it."""
+    found = [dict(run) for run in runs]
+    for name in {name for run in runs for name in run if _until_target(name)}:
+        own = [run for run in found if name in run]
+        cut = restricted([run[name] for run in own], [bool(run.get(REACHED, 1)) for run in own])
+        for run, value in zip(own, cut, strict=True):
+            run[name] = value
+    return list(found)
+
+
+def _until_target(name: str) -> bool:
+    return name.startswith(_TO_TARGET) and name != REACHED
+
+
+def compare(results: Sequence[Result]) -> list[Comparison]:
+    """Each case minus its reference, over the seeds with which both have complete runs. A pair of cases that never
+    reached the target is not compared in it. Empty without SciPy."""
+    if not available():
+        return []
+    runs: dict[str, dict[int, Figures]] = {}
+    for each in results:
+        if not each.failed:
+            runs.setdefault(each.combination.case, {})[each.combination.seed] = each.figures
+    pairs = {each.combination.case: each.combination.reference for each in results if each.combination.reference}
+    found: list[tuple[str, str, str, Difference]] = []
+    for case, reference in pairs.items():
+        of_case, of_reference = runs.get(case, {}), runs.get(reference, {})
+        for figure in COMPARED:
+            seeds = [seed for seed in of_case if figure in of_case[seed] and figure in of_reference.get(seed, {})]
+            both = restrict([of_case[seed] for seed in seeds] + [of_reference[seed] for seed in seeds])
+            if not seeds or (_until_target(figure) and not any(run.get(REACHED, 1) for run in both)):
+                continue
+            values = [run[figure] for run in both]
+            a, b = (dict(zip(seeds, part, strict=True)) for part in (values[: len(seeds)], values[len(seeds) :]))
+            found.append((figure, case, reference, paired(a, b)))
+    tested = [difference.p_value for *_, difference in found if difference.p_value is not None]
+    adjusted = dict(zip(tested, holm(tested), strict=True))
+    return [Comparison(*each, None if (p := each[3].p_value) is None else adjusted[p]) for each in found]

@@ -18,9 +18,17 @@ from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import band, read_curve
 from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes
-from orchestrator.sweep.figures import Figures, Result
+from orchestrator.sweep.figures import REACHED, Figures, Result, compare
 from orchestrator.sweep.reading import Sweep
-from orchestrator.sweep.tables import COSTS, columns_of_learning, failures, legend, table
+from orchestrator.sweep.tables import (
+    COSTS,
+    about_comparisons,
+    columns_of_learning,
+    comparison_table,
+    failures,
+    legend,
+    table,
+)
 
 PAGE = "sweep.html"
 _SCOPES: tuple[tuple[Judged, str], ...] = (
@@ -58,7 +66,7 @@ def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path
         write_whole(path, render(sweep, results))
     except OSError as error:
         raise RunError(
-            f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --page`"
+            f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --collect`"
         ) from None
     return path
 
@@ -70,6 +78,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     judged, whose = _judged(sweep, complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
     figures, last = _curves(cases, by_case, judged)
+    comparisons = compare(results)
     return rendered(
         "sweep/page.html",
         name=sweep.name,
@@ -83,6 +92,8 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
         seeds=len({each.seed for each in sweep.combinations}),
         figures={**figures, **_bars(sweep, cases, by_case)},
         legend=legend(sweep),
+        about_comparisons=about_comparisons(sweep, comparisons),
+        comparisons=comparison_table(comparisons),
         tables=[table(sweep, results, part) for part in (columns_of_learning(sweep.target), COSTS)],
         runs=[_run_row(each, each.run, last.get(each.run)) for each in complete if each.run is not None],
         failures=failures(results),
@@ -118,7 +129,7 @@ def _curves(
 def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]]) -> dict[str, Figure]:
     """Rounds, seconds and bytes to the target; empty without a target, or if no run reached it."""
     runs: dict[str, list[Figures]] = {case: [each.figures for each in own] for case, own in by_case.items()}
-    if not any("to_target.seconds" in figures for own in runs.values() for figures in own):
+    if not any(figures.get(REACHED) for own in runs.values() for figures in own):
         return {}
     return {
         "target-rounds": bars(cases, runs, "to_target.rounds", "rounds to the target", text.number),

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from orchestrator import text
-from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
 from orchestrator.results.evaluation.targets import Judged
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
-from orchestrator.sweep.figures import Result, spreads
-from orchestrator.sweep.on_swarm import refusal
+from orchestrator.sweep.figures import Result, Spread, compare, spreads
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.tables import spread_in_words
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.results import frames
 from orchestrator.verbs.results.cards import badge, link, sparkline, table
@@ -84,6 +83,15 @@ class SweepRuns:
         """`rows` as a table."""
         return frames.frame(self.rows, ("case", "runs"))
 
+    @property
+    def comparisons(self) -> DataFrame:
+        """Each case minus its reference (the first case under the same varied values), paired over the seeds of both:
+        figure, case, reference, seeds, difference; its 95% interval low to high; p_value, p_holm (adjusted for all
+        rows), and smallest, the difference that such a sweep finds with a probability of 80%. NaN with one seed."""
+        return frames.frame(
+            [each.row() for each in compare(self.results)], ("figure", "case", "reference", "difference")
+        )
+
     def plot(self, *, x: X = "round") -> Plot:
         """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
         highest run, as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly."""
@@ -98,8 +106,8 @@ class SweepRuns:
             case = row["case"]
             verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
             line = "" if (curve := bands[case]) is None else sparkline(curve.mean)
-            spread = f" ± {text.percent(row[f'{name}.deviation'])}" if f"{name}.deviation" in row else ""
-            last = f"{text.percent(row.get(name))}{spread}"
+            spread = Spread(row[name], row.get(f"{name}.deviation"), row["runs"]) if name in row else None
+            last = "–" if spread is None else spread_in_words(spread, text.percent, row["runs"])
             cells.append((escape(case), str(row["runs"]), " ".join(map(badge, sorted(verdicts))), line, last))
         headings = ("case", "runs", "verdict", f"accuracy ({self._judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")
@@ -129,7 +137,6 @@ def sweep(
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
     again: bool = False,
-    on: Literal["swarm"] | None = None,
 ) -> SweepRuns:
     """Run a scenario in every case of a sweep and with every seed, like the command `sweep`.
 
@@ -137,14 +144,12 @@ def sweep(
     ``scenario`` may be a mapping too.
     ``overrides`` and ``driver`` are for all runs, as in `up`. The runs' directories are made below a folder of the
     sweep's name in ``runs``. A combination with a complete run there is not run again, unless ``again``.
-    ``on="swarm"`` spreads runs of the driver `sim` over the hosts of a Docker Swarm. Then ``workers`` is how many runs
-    each host carries out at once.
 
     A failed run does not end the sweep: `SweepRuns.errors` says why it failed. Before anything runs, ScenarioError
     lists every mistake with its place, and PlaceError and RunError say what is missing. KeyboardInterrupt if a signal
     ended a run, and with it the sweep; the directories stay.
     """
-    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again, on))
+    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again))
 
 
 def _sweep(
@@ -153,7 +158,6 @@ def _sweep(
     runs: Path,
     workers: int | None,
     again: bool,
-    on: str | None,
 ) -> SweepRuns:
     check_folder(runs, "choose another folder for runs")
     if isinstance(file, Mapping):
@@ -165,9 +169,7 @@ def _sweep(
         read = load(chosen(os.fspath(file), sweep=True), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
-    if on is not None and (reason := refusal(read)) is not None:
-        raise RunError(f"on: {reason}")
-    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None, on=on)
+    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return SweepRuns(outcome.directory, outcome.results)

@@ -88,12 +88,17 @@ class SweepFile(Strict):
 
 @dataclass(frozen=True)
 class Combination:
-    """One run of the sweep: the scenario with these overrides, each in the form of `--set`."""
+    """One run of the sweep: the scenario with these overrides, each in the form of `--set`.
+
+    ``reference``: the case that this one is compared with: the first one under the same varied values, or without
+    several cases the first combination; None for that case itself.
+    """
 
     case: str
     seed: int
     overrides: tuple[str, ...]
     scenario: Scenario
+    reference: str | None = None
 
 
 @dataclass(frozen=True)
@@ -156,13 +161,15 @@ def _combinations(
     found: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
     for (case, own), varied in itertools.product(cases.items(), _products(read.vary)):
-        name = ", ".join([case, *(assignment(path, value) for path, value in varied.items())])
+        values = [assignment(path, value) for path, value in varied.items()]
+        name = ", ".join([case, *values])
+        first = ", ".join([next(iter(cases)), *values]) if len(cases) > 1 or not combinations else combinations[0].case
         for seed in read.seeds:
             said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
             overrides = (*said, assignment("seed", seed), *common)
             try:
                 parsed = reading.parse(text, str(scenario), overrides)
-                combinations.append(Combination(name, seed, overrides, parsed))
+                combinations.append(Combination(name, seed, overrides, parsed, None if name == first else first))
                 names = [member.name for member in parsed.members]
                 for index, node in enumerate(read.target.nodes if read.target else []):
                     if node not in names:

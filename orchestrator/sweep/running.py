@@ -1,11 +1,13 @@
-"""Execution of a sweep: run the combinations that have no complete run, and write the tables and the page."""
+"""Execution of a sweep: its tasks, numbered from 0, and the tables and the page of their runs.
+
+Any number of processes can execute tasks of a sweep in one folder at the same time, each on a host of its own.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
-from orchestrator.sweep.on_swarm import carry_out_on_swarm
+from orchestrator.sweep.jobs import execute_job, write_job
 from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import Sweep
-from orchestrator.sweep.sweeper import Sweeper, complete_runs
+from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import markdown, to_json
 
 
@@ -36,6 +38,8 @@ class SweepOutcome:
             return INTERRUPTED
         if any(result.failed for result in self.results):
             return 1
+        if len(self.results) < len(self.sweep.combinations):
+            return 1
         return 3 if any(result.verdict == "fail" for result in self.results) else 0
 
     def to_json(self) -> dict[str, Any]:
@@ -50,52 +54,85 @@ def carry_out(
     again: bool = False,
     tell: Callable[[str], None],
     track: Sequence[Destination] = (),
-    on: str | None = None,
 ) -> SweepOutcome:
-    """Run every combination of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
+    """Execute the tasks of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
     and sweep.html at the end.
 
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
     failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
     ``track``: destinations that follow the runs. They also get the runs that are not repeated, if they lack them.
-
-    ``on``: "swarm" to spread the runs over the hosts of the Docker Swarm that this host manages. Then ``workers`` is
-    how many runs each host carries out at once, and HostError says what is missing.
     """
-    sweeper = Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell, track)
-    keep = partial(_write, sweep, directory)
-    if on is None:
-        results, interrupted = _carry_out_here(sweep, sweeper, keep)
-    else:
-        results, interrupted = carry_out_on_swarm(sweep, sweeper, directory, workers, tell, keep)
+    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
+    results: list[Result] = []
+    for number in range(len(sweep.combinations)):
+        result = sweeper.run(number)
+        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
+            results.append(result)
+        _write(sweep, directory, results)
+        if sweeper.interrupted:
+            break
     write_page(sweep, results, directory)
-    return SweepOutcome(sweep, directory, tuple(results), interrupted)
+    return SweepOutcome(sweep, directory, tuple(results), sweeper.interrupted)
 
 
-def draw(sweep: Sweep, directory: Path, *, tell: Callable[[str], None]) -> SweepOutcome:
-    """Write sweep.html from the complete runs in ``directory``. Run nothing, and write nothing else.
+def carry_out_on(
+    engine: str,
+    sweep: Sweep,
+    directory: Path,
+    arguments: Sequence[str],
+    *,
+    workers: int | None,
+    image: str,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
+) -> SweepOutcome:
+    """Have an engine execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
+    complete, unless ``arguments`` repeat them."""
+    sweeper = Sweeper(sweep, directory, None, lambda _: None)
+    found = (sweeper.find(number) for number in range(len(sweep.combinations)))
+    if "--again" in arguments or any(each is None or each.failed for each in found):
+        job, file = write_job(engine, sweep, directory, arguments, workers=workers, image=image)
+        execute_job(engine, sweep, job, file, tell)
+    return collect(sweep, directory, tell=tell, track=track)
+
+
+def run_task(
+    sweep: Sweep,
+    number: int,
+    directory: Path,
+    *,
+    workers: int | None,
+    again: bool = False,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
+) -> tuple[Result, int]:
+    """Execute the task with this number in ``directory``; parameters as for `carry_out`. Writes no tables.
+
+    Returns its result and the exit code: 0 if the run is complete, whatever its checks say; 1 if it failed. RunError if
+    the sweep has no such task.
+    """
+    if not 0 <= number < len(sweep.combinations):
+        raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {len(sweep.combinations) - 1}")
+    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
+    result = sweeper.run(number)
+    return result, INTERRUPTED if sweeper.interrupted and result.failed else int(result.failed)
+
+
+def collect(
+    sweep: Sweep, directory: Path, *, tell: Callable[[str], None], track: Sequence[Destination] = ()
+) -> SweepOutcome:
+    """Write the tables and the page of the runs in ``directory``. Run nothing. ``tell`` prints what is missing.
 
     RunError if there is no complete run.
     """
-    sweeper = Sweeper(sweep, directory, None, complete_runs(directory), tell, ())
-    results = [result for each in sweep.combinations if (result := sweeper.find(each)) is not None]
+    sweeper = Sweeper(sweep, directory, None, tell, track)
+    found = [sweeper.find(number) for number in range(len(sweep.combinations))]
+    results = [each for each in found if each is not None]
     if all(result.failed for result in results):
-        raise RunError(f"{directory} has no complete run of this sweep: start it without --page")
+        raise RunError(f"{directory} has no complete run of this sweep: start it without --collect")
+    _write(sweep, directory, results)
     write_page(sweep, results, directory)
     return SweepOutcome(sweep, directory, tuple(results), interrupted=False)
-
-
-def _carry_out_here(sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]], None]) -> tuple[list[Result], bool]:
-    """The results, and whether a signal ended the sweep."""
-    results: list[Result] = []
-    for combination in sweep.combinations:
-        result = sweeper.run(combination)
-        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
-            results.append(result)
-        keep(results)
-        if sweeper.interrupted:
-            break
-    return results, sweeper.interrupted
 
 
 def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:

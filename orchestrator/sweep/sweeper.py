@@ -1,15 +1,16 @@
-"""One combination of a sweep: its plan, its complete run, or a fresh one, and the result."""
+"""One task of a sweep: its plan, its complete run, or a fresh one, and the result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator import text
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
@@ -18,50 +19,74 @@ from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE
 from orchestrator.run.display.single_line import Glimpse
-from orchestrator.run.judgement import judge
-from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.judgement import Conclusion
+from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
-from orchestrator.run.remote import begun
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
 
+PAUSE = 1.0  # s between two looks at a task that another process executes
+
+
+class KnownRun(NamedTuple):
+    """A run in the folder of a sweep, and how it ended: None if it was killed or still runs."""
+
+    path: Path
+    ended: str | None
+    error: str | None
+
+    @property
+    def complete(self) -> bool:
+        return self.ended in COMPLETE
+
 
 class Sweeper:
-    """Runs the combinations of a sweep in ``directory``, see `orchestrator.sweep.running.carry_out`. ``complete``: the
-    complete runs there, by the digest of their plan."""
+    """Executes the tasks of a sweep in ``directory``, see `orchestrator.sweep.running`. ``again``: also the complete
+    ones."""
 
     def __init__(
         self,
         sweep: Sweep,
         directory: Path,
         workers: int | None,
-        complete: Mapping[bytes, Path],
         tell: Callable[[str], None],
-        track: Sequence[Destination],
+        track: Sequence[Destination] = (),
+        *,
+        again: bool = False,
     ) -> None:
-        self._sweep, self._directory, self._workers = sweep, directory, workers
-        self._complete, self._tell, self._track = complete, tell, track
+        self._sweep, self._directory, self._workers, self._again = sweep, directory, workers, again
+        self._tell, self._track = tell, track
+        self._runs: dict[bytes, KnownRun] | None = None
         self.interrupted = False
 
-    def run(self, combination: Combination) -> Result:
-        """Run a combination, or find its complete run."""
+    def run(self, number: int) -> Result:
+        """Execute a task, unless its run is complete. A real run that was killed or interrupted continues after its
+        last checkpoint. A simulation starts again, so that its figures are the same to the last digit."""
+        combination = self._sweep.combinations[number]
         try:
             plan = self.plan(combination)
-            return self.known(combination, plan) or self._fresh(combination, plan)
+            with self._free_lock(combination, number).held():
+                return self.known(combination, plan) or self._execute(combination, plan)
         except OrchestratorError as error:
             return self.failed(combination, error)
 
-    def find(self, combination: Combination) -> Result | None:
-        """Find the complete run of a combination; None if there is none."""
+    def find(self, number: int) -> Result | None:
+        """Find the result of a task; None if its run is missing or not complete."""
+        combination = self._sweep.combinations[number]
         try:
-            found = self.known(combination, self.plan(combination))
+            plan = self.plan(combination)
+            if (found := self.known(combination, plan)) is not None:
+                return found
         except OrchestratorError as error:
             return self.failed(combination, error)
-        if found is None:
-            self.say(combination, "not run yet")
-        return found
+        run = self._run_of(plan)
+        if run is not None and run.ended == "failed":
+            return self._failed_run(combination, run.path, run.error or "failed")
+        self.say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
+        return None
 
     def plan(self, combination: Combination) -> Plan:
         """The plan of a combination. OrchestratorError if there is none."""
@@ -70,50 +95,78 @@ class Sweeper:
 
     def known(self, combination: Combination, plan: Plan) -> Result | None:
         """The result of the complete run of a plan; None if there is none."""
-        known = self._complete.get(_digest(plan.recorded))
-        if known is None:
+        run = None if self._again else self._run_of(plan)
+        if run is None or not run.complete:
             return None
-        with tracked(RunDirectory(known), self._track):
+        with tracked(RunDirectory(run.path), self._track):
             pass
-        return self._judged(combination, known, "run before")
+        return self._judged(combination, run.path, "run before")
+
+    def _free_lock(self, combination: Combination, number: int) -> RunDirectory:
+        """The lock of a task, once no other process executes it. An engine may start a task again elsewhere because it
+        lost sight of a host that still works."""
+        folder = self._directory / ".tasks" / f"task-{number}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make {folder}: {error.strerror}; choose --runs") from None
+        lock = RunDirectory(folder)
+        if (holder := lock.holder()) is not None:
+            self.say(combination, f"waits for process {holder}, which executes it")
+            while lock.holder() is not None:
+                time.sleep(PAUSE)
+            self._runs = None
+        return lock
+
+    def _run_of(self, plan: Plan) -> KnownRun | None:
+        """The run of a plan in the folder. The folder is read once, under the lock of the first task."""
+        if self._runs is None:
+            self._runs = runs_by_plan(self._directory)
+        return self._runs.get(_digest(plan.recorded))
 
     def failed(self, combination: Combination, error: OrchestratorError | str) -> Result:
         """The result of a combination without a run."""
         self.say(combination, f"failed: {error}")
         return Result(combination, None, None, str(error), {})
 
-    def begin(self, combination: Combination, plan: Plan) -> RunDirectory:
-        """Begin a run that is carried out elsewhere."""
-        return begun(plan, self._origin(combination), self._directory)
-
-    def came_back(self, combination: Combination, directory: RunDirectory, how: str) -> Result:
-        """Judge a run that was carried out elsewhere, ``how`` in words."""
-        summary = judge(directory)
-        with tracked(directory, self._track):
-            pass
-        return self._concluded(combination, summary, directory.path, how)
-
     def _origin(self, combination: Combination) -> Origin:
         sweep, meta = self._sweep, self._meta(combination)
         return Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
 
-    def _fresh(self, combination: Combination, plan: Plan) -> Result:
-        outcome, directory = launch(
-            plan,
-            self._origin(combination),
-            self._directory,
-            lambda _: Glimpse(self._name(combination)),
-            RunOptions(self._workers, track=self._track),
-        )
+    def _execute(self, combination: Combination, plan: Plan) -> Result:
+        outcome, run = self._continued(combination, plan) or self._fresh(combination, plan)
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
-        return self._concluded(combination, outcome.summary, directory.path, "done")
+        return self._concluded(combination, outcome.summary, run, "done")
+
+    def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
+        run = None if self._again or DRIVERS[plan.driver].simulated else self._run_of(plan)
+        if run is None or run.ended not in (None, "interrupted"):
+            return None
+        directory = RunDirectory(run.path)
+        directory.refuse_held()
+        try:
+            outcome = resume(directory, self._view(combination))
+        except RunError:  # it has no checkpoint
+            return None
+        with tracked(directory, self._track):
+            return outcome, run.path
+
+    def _fresh(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path]:
+        options = RunOptions(self._workers, track=self._track)
+        outcome, directory = launch(plan, self._origin(combination), self._directory, self._view(combination), options)
+        return outcome, directory.path
+
+    def _view(self, combination: Combination) -> OpenView:
+        return lambda _: Glimpse(self._name(combination))
 
     def _concluded(self, combination: Combination, summary: Mapping[str, Any], run: Path, how: str) -> Result:
         if summary["ended"] not in COMPLETE:
-            error = summary["error"] or summary["ended"]
-            self.say(combination, f"{error if self.interrupted else f'failed: {error}'}; see {run}")
-            return Result(combination, run, None, error, {})
+            return self._failed_run(combination, run, summary["error"] or summary["ended"])
         return self._judged(combination, run, how)
+
+    def _failed_run(self, combination: Combination, run: Path, error: str) -> Result:
+        self.say(combination, f"{error if self.interrupted else f'failed: {error}'}; see {run}")
+        return Result(combination, run, None, error, {})
 
     def _judged(self, combination: Combination, run: Path, how: str) -> Result:
         with History.open(run) as history:
@@ -130,22 +183,36 @@ class Sweeper:
         self._tell(f"{self._name(combination)}: {what}")
 
     def _name(self, combination: Combination) -> str:
-        place = self._sweep.combinations.index(combination) + 1
-        return f"[{place}/{len(self._sweep.combinations)}] {combination.case}, seed {combination.seed}"
+        return name_of(self._sweep, self._sweep.combinations.index(combination))
 
 
-def complete_runs(directory: Path) -> dict[bytes, Path]:
-    """The complete runs in a folder, by the digest of their plan.json."""
-    found = {}
+def name_of(sweep: Sweep, number: int) -> str:
+    """The name of a task for readers."""
+    combination = sweep.combinations[number]
+    return f"[{number + 1}/{len(sweep.combinations)}] {combination.case}, seed {combination.seed}"
+
+
+def runs_by_plan(directory: Path) -> dict[bytes, KnownRun]:
+    """The runs in a folder, by the digest of their plan.json: of each plan a complete one, or else the latest."""
+    found: dict[bytes, KnownRun] = {}
     for run in known_runs(directory):
         try:
             with History.open(run.path) as history:
-                outcome = history.outcome
-                if outcome is not None and outcome.ended in COMPLETE:
-                    found[_digest(history.plan)] = run.path
+                digest, outcome = _digest(history.plan), history.outcome
         except OrchestratorError:
             continue  # an unreadable run is repeated
+        known = KnownRun(run.path, outcome and outcome.ended, outcome and outcome.error)
+        if known.complete or digest not in found or not found[digest].complete:
+            found[digest] = known
     return found
+
+
+def _state(run: KnownRun | None) -> str:
+    if run is None:
+        return "no run"
+    if run.ended is None:
+        return "it was killed" if RunDirectory(run.path).holder() is None else "it is running"
+    return f"it was {run.ended}"
 
 
 def _digest(plan: Mapping[str, Any]) -> bytes:

@@ -10,10 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from node.errors import LEARNING
 from orchestrator import text
 from orchestrator.layout import write, write_entries, write_wide_table
-from orchestrator.sweep.figures import Result, Spread, spreads
+from orchestrator.sweep.figures import Comparison, Result, Spread, compare, spreads
 from orchestrator.sweep.reading import Sweep, Target
+from orchestrator.sweep.statistics import LEVEL, available
 
 Write = Callable[[float], str]
 
@@ -31,7 +33,8 @@ class FigureColumn:
 
 
 def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
-    """The results as plain JSON: per case the mean, standard deviation and count of every figure, and the runs."""
+    """The results as plain JSON: per case the mean, standard deviation and count of every figure, and the runs; then
+    the comparisons of cases."""
     cases = []
     for case, combinations in sweep.cases.items():
         own = _of(case, results)
@@ -51,6 +54,7 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
         "target": target,
         "planned": len(sweep.combinations),
         "cases": cases,
+        "comparisons": [each.row() for each in compare(results)],
     }
 
 
@@ -66,11 +70,73 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColum
     return rows
 
 
+def comparison_table(comparisons: Sequence[Comparison]) -> list[list[list[str]]]:
+    """Rows of cells of lines: the headings, then one row per case that is compared with another. Empty if no pair of
+    cases has several seeds in common."""
+    comparisons = [each for each in comparisons if len(each.difference.by_seed) > 1]
+    columns = [column for column in _COMPARED if any(each.figure == column.figure for each in comparisons)]
+    rows = [[["case"], *([column.heading] for column in columns), ["seeds"]]] if columns else []
+    for case in dict.fromkeys(each.case for each in comparisons):
+        own = {each.figure: each for each in comparisons if each.case == case}
+        seeds = max(len(each.difference.by_seed) for each in own.values())
+        cells = (_difference(own.get(column.figure), column.write) for column in columns)
+        rows.append([[case], *cells, [str(seeds)]])
+    return rows
+
+
+def _difference(comparison: Comparison | None, write: Write) -> list[str]:
+    """ "+1.3 [−0.2, +2.8]" and "p 0.031, detectable 4.2"."""
+    if comparison is None:
+        return ["–"]
+    found, p = comparison.difference, comparison.p_holm
+    if found.low is None or found.high is None or found.smallest is None or p is None:
+        return [_signed(found.mean, write), "with every seed"]
+    interval = f"[{_signed(found.low, write)}, {_signed(found.high, write)}]"
+    shown = "< 0.001" if p < 0.001 else f"{p:.2g}"
+    return [f"{_signed(found.mean, write)} {interval}", f"p {shown}, detectable {write(found.smallest)}"]
+
+
+def _signed(value: float, write: Write) -> str:
+    return f"{'−' if value < 0 else '+' if value else ''}{write(abs(value))}"
+
+
+def _points(fraction: float) -> str:
+    return f"{fraction * 100:.1f}"
+
+
+_COMPARED = (
+    FigureColumn("global, points", "final.global", _points),
+    FigureColumn("own of clients, points", "final.clients", _points),
+    FigureColumn("own of edges, points", "final.edges", _points),
+    FigureColumn("rounds to target", "to_target.rounds", text.number),
+    FigureColumn("time to target", "to_target.seconds", text.duration),
+)
+
+
+def about_comparisons(sweep: Sweep, comparisons: Sequence[Comparison]) -> str:
+    """How the table of comparisons reads, or why there is none; empty with a single case."""
+    if len(sweep.cases) > 1 and len({each.seed for each in sweep.combinations}) == 1:
+        return "One seed shows no difference between cases: list at least two in `seeds`, better five."
+    if len(sweep.cases) > 1 and not available():
+        return f"The differences between cases need SciPy: {LEARNING}"
+    if not comparison_table(comparisons):
+        return ""
+    references = list(dict.fromkeys(each.reference for each in comparisons))
+    minus = references[0] if len(references) == 1 else "the first case with the same varied values"
+    return (
+        f"Each case minus {minus}, paired by seed, with 95% intervals. p is adjusted for all comparisons in the table "
+        f"(Holm): only p below {LEVEL} shows a difference. A true difference as large as 'detectable' is found in four "
+        "of five such sweeps."
+    ) + (" Runs to the target are cut where the first of both cases ended without." if sweep.target else "")
+
+
 def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
-    """The text of sweep.md: the table, its legend, and the failed runs."""
-    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns_of(sweep.target))]
-    lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
-    parts = [f"# {sweep.name}", legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    """The text of sweep.md: the table, its legend, the comparisons, and the failed runs."""
+    comparisons = compare(results)
+    parts = [f"# {sweep.name}", legend(sweep), _lines(table(sweep, results, columns_of(sweep.target)))]
+    if about := about_comparisons(sweep, comparisons):
+        rows = comparison_table(comparisons)
+        parts += ["## Differences", about, *([_lines(rows)] if rows else [])]
     if failed := failures(results):
         parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
     return "\n\n".join(parts) + "\n"
@@ -82,17 +148,34 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
     If names of cases do not fit beside the figures, the cases are numbered, and a list above the table names them.
     """
     write(console, Text(legend(sweep), style="dim"), "")
-    headings, *rows = table(sweep, results, columns_of(sweep.target))
-    longest = max(len(word) for case in sweep.cases for word in case.split())
-    if longest > console.width * LONGEST_NAME:
-        write_entries(console, [(str(number), case) for number, case in enumerate(sweep.cases, start=1)])
+    numbers: dict[str, str] = {}
+    if max(len(word) for case in sweep.cases for word in case.split()) > console.width * LONGEST_NAME:
+        numbers = {case: str(number) for number, case in enumerate(sweep.cases, start=1)}
+        write_entries(console, [(number, case) for case, number in numbers.items()])
         write(console, "")
-        rows = [[[str(number)], *row[1:]] for number, row in enumerate(rows, start=1)]
-    titles = [" ".join(cell) for cell in headings]
-    figures = range(1, len(headings) - 1)
-    write_wide_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
+    _print_table(table(sweep, results, columns_of(sweep.target)), numbers, console)
+    comparisons = compare(results)
+    if about := about_comparisons(sweep, comparisons):
+        write(console, "", Text(about, style="dim"), "")
+        _print_table(comparison_table(comparisons), numbers, console)
     for each in failures(results):
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
+
+
+def _print_table(rows: Sequence[Sequence[list[str]]], numbers: Mapping[str, str], console: Console) -> None:
+    """Print rows of cells of lines, with the numbers of cases instead of their names, if any."""
+    if not rows:
+        return
+    headings, *body = [["\n".join(cell) for cell in row] for row in rows]
+    body = [[numbers.get(case, case), *cells] for case, *cells in body]
+    write_wide_table(console, [each.replace("\n", " ") for each in headings], body, right=range(1, len(headings) - 1))
+
+
+def _lines(rows: Sequence[Sequence[Sequence[str]]]) -> str:
+    """Rows of cells of lines as a table in Markdown."""
+    headings, *body = [[_in_markdown(cell) for cell in row] for row in rows]
+    lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def columns_of(target: Target | None) -> list[FigureColumn]:
@@ -158,9 +241,11 @@ def _cell(column: FigureColumn, found: Mapping[str, Spread], runs: int) -> list[
 
 
 def spread_in_words(spread: Spread, write: Write, runs: int) -> str:
-    """ "84.2 ± 1.1%", "30 ± 19.8 (2 of 3)": with the number of runs that have the figure, if fewer than ``runs``."""
-    of = f" ({spread.count} of {runs})" if spread.count < runs else ""
-    return _in_words(spread, write) + of
+    """ "84.2 ± 1.1%", "≥ 30 ± 19.8 (2 of 3)": with the number of runs that have the figure, or reached the target, if
+    fewer than ``runs``."""
+    have = spread.count - spread.censored
+    of = f" ({have} of {runs})" if have < runs else ""
+    return ("≥ " if spread.censored else "") + _in_words(spread, write) + of
 
 
 def _in_words(spread: Spread, write: Write) -> str:
@@ -188,7 +273,10 @@ def legend(sweep: Sweep) -> str:
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
     if sweep.target is not None:
         of = "on the global test set" if sweep.target.scope == "global" else f"of {sweep.target.whose} on their own"
-        legend += f" Target: {text.percent(sweep.target.accuracy)} {of}, means over the runs that reached it."
+        legend += (
+            f" Target: {text.percent(sweep.target.accuracy)} {of}. A mean with ≥ includes runs that never reached it, "
+            "up to the end of the shortest of them."
+        )
     return legend
 
 

@@ -21,11 +21,10 @@ from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
 from orchestrator.report.topology import drawing
 from orchestrator.results.checks.verdicts import Verdict
-from orchestrator.results.overview import overview
 from orchestrator.results.record.catalogue import TABLES
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event
-from orchestrator.results.summary import summary
+from orchestrator.results.summary import overview, summary
 from orchestrator.run.display.events import Listener
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan

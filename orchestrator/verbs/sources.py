@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import MistakeError, Problem, RunError, ScenarioError
-from orchestrator.planning.hosts.inventory_file import read_inventory
+from orchestrator.errors import InventoryError, MistakeError, Problem, RunError, ScenarioError
+from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.learning.dataset import looked_up
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
@@ -21,6 +21,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
+from orchestrator.scenario.language.files import text_of
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.verbs.examples import chosen
@@ -127,3 +128,16 @@ def check_pace(pace: str | None, scenario: Scenario) -> None:
         speed_of(pace)
     except ValueError as error:
         raise RunError(f"pace: {error}") from None
+
+
+LONGEST = 16_000_000  # characters; the underlay between 300 hosts takes about 10 million
+
+
+def read_inventory(file: Path) -> Inventory:
+    """Read the inventory. Raises InventoryError: what is wrong in which file, where, and what would be right."""
+    try:
+        return Inventory.from_json(json.loads(text_of(file, LONGEST, f"it has more than {LONGEST:,} characters")))
+    except InventoryError as error:
+        raise InventoryError(f"{file}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InventoryError(f"{file}: cannot be read as the JSON of an inventory: {error}") from None

@@ -301,7 +301,7 @@ def is_judged(trial: Trial) -> Findings:
     if not (directory / "report.html").exists() or (directory / "report.html").stat().st_size < 10_000:
         yield "there is no report"
     comparison = compare(side(trial.history), side(trial.history))
-    if not comparison.same_scenario or any(row.change for row in comparison.rows):
+    if not comparison.both.same_scenario or any(row.change for row in comparison.rows):
         yield f"it is not like itself: {comparison}"
     json.dumps(comparison.to_json(), allow_nan=False)
 

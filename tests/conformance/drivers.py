@@ -1,6 +1,6 @@
-"""What every driver whose nodes are processes must do: each case takes a `Stage` with a driver that is open.
+"""What every driver must do: each case takes a `Stage` with a driver that is open.
 
-The nodes are real and register at a real control plane; they are never told to train.
+The nodes are processes that register at a real control plane and never train; those of the fake driver are none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from node.assignment import Assignment
 from node.messaging.control import ControlServer
 from node.process.main import EXIT_FAILED
-from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.drivers.base import CanPause, Control, Driver, Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.base import NodeHandle
@@ -49,13 +49,15 @@ timeouts: {{beat: {BEAT * 1000:.0f}ms, lost_after: 10s, lease: 60s}}
 
 @dataclass
 class Stage:
-    """A run of a cloud and two devices. ``traces`` lists what of the run the host shows."""
+    """A run of a cloud and two devices. ``traces`` lists what of the run the host shows, ``runs`` whether the process
+    of a node does."""
 
     driver: Driver
     plan: Plan
     directory: RunDirectory
-    control: ControlServer
+    control: Control
     traces: Callable[[], list[str]]
+    runs: Callable[[int], bool] = lambda pid: Path(f"/proc/{pid}").exists()
 
     async def start(self, name: str) -> int:
         return (await self.driver.start(self.plan.node(name), self.assignment(name), self.log(name))).pid
@@ -124,11 +126,18 @@ async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack:
 
 Case = Callable[[Stage], Awaitable[None]]
 CASES: list[Case] = []
+OF_PROCESSES: list[Case] = []
+"""The cases that need real processes."""
 
 
 def case(function: Case) -> Case:
     CASES.append(function)
     return function
+
+
+def case_of_processes(function: Case) -> Case:
+    OF_PROCESSES.append(function)
+    return case(function)
 
 
 def namespace(pid: int | str, kind: str) -> str:
@@ -140,11 +149,7 @@ def interfaces(pid: int) -> list[str]:
     return [line.split(":")[0].strip() for line in lines]
 
 
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
-
-
-@case
+@case_of_processes
 async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
     pids = await asyncio.gather(stage.start("cloud"), stage.start("device-0"))
     for kind in ("net", "pid", "mnt", "uts", "ipc"):
@@ -152,7 +157,7 @@ async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
     assert interfaces(pids[0]) == ["lo"]
 
 
-@case
+@case_of_processes
 async def a_node_that_somebody_terminates_has_failed_and_can_be_started_again(stage: Stage) -> None:
     pid = await stage.ready("device-0")
     os.kill(pid, signal.SIGTERM)
@@ -169,10 +174,10 @@ async def a_kill_is_a_signal(stage: Stage) -> None:
     other = await stage.ready("device-1")
     await stage.driver.kill("device-0")
     assert await stage.exit() == Exit("device-0", NodeHandle(pid), -9)
-    assert alive(other)
+    assert stage.runs(other)
 
 
-@case
+@case_of_processes
 async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     path = stage.assignment("device-0")
     path.write_text(replace(Assignment.load(path), algorithm="nothing").to_json())
@@ -207,5 +212,5 @@ async def closing_leaves_nothing(stage: Stage) -> None:
     assert all(isinstance(note, str) for note in stage.driver.notes())
     assert stage.traces()
     await stage.driver.close()
-    await asyncio.to_thread(wait_for, lambda: not any(map(alive, pids)) or None, "the end of its nodes", 5.0)
+    await asyncio.to_thread(wait_for, lambda: not any(map(stage.runs, pids)) or None, "the end of its nodes", 5.0)
     assert not stage.driver.lost.is_set()

@@ -15,9 +15,11 @@ from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
-from tests.conformance.drivers import CASES, Case, opened
-
-pytestmark = pytest.mark.e2e
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
+from tests.conformance.drivers import BEAT, CASES, OF_PROCESSES, SCENARIO, Case, Stage, opened
+from tests.fakes.driver import FakeControl, FakeDriver
+from tests.virtual import virtual
 
 
 @pytest.fixture
@@ -38,6 +40,19 @@ async def hub(tmp_path: Path, stack: AsyncExitStack) -> Hub:
     return hub
 
 
+@pytest.mark.parametrize("case", [each for each in CASES if each not in OF_PROCESSES], ids=lambda case: case.__name__)
+@virtual
+async def test_fake(case: Case, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, "stage")
+    control = FakeControl()
+    driver = FakeDriver(control, BEAT)
+    runs = lambda pid: pid in [handle.pid for handle in driver.running.values()]  # noqa: E731
+    plan = make_plan(parse(SCENARIO, "stage.yaml"), None)
+    await case(Stage(driver, plan, directory, control, lambda: list(driver.running), runs))
+    await driver.close()
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExitStack) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
@@ -47,6 +62,7 @@ async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExit
     assert stage.traces() == []
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 async def test_docker(case: Case, tmp_path: Path, stack: AsyncExitStack) -> None:

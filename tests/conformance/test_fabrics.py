@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+from netem.media.profile import Crossing
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
-from orchestrator.drivers.sim.shared_media import SharedFlow
+from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.fabric.base import LinkChange, NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
@@ -28,6 +28,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.conformance.fabrics import CASES, OF_MEDIA, SCENARIO, SECOND, Case, Stage, share
+from tests.fakes.fabric import FakeFabric
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 
 Open = Callable[[Plan, Path], Awaitable[Stage]]
@@ -70,7 +71,7 @@ async def kernel(plan: Plan, folder: Path) -> Stage:
     def refuse(refuses: bool) -> None:
         hub.refused = "parent 1:2 " if refuses else ""
 
-    return Stage(fabric, plan, shown, refuse)
+    return Stage(fabric, plan, shown, refuse, crosses=lambda *ends: tuple(fabric._media.way(ends)))
 
 
 class SwitchWithoutSockets(Switch):
@@ -139,7 +140,7 @@ class TwoHosts:
         self.fabrics = {host: FakeFabric() for host in self.hosts}
 
     def has(self, host: str) -> bool:
-        return True
+        return host in self.hosts
 
     async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
         fabric = self.fabrics[host]
@@ -153,10 +154,16 @@ async def swarm(plan: Plan, folder: Path) -> Stage:
     fabric = SwarmFabric(cast(Agents, two), plan, cast(SwarmDriver, two), lambda *_: 0.0)
     second = fake_stage(plan, two.fabrics["b"])
 
-    def shown(*ends: str) -> tuple[float, bool]:
-        return fake_stage(plan, two.fabrics[two.homes[ends[0]]]).shown(*ends)
+    def of(ends: tuple[str, ...]) -> Stage:
+        """What the host that shapes a link shows: if it crosses a cell, that of the cloud."""
+        return fake_stage(plan, two.fabrics["a" if two.fabrics["a"].channels else two.homes[ends[0]]])
 
-    return Stage(fabric, plan, shown, second.refuse)
+    def crosses(*ends: str) -> tuple[Crossing, ...]:
+        found = of(ends).crosses
+        assert found is not None
+        return found(*ends)
+
+    return Stage(fabric, plan, lambda *ends: of(ends).shown(*ends), second.refuse, crosses=crosses)
 
 
 @pytest.mark.parametrize("case", [*CASES, *OF_MEDIA], ids=lambda case: case.__name__)

@@ -57,10 +57,10 @@ NODE = Contents(
 HOST = Contents(
     (*NODE.packages, "netem", "orchestrator"),
     "import orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, netem.userspace.switch,"
-    f" orchestrator.sweep.carrier, orchestrator.drivers.sim.simulation; {NODE.loading}",
-    (*NODE.commands, "unshare", "ip", "tc", "bridge", "env"),
+    f" orchestrator.cli.main, orchestrator.sweep.running, orchestrator.drivers.sim.simulation; {NODE.loading}",
+    (*NODE.commands, "unshare", "ip", "tc", "bridge", "env", "sh"),
 )
-"""Nodes, what makes them on a host, and what carries out the runs of a sweep there. It is the image of nodes too."""
+"""Nodes, what makes them on a host, and the command edgebed for tasks of a sweep. It is the image of nodes too."""
 
 AGENT = Contents(
     HOST.packages,
@@ -117,6 +117,11 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
         with compiled(contents.packages) as folder:
             for package in contents.packages:
                 tar.add(folder / package, HOME / package, filter=_wanted)
+            if "orchestrator" in contents.packages:
+                script = folder / "command"
+                script.write_text(f'#!/bin/sh\nexec {python} -P -m orchestrator "$@"\n')
+                script.chmod(0o755)
+                tar.add(script, COMMANDS / "edgebed", filter=_wanted)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import SHARED
+from orchestrator.results.traffic.media import channel_counters
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
@@ -68,6 +70,21 @@ def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engin
     assert not (run / "nodes").exists()  # the keys
     for node in ("cloud", "edge-0", "device-0-1"):  # a device that crashes may not be back before a busy run's end
         assert "ended" in (run / "logs" / f"{node}.log").read_text()
+
+
+def test_containers_share_a_cell(tmp_path: Path, engine: Engine) -> None:
+    cells = """\
+shared: {cell-0: {up: 8mbit, down: 20mbit, members: [device-*]}, cell-1: {rate: 4mbit}}
+faults: [{round: 1, node: device-1, action: handover, to: cell-1}]
+"""
+    result = up(tmp_path, THREE + IN_CONTAINERS.replace("probe: {before: false}\n", "") + cells, timeout=300)
+    assert (result.summary["ended"], result.summary["rounds"]) == ("rounds", 3), result.errors
+    with closing(History.open(Path(result.summary["run"]))) as history:
+        probes = [probe for probe in history.probes() if probe.link_class == SHARED]
+        assert {(probe.source, probe.verdict) for probe in probes} == {("cell-0 up", "pass"), ("cell-0 down", "pass")}
+        carried = {(row.channel, row.member): row.bytes for row in channel_counters(history)}
+        assert carried["cell-0 up", "device-0"] > carried["cell-1 up", "device-1"] > 50_000
+        assert history.faults()[0].start is not None
 
 
 def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, engine: Engine) -> None:

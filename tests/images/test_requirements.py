@@ -17,8 +17,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from orchestrator.agent.carriers import LENT
-
 ROOT = Path(__file__).parents[2]
 MACHINES = ("x86_64", "aarch64")
 OF_ITS_OWN = {"x86_64": {}, "aarch64": {"torch": "2.6.0", "torchvision": "0.21.0", "sympy": "1.13.1"}}
@@ -136,26 +134,6 @@ def test_an_agent_has_what_it_imports_and_what_that_requires_and_needs_nothing_e
 def test_the_versions_of_an_agent_are_those_of_the_project() -> None:
     project = pins(ROOT / "constraints.txt")
     assert of_agents() == {name: project[name] for name in of_agents()}
-
-
-A_SWEEP = """
-import sys
-
-sys.modules.update(dict.fromkeys(sys.argv[1:]))
-import orchestrator.drivers.sim.simulation, orchestrator.sweep.carrier
-print("loaded")
-"""
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_sweep_need_no_more_than_a_node_has_and_an_agent_lends() -> None:
-    assert {canonicalize_name(name) for module in LENT for name in packages_distributions()[module]} <= set(of_agents())
-    for machine in MACHINES:
-        left_out = absent(of(machine)) - set(LENT)
-        assert {"rich", "click", "docker"} <= left_out
-        command = [sys.executable, "-c", A_SWEEP, *left_out]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
-        assert said == "loaded\n"
 
 
 NOTHING_ELSE = """

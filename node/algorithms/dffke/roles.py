@@ -22,7 +22,8 @@ Departures:
 - KL is that of equation 8; (13) prints the reverse (`divergence`). Mini-batches mix all owners; (12) to (14) sum over
   them.
 - Equation 13 learns from the pictures of others alone, so a client forgets its own labels meanwhile. `private_steps`
-  adds steps on its own data.
+  adds steps on its own data. They also move batch normalisation's running statistics back to it, unless
+  `exchange_statistics: running`.
 - The first Dec and docking layers are random, later ones continue from the previous round.
 - A client shares `embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as
   they are trained.

@@ -31,7 +31,8 @@ Departures (profile `literal` takes equation 6, Algorithm 4 and SGD as printed):
 - E_c is not given. Algorithm 1 restores θ_0 (line 9); `restore: false` does not.
 - D_k^F holds the model's outputs on the pictures as sent, that is rounded to bytes.
 - An epoch sees |D_k| samples of D_i^F in random order, and repeats them if there are fewer.
-- Batch normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures.
+- Batch normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures. An owner makes
+  its set with running statistics, its peers learn from it with those of each batch.
 - An edge without any peer's set trains with λ_c = 1.
 - θ_0 is the run's first model. Every node can make it, so it is sent once, in round 1.
 - An edge that joins after the first round has begun learns from the others' sets and makes none. A set that arrives

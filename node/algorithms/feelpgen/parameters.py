@@ -121,13 +121,14 @@ class FEELPGenPlus(FEELPGen):
     epsilon: ε, privacy budget of the principal components
     delta: δ, failure probability of the principal components
     components: d′, number of principal components
-    released: what an edge sends: the projection of Z, or the basis (the components, Algorithm 3)
+    released: what an edge sends: the projection of Z on its own components, the basis (the components, Algorithm 3), or
+        common: the projection on random directions that all edges share
     """
 
     epsilon: float = number(1.0, low=0, above=True, high=1)
     delta: float = number(0.001, low=0, above=True, high=1, below=True)
     components: int = whole(2, low=1)
-    released: str = word("projection", "projection", "basis")
+    released: str = word("projection", "projection", "basis", "common")
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": FEELPGen.profiles["paper"],

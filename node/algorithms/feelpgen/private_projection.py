@@ -44,6 +44,12 @@ def private_basis(
     return basis * np.where(largest < 0, -1.0, 1.0)
 
 
+def common_basis(size: int, components: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """B (size, components): random orthonormal columns, the same for all who draw them from one seed. It depends on no
+    data, so it needs no noise."""
+    return np.linalg.qr(random.normal(size=(size, components)))[0]
+
+
 def project(m: Matrix, basis: Matrix) -> NDArray[np.float32]:
     """M B (n, components) of the clipped rows."""
     return (clip_rows(m) @ basis).astype(np.float32)

@@ -29,6 +29,11 @@ Departures (`profile: literal` takes the printed text if it can be executed):
 - KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it heard Z.
 - Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2). The projection
   is the default, but the privacy of the components does not extend to it.
+- Each edge projects on components of its own, so KL compares coordinates that mean different things at each edge.
+  `released: common` projects on random directions that all edges share.
+- s_j is divided by its sum in M, which equation 17 does not do: age then usually counts more than likeness.
+- The generator has FedGen's width, and twice the paper's bytes. FedGen's client loss acts from the first round on, in
+  FedGen from the second.
 - E = 20 are mini-batches, as in FedGen. An edge receives all published Z (Algorithm 2, line 6) and uses K′ of them.
   An absent edge is not asked, and is forgotten `max_age` rounds after it was last heard.
 - An edge that is done serves on until the others are done. FEELPGen⁻ weights edges by the samples that took part.
@@ -66,7 +71,7 @@ from node.algorithms.feelpgen.generator import (
     sample_features,
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
-from node.algorithms.feelpgen.private_projection import private_basis, project
+from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -156,12 +161,16 @@ def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray
     z = sample_features(generator, p.features, labels)
     if not isinstance(p, FEELPGenPlus):
         return z
+    if p.released == "common":
+        return project(z, common_basis(z.shape[1], p.components, np.random.default_rng(labels)))
     basis = private_basis(z, p.components, p.epsilon, p.delta, np.random.default_rng(noise))
     return basis.T.astype(np.float32) if p.released == "basis" else project(z, basis)
 
 
 def guarantee(p: FEELPGenPlus) -> str:
     """The privacy guarantee of FEELPGen⁺'s messages, as text for the record."""
+    if p.released == "common":
+        return "Z projected on random directions travels, for which no guarantee holds"
     budget = f"({p.epsilon:g}, {p.delta:g})-differentially private for one row of Z"
     if p.released == "basis":
         return f"each release of principal components is {budget}; releases add up, generators learn without privacy"

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Shape, is_dataset
 from node.errors import lacking
 from node.learning.data import downloads, formats, leaf, pictures
 from node.learning.data.files import below, open_regular, refuse_large
@@ -210,7 +210,10 @@ _NAMES = {  # names of the files or folders of each data set, inside a folder of
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
     "cifar10": ("cifar10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar10.zip", "cifar10-jpeg.zip"),
+    "cifar100": ("cifar100", "cifar-100-binary", "cifar-100-binary.tar.gz"),
     "har": ("har", "UCI HAR Dataset", "har.npz", "uci-har-acc.npz"),
+    "har-9": ("har", "UCI HAR Dataset", "har-9.npz"),
+    **{f"emnist-{split}": ("emnist", "EMNIST/raw", "gzip") for split in EMNIST},
 }
 
 
@@ -252,17 +255,31 @@ def _cifar10_format(place: Path) -> Reader | None:
     return _reader(pictures.read_pictures, place) if (place / "train").is_dir() else None
 
 
-def _har_format(place: Path) -> Reader | None:
+def _cifar100_format(place: Path) -> Reader | None:
+    there = place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file()
+    return _reader(formats.read_cifar100, place) if there else None
+
+
+def _emnist_format(split: str, place: Path) -> Reader | None:
+    there = formats.idx_paths(place, formats.emnist_files(split))
+    return functools.partial(formats.read_emnist, place, split) if there else None
+
+
+def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
     if place.is_file():
         return _reader(formats.read_npz, place)
-    return _reader(formats.read_har_folder, place) if (place / "train" / "Inertial Signals").is_dir() else None
+    there = (place / "train" / "Inertial Signals").is_dir()
+    return functools.partial(formats.read_har_folder, place, signals) if there else None
 
 
 _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
     "mnist": _idx_format,
     "fashion-mnist": _idx_format,
     "cifar10": _cifar10_format,
+    "cifar100": _cifar100_format,
     "har": _har_format,
+    "har-9": functools.partial(_har_format, signals=formats.HAR_SIGNALS),
+    **{f"emnist-{split}": functools.partial(_emnist_format, split) for split in EMNIST},
 }
 
 

@@ -26,7 +26,7 @@ class Download:
 
 
 DOWNLOADS: dict[str, Download] = {
-    # The hashes of MNIST and Fashion-MNIST are those of torchvision, that of CIFAR-10 is from the data set's page.
+    # The hashes of MNIST and Fashion-MNIST are those of torchvision, those of CIFAR are from its page.
     "mnist": Download(
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"),
         {
@@ -47,6 +47,9 @@ DOWNLOADS: dict[str, Download] = {
     ),
     "cifar10": Download(
         ("https://www.cs.toronto.edu/~kriz/",), {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"}
+    ),
+    "cifar100": Download(
+        ("https://www.cs.toronto.edu/~kriz/",), {"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"}
     ),
 }
 

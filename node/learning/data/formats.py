@@ -1,4 +1,4 @@
-"""Readers of data set files: IDX, CIFAR-10's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
+"""Readers of data set files: IDX, CIFAR's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
 
 Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
 No reader unpickles. Readers raise DataError naming the file and its fault. docs/reference/data.md lists what
@@ -13,7 +13,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -56,10 +56,10 @@ def read_digits() -> Arrays:
     return Arrays(x[~test], y[~test], x[test], y[test])
 
 
-def idx_paths(folder: Path) -> list[Path] | None:
-    """The four IDX files of MNIST or Fashion-MNIST in `folder`, gzipped or plain, or None if one is missing."""
+def idx_paths(folder: Path, files: Sequence[str] = IDX_FILES) -> list[Path] | None:
+    """The four IDX files in `folder`, gzipped or plain, or None if one is missing."""
     found = []
-    for name in IDX_FILES:
+    for name in files:
         spellings = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
         path = next((folder / spelling for spelling in spellings if (folder / spelling).is_file()), None)
         if path is None:
@@ -68,13 +68,26 @@ def idx_paths(folder: Path) -> list[Path] | None:
     return found
 
 
-def read_idx_folder(folder: Path) -> Arrays:
-    """MNIST or Fashion-MNIST from the four files that `idx_paths` finds."""
-    paths = idx_paths(folder)
+def read_idx_folder(folder: Path, files: Sequence[str] = IDX_FILES) -> Arrays:
+    """MNIST, Fashion-MNIST or a split of EMNIST from the four files that `idx_paths` finds."""
+    paths = idx_paths(folder, files)
     if paths is None:
-        raise DataError(f"{folder}: not all of {', '.join(IDX_FILES)} (or .gz) are there")
+        raise DataError(f"{folder}: not all of {', '.join(files)} (or .gz) are there")
     x_train, y_train, x_test, y_test = (read_idx(path, axes) for path, axes in zip(paths, (3, 1, 3, 1), strict=True))
     return Arrays(x_train[:, None], y_train.astype(np.int64), x_test[:, None], y_test.astype(np.int64))
+
+
+def emnist_files(split: str) -> tuple[str, ...]:
+    """The names of the four IDX files of a split of EMNIST: balanced, byclass, digits, letters."""
+    return tuple(f"emnist-{split}-{name.replace('t10k', 'test')}" for name in IDX_FILES)
+
+
+def read_emnist(folder: Path, split: str) -> Arrays:
+    """A split of EMNIST. Its files have rows and columns of pictures exchanged, and count letters from 1."""
+    found, first = read_idx_folder(folder, emnist_files(split)), int(split == "letters")
+    return Arrays(
+        found.x_train.swapaxes(2, 3), found.y_train - first, found.x_test.swapaxes(2, 3), found.y_test - first
+    )
 
 
 IDX_TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "16-bit", 12: "32-bit", 13: "32-bit float", 14: "64-bit float"}
@@ -108,28 +121,47 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
 
 CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+CIFAR100_FILES = ("train.bin", "test.bin")
 
 
 def read_cifar10(path: Path) -> Arrays:
     """CIFAR-10's binary version, a folder or `cifar-10-binary.tar.gz`: records of a label byte and 3x32x32 bytes."""
-    parts = [_cifar10_records(name, data) for name, data in _cifar10_batches(path)]
-    if len(parts) != len(CIFAR10_FILES):
-        raise DataError(f"{path}: not all of {', '.join(CIFAR10_FILES)} are there")
-    records = np.concatenate(parts[:-1])
-    return Arrays(*_cifar10_split(records), *_cifar10_split(parts[-1]), label_names=CIFAR10_LABELS)
+    return _read_cifar(path, CIFAR10_FILES, 1, CIFAR10_LABELS)
 
 
-def _cifar10_batches(path: Path) -> Iterator[tuple[str, bytes]]:
+def read_cifar100(path: Path) -> Arrays:
+    """CIFAR-100's binary version, a folder or `cifar-100-binary.tar.gz`: records of a coarse and a fine label byte and
+    3x32x32 bytes. The labels are the fine ones."""
+    return _read_cifar(path, CIFAR100_FILES, 2)
+
+
+def _read_cifar(path: Path, files: Sequence[str], labels: int, label_names: tuple[str, ...] = ()) -> Arrays:
+    """The last of ``files`` is the test part. A record has ``labels`` bytes before the picture, of which the last
+    counts."""
+    parts = []
+    for name, data in _cifar_batches(path, files):
+        if not data or len(data) % (labels + 3072):
+            raise DataError(f"{name}: {len(data)} bytes are not whole records of {labels + 3072}; fetch it again")
+        parts.append(np.frombuffer(data, dtype=np.uint8).reshape(-1, labels + 3072))
+    if len(parts) != len(files):
+        raise DataError(f"{path}: not all of {', '.join(files)} are there")
+    train, test = np.concatenate(parts[:-1]), parts[-1]
+    x_train, x_test = (each[:, labels:].reshape(-1, 3, 32, 32) for each in (train, test))
+    y_train, y_test = (each[:, labels - 1].astype(np.int64) for each in (train, test))
+    return Arrays(x_train, y_train, x_test, y_test, label_names=label_names)
+
+
+def _cifar_batches(path: Path, files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
-        for name in CIFAR10_FILES:
+        for name in files:
             if (path / name).is_file():
                 yield str(path / name), read_regular(path / name)
         return
     try:
         with tarfile.open(path) as archive:
             members = {PurePosixPath(member.name).name: member for member in archive if member.isfile()}
-            refuse_large(path, 3 * sum(members[name].size for name in CIFAR10_FILES if name in members))
-            for name in CIFAR10_FILES:
+            refuse_large(path, 3 * sum(members[name].size for name in files if name in members))
+            for name in files:
                 file = archive.extractfile(members[name]) if name in members else None
                 if file is not None:
                     yield f"{path}:{name}", file.read()
@@ -137,28 +169,22 @@ def _cifar10_batches(path: Path) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"{path}: not a readable archive: {error}; fetch it again") from error
 
 
-def _cifar10_records(name: str, data: bytes) -> NDArray[np.uint8]:
-    if not data or len(data) % 3073:
-        raise DataError(f"{name}: {len(data)} bytes are not whole records of 3073; fetch it again")
-    return np.frombuffer(data, dtype=np.uint8).reshape(-1, 3073)
-
-
-def _cifar10_split(records: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
-
-
 HAR_LABELS = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 
 
-def read_har_folder(path: Path) -> Arrays:
-    """The total acceleration in the unpacked folder 'UCI HAR Dataset': windows (3, 128) in g, and their persons."""
+HAR_SIGNALS = ("body_acc", "body_gyro", "total_acc")
+
+
+def read_har_folder(path: Path, signals: Sequence[str] = ("total_acc",)) -> Arrays:
+    """Signals in the unpacked folder 'UCI HAR Dataset': windows (3, 128) of the total acceleration in g, or (9, 128)
+    with the body's acceleration in g and angular velocity in rad/s before it, and their persons."""
     p: dict[str, Any] = {}
     for part in ("train", "test"):
         folder = path / part
-        files = [folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt" for axis in "xyz"]
+        files = [folder / "Inertial Signals" / f"{each}_{axis}_{part}.txt" for each in signals for axis in "xyz"]
         axes = [_table(file, np.float32, 2) for file in files]
         if len({each.shape for each in axes}) > 1:
-            raise DataError(f"{files[0].parent}: the three axes have different numbers of values; unpack it again")
+            raise DataError(f"{files[0].parent}: the axes have different numbers of values; unpack it again")
         p[f"x_{part}"] = np.stack(axes, axis=1)
         p[f"y_{part}"] = _table(folder / f"y_{part}.txt", np.int64, 1) - 1
         p[f"subject_{part}"] = _table(folder / f"subject_{part}.txt", np.int64, 1)

@@ -234,7 +234,7 @@ class Crowd:
         population, name, now = self._population, client_name(client), self._now()
         assert self._transport is not None
         link = population.links[int(population.link_numbers[client])]
-        self._fabric.admit(name, self._cloud, link.up, link.down, population.seed, round)
+        self._fabric.admit(name, self._cloud, link, population.crossings(name), population.seed, round)
         self._transport.admit(name)
         speed = float(population.speeds[client])
         assignment = replace(self._template, node=name, index=client + 1, hardware=Hardware(speed=speed))

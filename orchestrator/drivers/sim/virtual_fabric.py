@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
+from functools import partial
 
 from netem.impair import Counters
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
@@ -12,10 +13,13 @@ from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
-from orchestrator.drivers.sim.shared_media import SharedFlow, SharedMedia
+from orchestrator.drivers.sim.media.channels import SharedMedia
+from orchestrator.drivers.sim.media.clients import ClientFlow, FlowClass
+from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.population.population import LinkShare, Ways
 from orchestrator.scenario.sections.topology import POPULATION, Ends
 
 PER_MESSAGE = 0.5e-3  # s
@@ -41,7 +45,8 @@ class ModelFabric:
         self.tcp: Mapping[str, str] = {}
         self.network = MemoryNetwork(self._flow, processing)
         self._seeds: dict[Ends, int] = {}
-        self._clients: dict[Ends, Flow] = {}  # of clients of a population
+        self._clients: dict[Ends, Flow | ClientFlow] = {}  # of clients of a population
+        self._classes: dict[tuple[object, ...], FlowClass] = {}  # of those that share channels
         self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
         self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
@@ -137,22 +142,36 @@ class ModelFabric:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def admit(self, client: str, cloud: str, up: LinkProfile, down: LinkProfile, seed: int, round: int) -> None:
-        """Give a client of a population its link for one round."""
-        for ends, forward, backward in (((client, cloud), up, down), ((cloud, client), down, up)):
+    def admit(self, client: str, cloud: str, link: LinkShare, crossings: Ways, seed: int, round: int) -> None:
+        """Give a client of a population its link for one round, with the channels that it crosses up and down."""
+        (there, back), media = crossings, self._media
+        alone = (link.up, link.down) if media is None else (media.alone(link.up, there), media.alone(link.down, back))
+        for ends, way, own, limited in (
+            ((client, cloud), there, (link.up, link.down), alone),
+            ((cloud, client), back, (link.down, link.up), alone[::-1]),
+        ):
             seed_of_link = derive_seed(seed, "link", *ends, str(round))
-            self._clients[ends] = Flow(forward, backward, seed_of_link, *self._timeouts)
+            flow = self._clients[ends] = Flow(*limited, seed_of_link, *self._timeouts)
+            if way and media is not None:
+                move = partial(self._move, ends)
+                self._clients[ends] = ClientFlow(media, self._classes, own, way, flow, seed_of_link, move)
+
+    def _move(self, ends: Ends, arrivals: list[float]) -> None:
+        self.network.line(*ends).reschedule(arrivals)
 
     def dismiss(self, client: str, cloud: str) -> None:
         """Take the link of a client away. Its counters are added to those of the links of the population."""
         for ends, total in (((client, cloud), (POPULATION, cloud)), ((cloud, client), (cloud, POPULATION))):
             now = asyncio.get_running_loop().time()
-            counted, before = self._clients.pop(ends).counted(now), self._passed.get(total, Counters())
+            flow = self._clients.pop(ends)
+            counted, before = flow.counted(now), self._passed.get(total, Counters())
+            if isinstance(flow, ClientFlow):
+                flow.close()
             self._passed[total] = Counters(
                 *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
             )
 
-    def _flow(self, source: str, target: str) -> Flow | SharedFlow:
+    def _flow(self, source: str, target: str) -> Flow | SharedFlow | ClientFlow:
         ends = source, target
         if ends in self._clients:
             return self._clients[ends]
@@ -169,7 +188,7 @@ class ModelFabric:
                 self._crossings[ends],
                 self._seeds[ends],
                 make,
-                lambda arrivals: self.network.line(*ends).reschedule(arrivals),
+                partial(self._move, ends),
             )
         return self._flows[ends]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_interface
 
+from orchestrator.planning.kernel_media import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16
@@ -20,17 +21,20 @@ MTU = 1500  # bytes
 @dataclass(frozen=True)
 class Wires:
     """What a link engine must know of a plan beside the links: all nodes, those that send single packets (see
-    `packet_truth`), the engine that the scenario asks for, and whether links share media."""
+    `packet_truth`), the engine that the scenario asks for, whether links share media, and what of that the kernel
+    engine cannot do."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]
     engine: str
     media: bool = False
+    beyond_kernel: str = ""
 
 
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
-    return Wires(plan.nodes, tuple(sorted(packet_truth(plan))), plan.engine, bool(plan.media))
+    single = tuple(sorted(packet_truth(plan)))
+    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel_of(plan))
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:

@@ -8,6 +8,8 @@ If the run spans several hosts, the trunk is one more port of the bridge. Links 
 its egress. Packets from other hosts pass the interface of their target unshaped if the run has the link, by the
 source's IP address. Filters at the trunk's ingress count them all by their source.
 
+Packets of a link that crosses a shared medium pass its device before they come to the bridge (`KernelMedia`).
+
 When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
 made anew, which drops the packets in flight there.
 """
@@ -15,7 +17,7 @@ made anew, which drops the packets in flight there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -24,37 +26,22 @@ from netem.kernel import batch, tc
 from netem.kernel.batch import Reply
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
-from netem.profile import LinkProfile
+from netem.media.profile import ChannelProfile, CrossTraffic
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc import bridge, kernel_counters
+from orchestrator.fabric.tc.alteration import Alteration, finish
 from orchestrator.fabric.tc.kernel_links import KernelLinks, Layout
+from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
 NOTHING = "[]"  # what tc shows of no interface
-
-
-@dataclass
-class _Alteration:
-    """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
-
-    ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
-    ``before``: the profile of the link until then.
-    """
-
-    change: LinkChange
-    interface: str | None
-    link: tc.KernelLink
-    before: LinkProfile
-    stop: list[str] | None = None
-    command: list[str] | None = None
-    error: Exception | None = None
 
 
 class KernelFabric(Coalescing):
@@ -80,6 +67,7 @@ class KernelFabric(Coalescing):
         self._nodes = {node.name: node for node in wires.nodes}
         self._trunk = trunk
         self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk))
+        self._media = KernelMedia(hub, control, {node.name: node.address for node in wires.nodes})
         self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
@@ -137,7 +125,10 @@ class KernelFabric(Coalescing):
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name])
-        peers, single = wiring.peers(node, self._nodes.values()), node.name in self._single_packets
+        await self._media.attach(node.name, interface)
+        # A super-packet would need the buffer of a medium at one moment.
+        single = node.name in self._single_packets or self._media.crossed_by(node.name)
+        peers = wiring.peers(node, self._nodes.values())
         return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
     async def detach(self, node: NodePlan) -> None:
@@ -155,6 +146,14 @@ class KernelFabric(Coalescing):
             for source, link in self._links.to(name).items():
                 self._ledger.keep((source, name), now.get(link.index, {}))
             self._links.come_here(name, self._nodes[name].address)
+
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        for name, profile in channels.items():
+            await self._media.share(name, profile)
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
+        if traffic is not None:
+            raise FabricError(f"{channel}: the kernel engine has no cross traffic: choose `engine: userspace`")
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         numbers = count(1 + max((link.index for link in self._links.to_remote()), default=0))
@@ -175,6 +174,7 @@ class KernelFabric(Coalescing):
             if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
             self._ledger.begin((link.source, link.target), link.profile)
+        await self._media.cross({(link.source, link.target): link.crossings for link in links})
         for name, interface in self._interfaces.items():
             if name not in self._links.remote:
                 await self._make_anew(interface, [name])
@@ -233,7 +233,7 @@ class KernelFabric(Coalescing):
             errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
         return errors
 
-    def _prepare(self, change: LinkChange) -> _Alteration:
+    def _prepare(self, change: LinkChange) -> Alteration:
         """The commands for a change; the state already records the change as made. `_undo` takes that back."""
         pair = change.source, change.target
         alteration = self._alteration(change)
@@ -249,7 +249,7 @@ class KernelFabric(Coalescing):
             elif change.cut and pair not in self._cut:
                 self._cut.add(pair)
                 self._add_cut(alteration)
-            elif not change.cut and pair in self._cut:
+            elif change.cut is False and pair in self._cut:
                 self._cut.discard(pair)
                 alteration.link = self._links.renew(pair)
                 if interface is not None:
@@ -259,23 +259,23 @@ class KernelFabric(Coalescing):
             self._undo(alteration)
         return alteration
 
-    def _alteration(self, change: LinkChange) -> _Alteration:
+    def _alteration(self, change: LinkChange) -> Alteration:
         link = self._links[change.source, change.target]
-        return _Alteration(change, self._interfaces.get(change.target), link, link.profile)
+        return Alteration(change, self._interfaces.get(change.target), link, link.profile)
 
-    def _undo(self, refused: _Alteration) -> None:
+    def _undo(self, refused: Alteration) -> None:
         pair = refused.change.source, refused.change.target
         if refused.change.profile is not None:
             self._links.renew(pair, refused.before)
         else:
             (self._cut.discard if refused.change.cut else self._cut.add)(pair)
 
-    def _add_cut(self, alteration: _Alteration) -> None:
+    def _add_cut(self, alteration: Alteration) -> None:
         if alteration.interface is not None:
             alteration.stop = tc.stop_command(alteration.interface, alteration.link)
             alteration.command = tc.cut_command(alteration.interface, alteration.link)
 
-    async def _carry_out(self, alterations: Sequence[_Alteration]) -> list[Exception | None]:
+    async def _carry_out(self, alterations: Sequence[Alteration]) -> list[Exception | None]:
         """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded.
 
         Counters that a command discards are read before it and after ``stop``. The new state is read last.
@@ -297,34 +297,20 @@ class KernelFabric(Coalescing):
                     if each.change.profile is None
                     else zip(after, shown_after, strict=True)
                 )[each.interface]
-                each.error = self._finish(each, reply, shown)
+                each.error = finish(each, reply, shown, self._links, self._ledger)
                 if each.error is not None:
                     self._undo(each)
+        await self._reroute([each for each in alterations if each.change.crossings is not None])
         return [each.error for each in alterations]
 
-    def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
-        """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
-        pair = source, target = done.change.source, done.change.target
-        if complaint := reply.error or shown.error:
-            return FabricError(f"link {source} -> {target}: {complaint}")
+    async def _reroute(self, alterations: Sequence[Alteration]) -> None:
+        """Lead links through other channels."""
+        changes = [each.change for each in alterations]
         try:
-            if done.change.profile is not None:
-                states = tc.parse_qdiscs(shown.shown)
-                self._links.check(pair, done.link, states)
-                self._ledger.change(pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
-            elif done.change.cut:
-                state = tc.parse_qdiscs(shown.shown)[done.link.index]
-                stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
-                counts = kernel_counters.counts(state)
-                counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
-                self._ledger.keep(pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
-            else:
-                self._ledger.keep(pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
-        except (NetemError, FabricError) as error:
-            return error
-        except LookupError:
-            return FabricError(f"link {source} -> {target}: the kernel does not show it; is its node gone?")
-        return None
+            await self._media.cross({(each.source, each.target): each.crossings or () for each in changes})
+        except FabricError as error:
+            for each in alterations:
+                each.error = FabricError(f"link {each.change.source} -> {each.change.target}: {error}")
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
@@ -334,7 +320,8 @@ class KernelFabric(Coalescing):
             now = readings.get(self._interfaces.get(pair[1], ""), {})
             rows.append(self._ledger.row(pair, now.get(self._links[pair].index, {})))
         passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
-        return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=await self._came_from())
+        channels, came_from = await self._media.rows(), await self._came_from()
+        return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came_from, channels=channels)
 
     def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
         if not self._counts:
@@ -366,6 +353,7 @@ class KernelFabric(Coalescing):
         self._made.pop(interface, None)
         self._shown.pop(interface, None)
         self._interfaces.pop(node, None)
+        self._media.detach(node)
         self._passed += tc.parse_passed(shown)
         now = kernel_counters.read(shown)
         for source, link in self._links.to(node).items():

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
-REACTION = 2.0  # s for a run to react to the first signal
+REACTION = 1.5  # s for a run to react to the first signal
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells give it
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 

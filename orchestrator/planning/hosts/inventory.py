@@ -9,22 +9,22 @@ As JSON (``edgebed plan --hosts FILE`` reads it):
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from orchestrator.errors import InventoryError
-from orchestrator.scenario.language.strict import nearest, unknown
-from orchestrator.scenario.language.words import describe
+from orchestrator.scenario.language.strict import Strict, reworded, unknown
+from orchestrator.scenario.language.words import describe, dotted
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL, check_board
 
-ARCHITECTURES = ("amd64", "arm64")
+Architecture = Literal["amd64", "arm64"]
+ARCHITECTURES = get_args(Architecture)
 UNUSABLE: Final = "unusable"
 """The severity of a finding that keeps runs from using a host."""
-
-Read = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class HostFacts:
     @classmethod
     def from_json(cls, data: Any, where: str = "host") -> Self:
         """Read what `to_json` gives. Raises InventoryError, which says ``where``."""
-        return cls(**_read(data, _HOST, where))
+        return cls(**dict(_read(_Host, data, where)))
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,17 @@ class Inventory:
     def from_json(cls, data: Any) -> Self:
         """Read what `to_json`, `hosts --json` or `hosts doctor --json` gives. Raises InventoryError: what is wrong, and
         where."""
-        lists = _read(data, {"hosts": _list, "underlay": _list}, "the inventory", optional=("underlay",))
+        lists = _read(_Lists, data, "the inventory")
         hosts, left_out = [], {}
-        for place, each in enumerate(lists["hosts"]):
+        for place, each in enumerate(lists.hosts):
             where = f"hosts[{place}]"
             if reason := _hindrance(each, where):
-                left_out[_read({"name": each.get("name")}, {"name": _word}, where)["name"]] = reason
+                left_out[_read(_Named, {"name": each.get("name")}, where).name] = reason
             else:
                 hosts.append(HostFacts.from_json(_lasting(each), where))
         underlay = {}
-        for place, each in enumerate(lists.get("underlay", ())):
-            measured = _read(each, _UNDERLAY, f"underlay[{place}]")
+        for place, each in enumerate(lists.underlay):
+            measured = dict(_read(_Measured, each, f"underlay[{place}]"))
             pair = measured.pop("source"), measured.pop("target")
             if pair in underlay:
                 raise InventoryError(f"underlay[{place}]: {pair[0]} -> {pair[1]} is there twice: leave one out")
@@ -126,81 +126,63 @@ class Inventory:
         return cls(tuple(hosts), used, left_out)
 
 
-def _read(data: Any, keys: Mapping[str, Read], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a mapping with these keys. Raises InventoryError."""
-    if not isinstance(data, dict):
-        raise InventoryError(f"{where}: write a mapping with {', '.join(keys)}, not {describe(data)}")
-    for key in data:
-        if key not in keys:
-            raise InventoryError(f"{where}: unknown key '{key}'{nearest(key, keys)} (allowed: {', '.join(keys)})")
-    read = {}
-    for key, value in keys.items():
-        if key in data:
-            try:
-                read[key] = value(data[key])
-            except ValueError as error:
-                raise InventoryError(f"{where}: {key}: {error}") from None
-        elif key not in optional:
-            raise InventoryError(f"{where}: '{key}' is missing")
-    return read
+Model = TypeVar("Model", bound=Strict)
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"write a list, not {describe(value)}")
-    return value
+def _read(model: type[Model], data: Any, where: str) -> Model:
+    """Read a mapping. Raises InventoryError, which says ``where``."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        mistakes = sorted(reworded(error, model), key=lambda each: not each[1].startswith("unknown key"))
+        path, message = mistakes[0]  # a key that is missing may be misspelled
+        raise InventoryError(": ".join(filter(None, (where, dotted(path), message)))) from None
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str) or value.split() != [value]:
+def _word(value: str) -> str:
+    if value.split() != [value]:
         raise ValueError(f"write a text without blanks, not {describe(value)}")
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"write a text, not {describe(value)}")
-    return value
+Word = Annotated[str, AfterValidator(_word)]
 
 
-def _architecture(value: Any) -> str:
-    if value not in ARCHITECTURES:
-        raise ValueError(f"write {' or '.join(ARCHITECTURES)}, not {describe(value)}")
-    return str(value)
+class _Lists(Strict):
+    hosts: list[Any]
+    underlay: list[Any] = Field(default_factory=list)
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"write a number, 0 or more, not {describe(value)}")
-    return float(value)
+class _Named(Strict):
+    name: Word
 
 
-def _positive(value: Any) -> float:
-    if not (number := _number(value)):
-        raise ValueError("write a number above 0")
-    return number
+class _Host(_Named):
+    address: Word
+    architecture: Architecture
+    cores: float = Field(gt=0)
+    memory: int = Field(ge=1)
+    labels: dict[str, str]
+    manager: bool
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"write a whole number of bytes, 1 or more, not {describe(value)}")
-    return value
+class _Measured(Strict):
+    source: Word
+    target: Word
+    delay: float = Field(ge=0)
+    rate: float | None = Field(gt=0)
+    mtu: int = Field(ge=1)
 
 
-def _rate(value: Any) -> float | None:
-    return None if value is None else _positive(value)
+class _Finding(Strict):
+    severity: str
+    what: str
+    remedy: str = ""
+    commands: list[Any] = Field(default_factory=list)
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"write true or false, not {describe(value)}")
-    return value
-
-
-def _labels(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise ValueError('write a mapping of texts, like {"edgebed.rack": "2"}')
-    return value
+class _Found(Strict):
+    findings: list[_Finding] = Field(default_factory=list)
 
 
 _USABLE = {"state": "ready", "availability": "active"}
@@ -212,29 +194,11 @@ def _hindrance(host: Any, where: str) -> str:
     """Why a host cannot be used, if `hosts` or `hosts doctor` has said so."""
     if not isinstance(host, dict):
         return ""
-    told = {key: host[key] for key in ("findings",) if key in host}
-    findings = _read(told, {"findings": _list}, where, optional=("findings",)).get("findings", ())
-    read = [
-        _read(each, _FINDING, f"{where}: findings[{place}]", optional=("remedy", "commands"))
-        for place, each in enumerate(findings)
-    ]
-    found = [each["what"] for each in read if each["severity"] == UNUSABLE]
+    read = _read(_Found, {key: host[key] for key in ("findings",) if key in host}, where)
+    found = [each.what for each in read.findings if each.severity == UNUSABLE]
     states = [f"its {key} is {host[key]}" for key, value in _USABLE.items() if host.get(key, value) != value]
     return "; ".join(found or states)  # the findings of `hosts doctor` tell the states too
 
 
 def _lasting(host: Any) -> Any:
     return {key: value for key, value in host.items() if key not in _PASSING} if isinstance(host, dict) else host
-
-
-_HOST: dict[str, Read] = {
-    "name": _word,
-    "address": _word,
-    "architecture": _architecture,
-    "cores": _positive,
-    "memory": _whole,
-    "labels": _labels,
-    "manager": _flag,
-}
-_UNDERLAY: dict[str, Read] = {"source": _word, "target": _word, "delay": _number, "rate": _rate, "mtu": _whole}
-_FINDING: dict[str, Read] = {"severity": _text, "what": _text, "remedy": _text, "commands": _list}

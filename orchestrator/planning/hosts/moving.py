@@ -6,7 +6,7 @@ that live there keep what they need. A node does not move
 - from a real board, nor to one: its computing is that of the board, and each board is there for its own node;
 - if one of its links is real: the network of its host is the link, and that of another host is another one;
 - if the scenario's `hosts` allows no other host;
-- to where a link of it would be faster than the network between the hosts;
+- to where a link of it would be faster than the network between the hosts, or a shared medium would have no home;
 - with an image of its own, or of its programs, to a host that has no node of this image in the plan.
 """
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from orchestrator import text
 from orchestrator.planning.hosts.crossings import AskedLink, least_delay, margin, too_fast
 from orchestrator.planning.hosts.inventory import Underlay
+from orchestrator.planning.hosts.media_homes import ways, without_home
 from orchestrator.planning.hosts.on_hosts import asked_links
 from orchestrator.planning.hosts.packing import Candidate, Request, pack
 from orchestrator.planning.plan import NodePlan, Plan
@@ -58,10 +59,11 @@ def moves(
     links, waiting = _by_node(plan), {request.name for request in requests}
 
     def refused(request: Request, candidate: Candidate, group: Sequence[Request]) -> str | None:
-        """The link that would be too fast. Nodes without a host as yet look at their links when they get one."""
+        """See `_hindrance`. Nodes without a host as yet look at their links when they get one."""
         at = {name: host for name, host in homes.items() if name not in waiting}
         at |= {taken.name: each.host.name for each in candidates for taken in each.taken}
-        return _too_fast(links[request.name], at | {each.name: candidate.host.name for each in group}, between)
+        at |= {each.name: candidate.host.name for each in group}
+        return _hindrance(plan, request.name, links[request.name], at, between)
 
     def suits(group: Sequence[Request], candidate: Candidate) -> bool:
         return all(refused(request, candidate, group) is None for request in group)
@@ -84,8 +86,8 @@ def moves(
 
 
 def kept_apart(plan: Plan, homes: Mapping[str, str], node: str, between: Between) -> str | None:
-    """Why a node cannot live on its host, now that others have moved: a link that would be too fast. None if it can."""
-    return _too_fast(_by_node(plan)[node], homes, between)
+    """Why a node cannot live on its host, now that others have moved. None if it can."""
+    return _hindrance(plan, node, _by_node(plan)[node], homes, between)
 
 
 def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, ...], str]:
@@ -120,8 +122,11 @@ def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
     return found
 
 
-def _too_fast(links: Iterable[AskedLink], homes: Mapping[str, str], between: Between) -> str | None:
-    """The first link that asks for less delay than the network between its hosts has, in words."""
+def _hindrance(
+    plan: Plan, node: str, links: Iterable[AskedLink], homes: Mapping[str, str], between: Between
+) -> str | None:
+    """The first of a node's links that asks for less delay than the network between its hosts has, or its media that
+    have no home, in words."""
     for link in links:
         if link.source not in homes or link.target not in homes:
             continue
@@ -133,4 +138,5 @@ def _too_fast(links: Iterable[AskedLink], homes: Mapping[str, str], between: Bet
                 f" and the network from {source} to {target} takes {text.duration(underlay.delay + margin(underlay))} "
                 "with a margin"
             )
-    return None
+    error = without_home(ways(plan.links, plan.faults), homes, node)
+    return None if error is None else error.message

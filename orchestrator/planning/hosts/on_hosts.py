@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import AskedLink, refuse_real_within_hosts
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
+from orchestrator.planning.hosts.media_homes import media_groups, media_homes, ways, without_home
 from orchestrator.planning.hosts.placement import Placement, place
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.scenario.schema import Scenario
@@ -21,21 +22,26 @@ from orchestrator.scenario.sections.topology import Ends
 
 def on_hosts(
     nodes: Sequence[NodePlan],
-    links: Iterable[LinkPlan],
-    faults: Iterable[Fault],
+    links: Sequence[LinkPlan],
+    faults: Sequence[Fault],
     scenario: Scenario,
     inventory: Inventory,
 ) -> tuple[tuple[NodePlan, ...], tuple[HostFacts, ...], Placement]:
     """The nodes with a host for each, these hosts, and the placement. A node on a real board has the board's hardware,
     which is not emulated.
 
-    Raises PlanError as `place` does, or if a real link does not cross hosts.
+    Raises PlanError as `place` does, if a real link does not cross hosts, or if a shared medium has no home.
     """
     hardware = {node.name: node.hardware for node in nodes}
     asked = list(asked_links(links, faults))
     devices = {node.name: node.device for node in nodes if node.device != PROCESSOR}
-    placement = place(scenario.members, hardware, scenario.hosts, asked, inventory, devices)
+    over_media = ways(links, faults)
+    groups = media_groups(over_media, hardware)
+    placement = place(scenario.members, hardware, scenario.hosts, asked, inventory, devices, groups)
     refuse_real_within_hosts(asked, placement.hosts, scenario.resolved_links.real)
+    if (error := without_home(over_media, placement.hosts)) is not None:
+        raise error
+    placement = replace(placement, media=media_homes(over_media, placement.hosts))
 
     def placed(node: NodePlan) -> NodePlan:
         board = placement.boards.get(node.name)

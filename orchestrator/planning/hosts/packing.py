@@ -75,8 +75,9 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A node that needs a host, and the hosts that it may live on. ``group``: the edge of an edge and its devices,
-    else the node. ``pin``: what `hosts` says of it, if anything; ``path``: where that, or its hardware, is written."""
+    """A node that needs a host, and the hosts that it may live on. ``group``: the edge of an edge and its devices, the
+    first of edges that share a medium, else the node. ``pin``: what `hosts` says of it, if anything; ``path``: where
+    that, or its hardware, is written."""
 
     name: str
     tier: str
@@ -164,7 +165,7 @@ def _reason(request: Request, candidate: Candidate) -> str:
     if request.tier == "cloud" and candidate.host.manager:
         return "a manager, next to the orchestrator"
     if request.name != request.group and request.group in candidate.reasons:
-        return "with its edge"
+        return "with its edge" if request.tier == "device" else f"shares a medium with {request.group}"
     if candidate.groups[request.group]:
         return "with its devices" if request.name == request.group else "with devices of its edge"
     return "most cores free"

@@ -7,9 +7,8 @@ The rules, in this order:
    while there are boards. Only such nodes and nodes that `hosts` sends there live on boards. They are not emulated:
    neither stretched nor limited.
 3. The cloud lives on a manager, next to the orchestrator, if it fits.
-4. An edge and its devices live on one host if one has room for all of them, see `orchestrator.planning.hosts.packing`,
-which
-   also says what a node needs.
+4. An edge and its devices live on one host if one has room for all of them, and so do edges that share a medium. See
+   `orchestrator.planning.hosts.packing`, which also says what a node needs.
 
 The result depends on the names of the hosts, not on their order.
 """
@@ -17,7 +16,7 @@ The result depends on the names of the hosts, not on their order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator import text
@@ -36,7 +35,7 @@ from orchestrator.scenario.sections.topology import Member
 class Placement:
     """The host of each node, and in a few words why. ``boards``: the hardware class of the nodes that live on real
     boards. ``allowed``: the general hosts on which each node may live. ``notes``: what a reader of the results must
-    know."""
+    know. ``media``: the homes of shared media, see `orchestrator.planning.hosts.media_homes`."""
 
     hosts: Mapping[str, str]
     reasons: Mapping[str, str]
@@ -44,6 +43,7 @@ class Placement:
     allowed: Mapping[str, tuple[str, ...]]
     crossings: tuple[HostCrossing, ...]
     notes: tuple[str, ...]
+    media: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The placement as plain data."""
@@ -52,7 +52,7 @@ class Placement:
             "nodes": nodes,
             "crossings": [crossing.to_json() for crossing in self.crossings],
             "notes": [*self.notes, *self.crossing_notes()],
-        }
+        } | ({"media": dict(self.media)} if self.media else {})
 
     def crossing_notes(self) -> list[str]:
         """Notes that depend on what was measured between the hosts, which is not the same in each run."""
@@ -66,9 +66,10 @@ def place(
     links: Sequence[AskedLink],
     inventory: Inventory,
     devices: Mapping[str, str] | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> Placement:
     """Place the nodes. ``hardware``: by node. ``pins``: the scenario's `hosts`. ``devices``: the accelerators of nodes
-    that train on one.
+    that train on one. ``groups``: of nodes with a common medium, each with the node whose group it joins.
 
     Raises PlanError if a node can live on no host, if memory does not suffice, or if a link asks for less delay than
     the network between two hosts has.
@@ -76,7 +77,7 @@ def place(
     candidates = [Candidate(host) for host in sorted(inventory.hosts, key=lambda host: host.name)]
     if not candidates and inventory.left_out:
         raise PlanError(("hosts",), f"no host can be used: {_listed(inventory.left_out)}")
-    requests = _requests(members, hardware, pins, candidates, inventory.left_out, devices or {})
+    requests = _requests(members, hardware, pins, candidates, inventory.left_out, devices or {}, groups or {})
     _in_groups(_on_boards(_on_the_only_host(requests)), [each for each in candidates if each.board is None])
     found = {name: each for each in candidates for name in each.reasons}
     hosts = {member.name: found[member.name].host.name for member in members}
@@ -97,6 +98,7 @@ def _requests(
     candidates: Sequence[Candidate],
     left_out: Mapping[str, str],
     devices: Mapping[str, str],
+    groups: Mapping[str, str],
 ) -> list[Request]:
     tiers = {member.name: member.tier for member in members}
     requests = []
@@ -104,6 +106,7 @@ def _requests(
     for member in members:
         parent = member.parent
         group = parent if parent is not None and tiers[parent] == "edge" else member.name
+        group = groups.get(group, group)
         key = member.name if member.name in pins else member.tier
         allowed, pin, path = candidates, "", ("hardware", member.tier)
         if key in pins:

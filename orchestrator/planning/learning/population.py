@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from orchestrator.population.availability import HOUR, Always, Availability, Day
 from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.population.client_files import by_node, clients_of, over
 from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
@@ -54,6 +56,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         alpha=_alpha(scenario),
         asynchronous=scenario.scheme.asynchronous,
         paired=spec.settings is not None,
+        crossings=partial(crossings_of, scenario.shared, scenario.routes),
     )
     if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")

@@ -1,14 +1,15 @@
-"""The checks of nodes: their computing, and their answer at the end."""
+"""The checks of nodes: their computing, messages and TCP settings, and their answer at the end."""
 
 from __future__ import annotations
 
 from orchestrator import text
+from orchestrator.fabric.namespaces.tcp import STACK, refused
 from orchestrator.results.checks.link_assessments import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.host_load import slow_because
 from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.rows import Event, FaultSpan
 
 STILL_RAN = (
     "its program got SIGTERM, still ran {} later and got SIGKILL: let it end on SIGTERM, or give it a longer"
@@ -76,3 +77,33 @@ def _joining_later(history: History) -> set[str]:
     """The nodes that were planned to join, but had not joined when the run ended."""
     joins = [span for span in history.faults() if span.action == "join" and span.start is None]
     return {node for span in joins for node in span.nodes}
+
+
+def messages_accepted(history: Facts) -> Assessment | None:
+    """Check that no message was refused (events ``bad_message`` with a ``count``); None if none was."""
+    last: dict[str, Event] = {}
+    for event in history.events("bad_message"):
+        if event.node is not None and "count" in event.data:  # others are a node's own, about a peer
+            last[event.node] = event
+    if not last:
+        return None
+    said = text.some(
+        f"{event.data['count']} of {node}, the last: {event.data['reason']}" for node, event in last.items()
+    )
+    return "fail", f"messages were refused and are not in the record: {said}"
+
+
+def stack_as_configured(history: Facts) -> Assessment | None:
+    """Check that the settings of `stack` were in force in the nodes' namespaces; None without any."""
+    configured = {name: node["stack"] for name, node in history.nodes.items() if node.get("stack")}
+    if not configured:
+        return None
+    if history.simulated:
+        return "modelled", "the model of TCP has these settings"
+    in_force = [event.data for event in history.events(STACK) if event.node is None]
+    if not in_force:
+        return missing(history, "no node with settings of its own was started")
+    wrong = [f"{found['node']} has {each}" for found in in_force for each in refused(configured[found["node"]], found)]
+    if wrong:
+        return "fail", f"the kernel refused a setting of `stack`: {text.some(dict.fromkeys(wrong))}"
+    return "pass", f"the settings of `stack` are in force at {text.count(len({f['node'] for f in in_force}), 'node')}"

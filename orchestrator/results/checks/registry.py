@@ -22,11 +22,9 @@ from orchestrator.results.checks.links import (
     losses_during_the_run,
     rates_held,
 )
-from orchestrator.results.checks.messages import messages_accepted
 from orchestrator.results.checks.network import network_held
-from orchestrator.results.checks.nodes import compute_on_time, nodes_responded
+from orchestrator.results.checks.nodes import compute_on_time, messages_accepted, nodes_responded, stack_as_configured
 from orchestrator.results.checks.participation import participation
-from orchestrator.results.checks.stack import stack_as_configured
 from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts

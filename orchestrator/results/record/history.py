@@ -84,15 +84,6 @@ class History(Facts):
     def close(self) -> None:
         self._close()  # once, in the thread that reads: SQLite's connections belong to a thread
 
-    def stand_still(self) -> None:
-        """See the record as it is now until it is closed, however it goes on. Its log cannot be shortened meanwhile."""
-        try:
-            self._connection.execute("BEGIN")
-        except sqlite3.Error as error:
-            raise unreadable(self.directory / DATABASE, error) from error
-        # A transaction begins with its first query (sqlite.org/lang_transaction).
-        self.rows("SELECT COUNT(*) FROM meta")
-
     def __enter__(self) -> Self:
         return self
 

@@ -105,20 +105,6 @@ class Record:
             raise _refused(directory, error) from error
         return cls(directory, connection)
 
-    @classmethod
-    def carry_on(cls, directory: Path, host: str) -> Record:
-        """Reopen a record that began on another host and is written on this one, which is called ``host``. The facts
-        about the environment become those of this host, except for the time and the command line."""
-        facts = {key: value for key, value in environment().items() if key not in ("started", "command")}
-        try:
-            connection = _begun(directory)
-            rows = [(key, _json(value)) for key, value in {**facts, "host": host}.items()]
-            connection.executemany(INSERT["meta"], rows)
-            connection.commit()
-        except sqlite3.Error as error:
-            raise _refused(directory, error) from error
-        return cls(directory, connection)
-
     def note(self, key: str, value: Any) -> None:
         """Record a fact about the whole run; it replaces an earlier note with the same key."""
         self._write("meta", [(key, _json(value))])

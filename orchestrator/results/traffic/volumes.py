@@ -1,6 +1,6 @@
 """What links and flows of messages have carried over a run: totals, and the course of one link or of a class of links.
 
-`growth` gives the same in pieces, to readers that follow a run.
+`usage` gives the same in pieces, to readers that follow a run.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
+from orchestrator import text
+from orchestrator.results.checks.network import real_networks
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import LinkCounters, PeerTraffic
 from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
@@ -131,3 +134,26 @@ def _totals(counted: CounterTable, columns: Sequence[str]) -> str:
     grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"
     listed = ", ".join((*columns, *counted.counts))
     return f"SELECT {listed} FROM ({grown}) JOIN {counted.each} ON id = thing ORDER BY first, {', '.join(columns)}"
+
+
+_ENDS = ("source", "target", "link_class")
+
+
+def real_links(history: History) -> dict[str, Any] | None:
+    """None if there are none. Keys: before [{source, target, link_class, and a figure of each quantity}], of probes;
+    networks [{hosts, links, round_trip, echoes, lost, sent, missing}], between hosts during the run."""
+    if not (networks := real_networks(history)):
+        return None
+    before: dict[tuple[str, str], dict[str, Any]] = {}
+    for probe in history.probes():
+        if probe.kind == "real":
+            ends = {key: getattr(probe, key) for key in _ENDS}
+            before.setdefault((probe.source, probe.target), ends)[probe.quantity] = probe.measured
+    return {"before": list(before.values()), "networks": [network.to_json() for network in networks]}
+
+
+def sentences(real: Mapping[str, Any]) -> Iterator[str]:
+    """The figures of each link before the run. The check "network between hosts" has those during it."""
+    for link in real["before"]:
+        figures = (f"{key} {text.quantity(key, value)}" for key, value in link.items() if key not in _ENDS)
+        yield f"{link['source']} → {link['target']}, measured: {', '.join(figures)}"

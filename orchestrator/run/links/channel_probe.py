@@ -84,14 +84,14 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
 
 
 async def measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober
+    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, engine: str = ""
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
-    reason why there are none."""
+    reason why there are none. ``engine``: that of the links."""
     try:
         async with asyncio.timeout(TIMEOUT):
             for patience in PATIENCE:
-                told = await _measure(probed, plan, handles, prober, patience)
+                told = await _measure(probed, plan, handles, prober, patience, engine)
                 if all(figure.verdict == "pass" for _, figure in told):
                     break
             return told
@@ -100,7 +100,12 @@ async def measure(
 
 
 async def _measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, patience: float
+    probed: ProbedChannel,
+    plan: Plan,
+    handles: Mapping[str, NodeHandle],
+    prober: Prober,
+    patience: float,
+    engine: str,
 ) -> list[tuple[str, Figure]]:
     channels, back = channels_of(plan.media), {(link.target, link.source): link for link in plan.links}
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
@@ -123,6 +128,8 @@ async def _measure(
             return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
 
         quiet = await asyncio.gather(*map(probe, watched, pinging))
+        on = {handles[node].host: handles[node] for link in links for node in _ends(link)}
+        ahead = {host: await prober.now(handle) - time.time() for host, handle in on.items()}  # the clock of each host
         start = time.time() + STARTING + patience * took
         sent = [
             sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
@@ -132,13 +139,32 @@ async def _measure(
             replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
             for link, each in zip(watched, pinging, strict=True)
         ]
-        found = await asyncio.gather(*map(probe, links, [*sent, *late]))
-    of = dict(zip(probed.loading, found[: len(sent)], strict=True))
+        plans = [
+            replace(each, start=each.start + ahead[handles[link.source].host])
+            for link, each in zip(links, [*sent, *late], strict=True)
+        ]
+        found = await asyncio.gather(*map(probe, links, plans))
+    of = {
+        member: _on_this_clock(each, ahead[handles[link.target].host])
+        for (member, link), each in zip(probed.loading.items(), found, strict=False)
+    }
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.share, of, pinged)]
+    if engine == "kernel":
+        pinged += _beyond_own_links(load, ways)
+    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return told
+
+
+def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
+    """The bit/s that senders offer beyond their own links. In the kernel, these come after the channel, which has
+    carried that by then."""
+    limited = [
+        name for name, way in ways.items() if way.profile.rate is not None and load.rates[name] >= way.profile.rate
+    ]
+    sent = [load.saturations[name] for name in limited]
+    return sum(each.offer - load.rates[name] for name, each in zip(limited, sent, strict=True) if each.size)
 
 
 def _of_round_trips(
@@ -154,6 +180,14 @@ def _of_round_trips(
         passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
         return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
     return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+
+
+def _on_this_clock(found: Measurement, ahead: float) -> Measurement:
+    """A measurement with the times of arrival on this host's clock."""
+    way = found.forward
+    if way.first is None or way.last is None:
+        return found
+    return replace(found, forward=replace(way, first=way.first - ahead, last=way.last - ahead))
 
 
 def _rate(link: LinkPlan, channels: Channels) -> float:

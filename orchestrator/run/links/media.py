@@ -32,7 +32,7 @@ class Media:
         self._carried: dict[str, CrossTrafficPlan] = {}  # by channel, the latest that began
         self._powers = fabric if isinstance(fabric, SharesMedia) else None
         if self._profiles and self._powers is None:
-            raise EngineError("the hosts of a swarm cannot share media yet: use the driver namespaces, docker or sim")
+            raise EngineError(f"links of the engine {fabric.engine} cannot share media: set `engine: userspace`")
 
     def of(self, channel: str) -> ChannelProfile:
         """A channel with the values of all overlays."""

@@ -21,7 +21,8 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.plan import LinkPlan, Plan, channels_of
+from orchestrator.planning.kernel_media import seen_alone
+from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.record.rows import SHARED
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
@@ -36,11 +37,12 @@ TIMEOUT = 120.0  # s for one pair
 AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
 
 
-def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
-    """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node."""
+def one_of_each_kind(plan: Plan, present: Iterable[str], engine: str = "") -> list[ProbedPair]:
+    """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node. ``engine``: see
+    `seen_alone`."""
     there = set(present)
     links = {(link.source, link.target): link for link in plan.links}
-    channels = channels_of(plan.media)
+    channels = seen_alone(plan, engine)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
         if link.source < link.target and {link.source, link.target} <= there:
@@ -73,12 +75,19 @@ def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[Probe
 
 
 async def probe_links(
-    run: RunContext, session: Session, prober: Prober, network: HostsNetwork | None = None, *, quick: bool = True
+    run: RunContext,
+    session: Session,
+    prober: Prober,
+    engine: str,
+    network: HostsNetwork | None = None,
+    *,
+    quick: bool = True,
 ) -> None:
-    """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measurement.measure.plan_probe`."""
+    """Measure one link of each kind and record the verdicts. ``engine``: that of the links. ``quick``: as in
+    `netem.measurement.measure.plan_probe`."""
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
-    pairs = one_of_each_kind(run.plan, handles)
+    pairs = one_of_each_kind(run.plan, handles, engine)
     run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
     for batch in batches(pairs):
         began, before = time.monotonic(), read_load()
@@ -95,7 +104,7 @@ async def probe_links(
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
         run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
         began, before = time.monotonic(), read_load()
-        found = await channel_probe.measure(probed, run.plan, handles, prober)
+        found = await channel_probe.measure(probed, run.plan, handles, prober, engine)
         busy = was_saturated(before, read_load(), time.monotonic() - began)
         _write_channel(run, probed.name, found, busy=busy)
 

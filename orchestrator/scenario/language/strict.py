@@ -75,12 +75,14 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
     """The errors that pydantic found, each with its place in the document, in the order of the file."""
-    found = []
-    for detail in error.errors(include_url=False):
-        for path, message in _reword(detail, model):
-            found.append(Problem(document.place(path), dotted(path), message))
+    found = [Problem(document.place(path), dotted(path), message) for path, message in reworded(error, model)]
     order = {place: position for position, place in enumerate(document.places.values())}
     return sorted(found, key=lambda problem: order.get(problem.where, -1))
+
+
+def reworded(error: ValidationError, model: type[Strict]) -> list[tuple[KeyPath, str]]:
+    """The paths and messages of the errors that pydantic found."""
+    return [each for detail in error.errors(include_url=False) for each in _reword(detail, model)]
 
 
 def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[KeyPath, str]]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from netem.media.profile import ChannelProfile, Crossing
-from netem.units import format_duration, parse_rate
+from netem.units import format_duration, format_rate, parse_rate
 from orchestrator import text
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.syntax import KeyPath
@@ -86,14 +86,19 @@ class ResolvedMedia:
 
     def changed(self, channel: str, medium: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         """The values that keys of a fault (``rate``, ``buffer``) give a channel's profile. A buffer that is not among
-        them keeps its time, and no member keeps a rate above that of the channel. ValueError if no packet fits."""
+        them keeps its time, unless it is the default, and no member keeps a rate above that of the channel. ValueError
+        if no packet fits, or if the rate is above the planned one."""
         now = self.channels[medium][channel]
         rate = parse_rate(keys["rate"]) if "rate" in keys else now.rate
+        if rate > now.rate:
+            raise ValueError(f"rate: {format_rate(rate)} is more than {channel} has, {format_rate(now.rate)}: lower it")
         found: dict[str, Any] = {"rate": rate} if "rate" in keys else {}
         if "rate" in keys and now.rates:
             found["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
         if "buffer" in keys:
             return found | {"buffer": buffer_of(keys["buffer"], rate)}
+        if now.buffer == buffer_of(None, now.rate):
+            return found if buffer_of(None, rate) == now.buffer else found | {"buffer": buffer_of(None, rate)}
         buffer_of(format_duration(round(now.buffer, 9)), rate)
         return found
 

@@ -29,7 +29,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, WithJsonSchema, field_v
 
 from netem.errors import ProfileError, UnitError
 from netem.media.library import MEDIA
-from netem.media.profile import ChannelProfile, CrossTraffic, Rule, TrafficKind
+from netem.media.profile import RULES, ChannelProfile, CrossTraffic, Rule, TrafficKind
 from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from netem.schedules.schedule import Schedule
 from netem.schedules.traces import TraceTable
@@ -47,6 +47,11 @@ FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as tha
 def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
     """The channels of a medium up and down; one that is half duplex has a single one."""
     return (medium, medium) if half else (f"{medium} up", f"{medium} down")
+
+
+def medium_of(channel: str) -> str:
+    """The medium of a channel; its name has no spaces."""
+    return channel.partition(" ")[0]
 
 
 def buffer_of(written: Any, rate: float) -> float:
@@ -69,8 +74,9 @@ def buffer_of(written: Any, rate: float) -> float:
 
 
 def link_like(channel: ChannelProfile) -> LinkProfile:
-    """A link with the rate and the buffer of a channel, for schedules."""
-    return LinkProfile(rate=channel.rate, buffer=channel.buffer)
+    """A link with the rate and the buffer of a channel, for schedules. A default buffer stays one at other rates."""
+    default = channel.buffer == buffer_of(None, channel.rate)
+    return LinkProfile(rate=channel.rate, buffer=None if default else channel.buffer)
 
 
 def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
@@ -159,8 +165,9 @@ class MediumSpec(Strict):
             raise ValueError(f"{given}: goes with {other}; write rate for both directions")
         for rate in rates:
             buffer_of(self._settled("buffer"), rate or 1)
-        if self.rates and self.rule not in ("airtime", "frames"):
-            raise ValueError(f"rates: go with share: airtime or share: frames, not with {self.rule}")
+        if self.rates and not RULES[self.rule].own_rates:
+            able = " or ".join(f"share: {name}" for name, each in RULES.items() if each.own_rates)
+            raise ValueError(f"rates: go with {able}, not with {self.rule}")
         most = min(rate for rate in rates if rate is not None)
         for member, rate in self.rates.items():
             if rate > most:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from netem.profile import LinkProfile
+from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate
+from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
@@ -35,15 +38,24 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
-    """Refuse media where the engine, the driver or a population does not have them."""
-    if not candidates(scenario.engine, media=True):
-        able = " or ".join(name for name in ENGINES if candidates(name, media=True))
-        yield ("engine",), f"{scenario.engine} shapes each link alone and has no shared media: take {able}"
-    if not DRIVERS[scenario.driver].media:
-        able = " or ".join(kind.name for kind in DRIVERS.values() if kind.media)
-        yield ("driver",), f"links of {scenario.driver} cannot share media: use {able}"
-    if scenario.population is not None:
-        yield ("shared",), "the clients of a population have links of their own: leave it out, or name single devices"
+    """Refuse what the engine or a population does not have."""
+    media, profiles = scenario.resolved_media, scenario.resolved_links.profiles
+    beyond = beyond_kernel(
+        {name: profile for channels in media.channels.values() for name, profile in channels.items()},
+        [(*ends, profiles.get(ends, LinkProfile()), way) for ends, way in media.crossings.items()],
+        [each.on for each in scenario.cross_traffic],
+        several_hosts=DRIVERS[scenario.driver].several_hosts,
+    )
+    if not candidates(scenario.engine, beyond):
+        able = " or ".join(name for name in ENGINES if candidates(name, beyond))
+        yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
+    for name, spec in scenario.shared.items() if scenario.population is not None else ():
+        if spec.rates:
+            yield ("shared", name, "rates"), "are those of single nodes: clients of a population have clients.links"
+        tables = [each for each in spec.schedules(name).values() if isinstance(each, TraceTable)]
+        if any(row.cut for table in tables for row in table.rows):
+            why = "a rate of 0 cuts links, and those of a population's clients cannot be cut"
+            yield ("shared", name, "schedule"), f"csv: {why}: write a low rate"
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:

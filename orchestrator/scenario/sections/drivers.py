@@ -17,7 +17,6 @@ class DriverKind:
     images: nodes are containers, each created from an image.
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes live on the hosts of an inventory, not only on this one.
-    media: links can cross shared media.
     """
 
     name: str
@@ -26,7 +25,6 @@ class DriverKind:
     images: bool = False
     programs: bool = False
     several_hosts: bool = False
-    media: bool = True
 
 
 DRIVERS: dict[str, DriverKind] = {
@@ -34,9 +32,7 @@ DRIVERS: dict[str, DriverKind] = {
     for kind in (
         DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True),
         DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
-        DriverKind(
-            "swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True, media=False
-        ),
+        DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
         DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
     )
 }

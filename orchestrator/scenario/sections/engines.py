@@ -12,13 +12,11 @@ ENGINES: dict[str, tuple[str, ...]] = {
 }
 """The candidate engines for each value of ``engine``: the first that works on the host shapes the links."""
 
-SHARE_MEDIA = frozenset({"userspace"})
-"""The engines whose links can share media, see `orchestrator.fabric.base.SharesMedia`."""
 
-
-def candidates(engine: str, *, media: bool) -> tuple[str, ...]:
-    """The candidate engines for a value of ``engine``. ``media``: only those whose links can share media."""
-    return tuple(name for name in ENGINES[engine] if not media or name in SHARE_MEDIA)
+def candidates(engine: str, beyond_kernel: str = "") -> tuple[str, ...]:
+    """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do of the
+    scenario's media, see `orchestrator.scenario.media.kernel`."""
+    return tuple(name for name in ENGINES[engine] if not (beyond_kernel and name == "kernel"))
 
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
 """The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
 LONGEST_WORD = 100_000  # bytes of a word of a command or of a variable; the kernel takes 131,071 with {files} replaced
-LONGEST_COMMAND = 1_000_000  # bytes of a command with its variables; the kernel takes 2 MiB with the host's variables
 STOP_GRACE = 5.0  # s
 
 

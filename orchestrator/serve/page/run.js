@@ -182,6 +182,9 @@ function picture(story, run) {
           text: `${one} – ${other} (${links[0].class}): ${state}, ${rate(now)}`,
         };
       }),
+      media: plan.picture.media.map(([name, , , , channels]) =>
+        [name, ...channels.map((each) => `${each}: busy ${percent(story.present.media[each] ?? 0)}`)].join("\n"),
+      ),
     }),
     (node) => open({node}),
     (ends) => open({ends}),

@@ -10,6 +10,7 @@ export class Story {
     links: [],
     checks: [],
     lost: [],
+    media: {},
     kinds: {},
     probes: 0,
   };

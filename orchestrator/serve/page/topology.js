@@ -3,7 +3,8 @@ import {el, svg} from "./dom.js";
 
 const MARKED = 7; // the least size of a node that bears the mark of its state
 
-// `picture` has the places. `data()` gives {nodes: [{state, mark, text}], links: [{state, width, text}]}, in its order.
+// `picture` has the places. `data()` gives {nodes: [{state, mark, text}], links: [{state, width, text}], media: [text]}, in
+// its order.
 // `onnode` and `onlink` hear which one is chosen. One node is in the tab order; arrow keys lead to the others.
 export function topology(title, picture, data, onnode, onlink) {
   let current = 0;
@@ -11,6 +12,14 @@ export function topology(title, picture, data, onnode, onlink) {
     const tip = svg("title"),
       path = svg("path", {class: "link", style: `stroke:${colour}`, d});
     return {path, tip, box: svg("g", {onclick: () => onlink([one, other])}, path, svg("path", {class: "hit", d}, tip))};
+  });
+  const media = picture.media.map(([name, x, y, width]) => {
+    const tip = svg("title"),
+      pill = svg("rect", {x: -width / 2, y: -9, width, height: 18, rx: 9});
+    return {
+      tip,
+      box: svg("g", {class: "medium", transform: `translate(${x} ${y})`}, tip, pill, svg("text", {dy: "0.35em"}, name)),
+    };
   });
   const marks = picture.nodes.map(([name, tier, x, y, size, label, beside], index) => {
     const glyph = svg("text", {dy: "0.35em", class: "glyph"}),
@@ -58,11 +67,12 @@ export function topology(title, picture, data, onnode, onlink) {
       {class: picture.links.length > 60 ? "links many" : "links"},
       lines.map((line) => line.box),
     ),
+    media.map((medium) => medium.box),
     marks.map((mark) => mark.box),
   );
 
   function again() {
-    const {nodes, links} = data();
+    const {nodes, links, media: texts} = data();
     nodes.forEach((node, index) => {
       const {box, glyph, tip} = marks[index];
       if (box.dataset.state !== node.state) box.dataset.state = node.state;
@@ -77,6 +87,9 @@ export function topology(title, picture, data, onnode, onlink) {
       if (path.dataset.state !== link.state) path.dataset.state = link.state;
       path.setAttribute("stroke-width", link.width);
       if (tip.textContent !== link.text) tip.textContent = link.text;
+    });
+    texts.forEach((text, index) => {
+      if (media[index].tip.textContent !== text) media[index].tip.textContent = text;
     });
   }
 

@@ -17,10 +17,13 @@ const entry = (placeholder, value = "") =>
 
 // The menu of a node, or of the link between two.
 export function menu(run, plan, {node, ends}) {
+  const media = plan.picture.media.map(([name]) => name);
   const action = el(
     "select",
     {autofocus: true},
-    (node ? ON_NODE : ON_LINK).map((name) => el("option", {}, name)),
+    [...(node ? ON_NODE : ON_LINK), ...(node && media.length > 1 ? ["handover"] : [])].map((name) =>
+      el("option", {}, name),
+    ),
   );
   const lasts = entry("to the end", "5s"),
     factor = entry("4", "4");
@@ -29,6 +32,11 @@ export function menu(run, plan, {node, ends}) {
     "select",
     {},
     linked.map((name) => el("option", {}, name)),
+  );
+  const to = el(
+    "select",
+    {},
+    media.map((name) => el("option", {}, name)),
   );
   const profile = el(
     "select",
@@ -40,6 +48,7 @@ export function menu(run, plan, {node, ends}) {
   const parts = {
     lasts: named("for", lasts),
     other: named("cut off from", other),
+    to: named("to", to),
     factor: named("times longer", factor),
     profile: named("profile", profile),
     ...Object.fromEntries(IMPAIRED.map(([key]) => [key, named(key, keys[key])])),
@@ -52,6 +61,7 @@ export function menu(run, plan, {node, ends}) {
       degrades = what === "degrade";
     parts.lasts.hidden = LASTING.includes(what);
     parts.other.hidden = !node || what !== "partition";
+    parts.to.hidden = what !== "handover";
     parts.factor.hidden = what !== "slow";
     for (const key of ["profile", ...Object.keys(keys)]) parts[key].hidden = !degrades;
   }
@@ -61,6 +71,7 @@ export function menu(run, plan, {node, ends}) {
       whom = node && what !== "partition" ? {node} : {between: node ? [node, other.value] : ends};
     const found = {action: what, ...whom};
     if (!LASTING.includes(what) && lasts.value.trim()) found.for = lasts.value.trim();
+    if (what === "handover") found.to = to.value;
     if (what === "slow") found.factor = Number(factor.value);
     if (what === "degrade") {
       const given = Object.entries({profile, ...keys}).map(([key, control]) => [key, control.value.trim()]);

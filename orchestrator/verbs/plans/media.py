@@ -10,18 +10,19 @@ from netem.units import format_duration, format_rate
 from orchestrator import text
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan
 
-MEDIA = ("medium", "share", "rate", "buffer", "members")
 CROSS_TRAFFIC = ("on", "when", "traffic")
 
 
-def media_rows(media: Sequence[MediumPlan]) -> Iterator[list[str]]:
-    """A row of each medium."""
+def media_rows(media: Sequence[MediumPlan], homes: Mapping[str, str]) -> Iterator[list[str]]:
+    """The headings, and a row of each medium. ``homes``: the hosts with their queues, if nodes are on several hosts."""
+    yield ["medium", "share", "rate", "buffer", *(["host"] if homes else []), "members"]
     for medium in media:
         channels = list(medium.channels.values())
         first = channels[0]
         buffers = dict.fromkeys(text.duration(each.buffer) for each in channels)
         members = f"{len(medium.members)}: {text.some(medium.members, limit=6)}" if medium.members else "none at first"
-        yield [medium.name, first.share, _rate(channels), ", ".join(buffers), members + _own_rates(first)]
+        home = [homes.get(medium.name, "")] if homes else []
+        yield [medium.name, first.share, _rate(channels), ", ".join(buffers), *home, members + _own_rates(first)]
 
 
 def cross_traffic_rows(cross_traffic: Sequence[CrossTrafficPlan]) -> Iterator[list[str]]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.text import Text
 
+from netem.kernel.media import channel_commands, device_of, member_commands
 from netem.kernel.tc import Capabilities
 from netem.profile import KEYS, LinkProfile
 from netem.units import format_duration, format_fraction, format_size
@@ -25,12 +26,13 @@ from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.kernel_media import beyond_kernel_of
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import link_kind
 from orchestrator.scenario.sections.engines import candidates
-from orchestrator.verbs.plans.media import CROSS_TRAFFIC, MEDIA, changed_words, cross_traffic_rows, media_rows, way
+from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
 
 T = TypeVar("T")
@@ -61,7 +63,8 @@ def print_plan(plan: Plan, console: Console) -> None:
     _print_links(console, plan)
     if plan.media:
         _title(console, f"Shared media ({len(plan.media)})")
-        write_table(console, MEDIA, media_rows(plan.media))
+        headings, *rows = media_rows(plan.media, {} if plan.placement is None else plan.placement.media)
+        write_table(console, headings, rows)
     if plan.cross_traffic:
         _title(console, "Cross traffic, from the start of training")
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
@@ -268,7 +271,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = candidates(plan.engine, media=bool(plan.media))
+    first, *others = candidates(plan.engine, beyond_kernel_of(plan))
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
         where = "" if not others else ", if it works on this host" if name == first else ", otherwise"
@@ -278,6 +281,14 @@ def _print_commands(console: Console, plan: Plan) -> None:
 
 
 def _kernel_lines(plan: Plan) -> Iterator[str]:
+    for number, (name, channel) in enumerate(channels_of(plan.media).items()):
+        members = {each.member for link in plan.links for each in link.crossings if each.channel == name}
+        device, many = device_of(number), len(members)
+        yield f"  {name}, on the device {device}"
+        making = channel_commands(device, channel) + (member_commands(device, channel, 0, many) if many else [])
+        yield from (f"    {' '.join(command)}" for command in making)
+        if many > 1 and channel.share != "fifo":
+            yield f"    ... {2 * (many - 1)} more: the class and the queue of each other member"
     tiers = {node.name: node.tier for node in plan.nodes}
     arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
     kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731

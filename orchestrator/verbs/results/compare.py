@@ -1,9 +1,8 @@
-"""The comparison of two runs: the settings that differ, and the results of both. `compare_many` has more than two."""
+"""The comparison of two runs: what `compare_many` tells of any number, and the results one by one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,23 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.layout import Cell, write, write_entries, write_table
+from orchestrator.layout import Cell, write, write_table
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
 from orchestrator.results.record.history import History
 from orchestrator.results.summary import finite, summary
+from orchestrator.verbs.results.compare_many import ManyRuns, RunOverview, compare_many, print_settings, run_overview
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Target accuracies. The time to each target that a run reached is compared."""
-
-
-@dataclass(frozen=True)
-class SettingDifference:
-    """One setting that differs, of the effective scenario or of the nodes' TCP. None for a run without it."""
-
-    setting: str
-    a: Any
-    b: Any
 
 
 @dataclass(frozen=True)
@@ -49,27 +40,24 @@ class ComparedFigure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs ``a`` and ``b``. ``same_scenario``: every setting is equal, the seed included."""
+    """Two runs, a and b. ``rows``: their results."""
 
-    a: str
-    b: str
-    same_scenario: bool
-    differences: tuple[SettingDifference, ...]
+    both: ManyRuns
     rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values. Each row also has its change."""
-        return {**asdict(self), "rows": [{**asdict(row), "change": row.change} for row in self.rows]}
+        a, b = (run.row["run"] for run in self.both.runs)
+        differences = [{"setting": setting, "a": x, "b": y} for setting, (x, y) in self.both.differences.items()]
+        rows = [{**asdict(row), "change": row.change} for row in self.rows]
+        return {"a": a, "b": b, "same_scenario": self.both.same_scenario, "differences": differences, "rows": rows}
 
 
 @dataclass(frozen=True)
-class Side:
-    """The data of one run for a comparison. ``accuracy`` is by round, ``reached`` has seconds of training by target."""
+class Side(RunOverview):
+    """A run to be compared with another one. ``accuracy`` is by round, ``reached`` has seconds of training by target
+    accuracy."""
 
-    run: str
-    status: str
-    effective: dict[str, Any]
-    tcp: dict[str, str]
     summary: dict[str, Any]
     accuracy: dict[int, float]
     reached: dict[float, float]
@@ -80,23 +68,15 @@ def side(history: History) -> Side:
     began, series = history.training_began or 0.0, accuracy_series(history, "global")
     reached = {target: first_at(series, target) for target in TARGETS}
     return Side(
-        history.run,
-        history.status,
-        history.effective,
-        history.tcp,
-        summary(history),
-        {row.round: row.value for row in history.global_series("accuracy") if row.round is not None},
-        {target: first.t - began for target, first in reached.items() if first is not None},
+        **vars(run_overview(history, found := summary(history))),
+        summary=found,
+        accuracy={row.round: row.value for row in history.global_series("accuracy") if row.round is not None},
+        reached={target: first.t - began for target, first in reached.items() if first is not None},
     )
 
 
 def compare(a: Side, b: Side) -> Comparison:
     """Compare two runs, which may have different scenarios."""
-    same = a.effective == b.effective
-    differences = [
-        SettingDifference(path, *values)
-        for path, values in (*differing([a.effective, b.effective]), *differing_tcp([a.tcp, b.tcp]))
-    ]
     one, other = a.summary, b.summary
     rows = [
         ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
@@ -112,18 +92,12 @@ def compare(a: Side, b: Side) -> Comparison:
         ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
         *_by_key("check", "text", _verdicts(one), _verdicts(other)),
     ]
-    return Comparison(a.run, b.run, same, tuple(differences), tuple(rows))
+    return Comparison(compare_many([a, b]), tuple(rows))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Write the names of the runs, then a table of the settings that differ and a table of the results."""
-    write_entries(console, [("a", comparison.a), ("b", comparison.b)])
-    write(console, "")
-    if comparison.same_scenario:
-        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
-    if comparison.differences:
-        settings = [(each.setting, shown_setting(each.a), shown_setting(each.b)) for each in comparison.differences]
-        write_table(console, ("setting", "a", "b"), settings, title="settings that differ")
+    """Write the ids of the runs, then a table of the settings that differ and a table of the results."""
+    print_settings(comparison.both, ("a", "b"), console)
     write(console, "")
     results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
@@ -159,33 +133,6 @@ def _made(result: Mapping[str, Any]) -> int:
 
 def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in result["checks"]}
-
-
-def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """The leaves at which nested settings are not all equal: the path in the scenario, and the value in each of them.
-
-    The value is None for settings that do not have the leaf."""
-    if all(isinstance(each, dict) for each in settings):
-        for key in dict.fromkeys(key for each in settings for key in each):
-            yield from differing([each.get(key) for each in settings], f"{path}.{key}" if path else str(key))
-    elif all(isinstance(each, list) for each in settings) and len({len(each) for each in settings}) == 1:
-        for index, items in enumerate(zip(*settings, strict=True)):
-            yield from differing(items, f"{path}.{index}")
-    elif any(each != settings[0] for each in settings):
-        yield path, list(settings)
-
-
-def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[Any]]]:
-    """The TCP settings of nodes that are not equal in all runs that recorded them, by their names in sysctl(8)."""
-    recorded = [each for each in settings if each]
-    for name in dict.fromkeys(name for each in recorded for name in each):
-        if len({each.get(name) for each in recorded}) > 1:
-            yield f"net.ipv4.{name}", [each.get(name) for each in settings]
-
-
-def shown_setting(value: Any) -> str:
-    """A setting's value as text; "–" for None."""
-    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 _WRITE: dict[str, Callable[[float], str]] = {

@@ -26,7 +26,7 @@ REPORT_PATIENCE = 60.0  # s for the report of an ended run, if its process conti
 
 def follow_to_end(directory: RunDirectory) -> Iterator[str]:
     """Yield what a run in the background prints, until the run has ended and its report is written."""
-    holder = directory.holder()
+    holder = directory.latest_holder()  # it may have released the lock and still write the report
     log = directory.path / OUTPUT
     if log.exists():
         yield from follow_file(log, lambda: directory.holder() is not None)

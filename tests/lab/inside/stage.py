@@ -17,7 +17,7 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import Plan, channels_of
 from orchestrator.scenario.reading import parse
 from tests.netem.wiring import Namespace
 
@@ -56,6 +56,7 @@ class Stage:
             self.tried = tried or self._try_out()
             abilities = {key: self.tried[key] for key in ("seed", "duplicate_in_tree")}
             self.fabric = self.do(KernelFabric.open(self.hub, "lab", directory, wires_of(self.plan), **abilities))
+            self.do(self.fabric.share(channels_of(self.plan.media)))
             self.do(self.fabric.shape(self.plan.links))
         except BaseException:
             self.close()

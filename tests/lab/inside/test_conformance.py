@@ -16,7 +16,7 @@ CASES = [each for each in fabrics.CASES if each is not fabrics.a_refused_change_
 """This kernel refuses no change of the cases; `tests.conformance` has a `tc` that does."""
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*CASES, *fabrics.OF_MEDIA], ids=lambda case: case.__name__)
 def test_kernel(case: fabrics.Case, shared: Stage, tmp_path: Path) -> None:
     with Stage(2, tmp_path, "{latency: 10ms, loss: 1%}", shared.tried) as stage:
         for node in stage.plan.nodes:
@@ -32,4 +32,8 @@ def test_kernel(case: fabrics.Case, shared: Stage, tmp_path: Path) -> None:
                 return leaf["options"]["delay"]["delay"], False
             return stage.profile(*ends).latency, True
 
-        stage.do(case(fabrics.Stage(stage.fabric, stage.plan, shown, None, stage.start)))
+        way = stage.fabric._media.way
+        for_case = fabrics.Stage(stage.fabric, stage.plan, shown, None, stage.start, lambda *ends: tuple(way(ends)))
+        if case in fabrics.OF_MEDIA:
+            stage.do(fabrics.share(for_case))
+        stage.do(case(for_case))

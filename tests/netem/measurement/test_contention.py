@@ -26,7 +26,7 @@ from netem.measurement.judge import Judgement
 from netem.measurement.measure import MOST_DATAGRAMS, Measurement, OneWay
 from netem.measurement.tally import UDP_HEADERS, Flood
 from netem.media.channel import Channel
-from netem.media.profile import ChannelProfile, Crossing
+from netem.media.profile import RULES, ChannelProfile, Crossing
 from netem.profile import LinkProfile
 
 MTU = 1500
@@ -96,7 +96,7 @@ def test_a_channel_as_configured_passes(name: str) -> None:
     plan = planned(channel)
     assert plan.full
     found, delay = carried(plan, channel)
-    judged = judge_contention(plan, channel.share, found, pinged=82 * 8 / plan.spacing)
+    judged = judge_contention(plan, channel.rule, found, pinged=82 * 8 / plan.spacing)
     assert {*verdicts(judged).values()} == {"pass"}, judged
     assert len(judged) == (1 if name == "fifo" else 3)
     queue = judge_queue_of_idle(plan, channel, 1, measurement(), measurement(rtt=0.02 + delay))
@@ -114,7 +114,7 @@ def test_a_channel_as_configured_passes(name: str) -> None:
 )
 def test_another_channel_than_configured_fails(configured: str, real: ChannelProfile, failing: set[str]) -> None:
     plan = planned(CHANNELS[configured])
-    judged = verdicts(judge_contention(plan, real.share, carried(plan, real)[0]))
+    judged = verdicts(judge_contention(plan, real.rule, carried(plan, real)[0]))
     assert {name for name, verdict in judged.items() if verdict == "fail"} == failing
 
 
@@ -130,13 +130,13 @@ def test_senders_that_a_busy_host_slows_down_tell_nothing() -> None:
     plan = planned(CHANNELS["fair"])
     slow = {name: replace(each, offer=0.2 * each.offer) for name, each in plan.saturations.items()}
     found, _ = carried(replace(plan, saturations=slow), CHANNELS["fair"])
-    assert verdicts(judge_contention(plan, "fair", found)) == {"rate": "unknown"}
+    assert verdicts(judge_contention(plan, RULES["fair"], found)) == {"rate": "unknown"}
 
 
 def test_a_late_sender_or_ping_tells_nothing() -> None:
     plan = planned(CHANNELS["fair"])
     found, _ = carried(plan, CHANNELS["fair"], late=2 * LATE)
-    assert verdicts(judge_contention(plan, "fair", found)) == {"rate": "unknown"}
+    assert verdicts(judge_contention(plan, RULES["fair"], found)) == {"rate": "unknown"}
     assert judge_isolation(0.0, measurement(), measurement(late=2 * LATE)).verdict == "unknown"
 
 

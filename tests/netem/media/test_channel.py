@@ -19,7 +19,7 @@ from netem.media.formulas import shares
 from netem.media.profile import CROSS_TRAFFIC, RULES, ChannelProfile, CrossTraffic, Rule
 from netem.profile import FULL_FRAME
 
-BY_SHARE = RULES[1:]
+BY_SHARE = [name for name, rule in RULES.items() if rule.own_queues]
 RATE = 8e6  # 1 byte takes 1 µs
 SLOWER = {"b": 2e6, "c": 5e6}
 POISSON = CrossTraffic("poisson", rate=3e6)  # slow: each frame is followed

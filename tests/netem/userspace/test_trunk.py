@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netem.media.profile import ChannelProfile
 from netem.userspace import trunk
 from netem.userspace.frame import HEADER
 from netem.userspace.switch import Switch
+from tests.netem.measured import wait_until
 from tests.netem.ports import Held
 
 HERE, THERE, ALSO_THERE, STRANGER = (bytes([2, 0xED, 0, 0, 0, number]) for number in range(4))
@@ -141,11 +143,52 @@ def test_any_bytes_leave_the_switch_at_work(packets: list[bytes]) -> None:
     assert stage.switch.unrouted + stage.switch.from_strangers == len(packets)
 
 
+@pytest.mark.parametrize("operation", ["admit", "pass_on"])
 @pytest.mark.parametrize("links", [5, ["here"], [["a", "b", "c"]]])
-def test_a_bad_list_of_links_is_refused(links: object) -> None:
-    assert "admit" in Switch().handle({"op": "admit", "links": links})["error"]
+def test_a_bad_list_of_links_is_refused(links: object, operation: str) -> None:
+    assert operation in Switch().handle({"op": operation, "links": links})["error"]
 
 
 @pytest.mark.parametrize("remotes", [5, {"there": "02:ed"}])
 def test_bad_addresses_are_refused(remotes: object) -> None:
     assert "trunk" in Switch().handle({"op": "trunk", "interface": "none0", "remotes": remotes})["error"]
+
+
+class Cell(Stage):
+    """The links to "here" share a cell whose queue is in this switch, so that it shapes what comes from the trunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.switch.channel("cell", ChannelProfile(8e6, "fifo").to_mapping())
+        for source in ("there", "also there"):
+            self.switch.link(source, "here", {}, 1, [("cell", source)])
+        self.switch.admit([("there", "here"), ("also there", "here")])
+
+
+def test_a_link_that_was_made_at_its_target_shapes_what_comes_from_the_trunk() -> None:
+    stage = Cell()
+    stage.arrive(packet(HERE, THERE), packet(HERE, ALSO_THERE))
+    wait_until(lambda: stage.switch.flight.deliver() is None)
+    assert stage.here.sent == [packet(HERE, THERE), packet(HERE, ALSO_THERE)]
+    stage.switch.cut("there", "here")
+    stage.arrive(packet(HERE, THERE))
+    counted = stage.switch.counters()
+    assert [(link["source"], link["delivered"], link["cut_dropped"]) for link in counted["links"]] == [
+        ("there", 1, 1),
+        ("also there", 1, 0),
+    ]
+    assert [(row["member"], row["packets"]) for row in counted["channels"]] == [("there", 1), ("also there", 1)]
+    assert counted["from_trunk"] == 0  # they are those of links
+    assert counted["came_from"] == {"there": 2, "also there": 1}
+
+
+def test_a_link_that_its_target_shapes_leaves_as_it_is_until_it_is_made_here(stage: Stage) -> None:
+    stage.switch.pass_on([("here", "there")])
+    stage.leave(packet(THERE, HERE), packet(ALSO_THERE, HERE))
+    assert stage.trunk.sent == [packet(THERE, HERE)]
+    counted = stage.switch.counters()
+    assert (counted["links"], counted["sent_to"]["there"]) == ([], 1)
+    stage.switch.link("here", "there", {"loss": "100%"}, 1)
+    stage.leave(packet(THERE, HERE))
+    assert len(stage.trunk.sent) == 1
+    assert [link["lost"] for link in stage.switch.counters()["links"]] == [1]

@@ -253,13 +253,6 @@ def test_reports(digits: Prepared, tmp_path: Path, features: str) -> None:
 
 
 @FEATURES
-def test_same_seed_same_model(digits: Prepared, tmp_path: Path, features: str) -> None:
-    first, again = (fedfeat(digits, tmp_path / name, features=features).run() for name in ("first", "again"))
-    assert same(first.state("cloud"), again.state("cloud"))
-    assert first.journals["device-1"].metrics == again.journals["device-1"].metrics
-
-
-@FEATURES
 def test_a_client_that_never_answers_is_not_waited_for_for_ever(
     digits: Prepared, tmp_path: Path, features: str
 ) -> None:
@@ -269,16 +262,6 @@ def test_a_client_that_never_answers_is_not_waited_for_for_ever(
     ).run()
     assert run.roles["cloud"].ended_by == "rounds"
     assert sorted(run.journals["cloud"].series("global")) == [1, 2]
-
-
-@FEATURES
-def test_a_cloud_that_crashes_ends_with_the_same_model(digits: Prepared, tmp_path: Path, features: str) -> None:
-    """A round takes 1.7 s, of which 1.2 s are retraining: the cloud dies in the third."""
-    retraining: dict[str, Any] = {"rounds": 4, "features": features, "retrain_epochs": 5}
-    steady = fedfeat(digits, tmp_path / "steady", **retraining).run()
-    crashed = fedfeat(digits, tmp_path / "crashed", others={"crash": {"cloud": (4.0, 6.0)}}, **retraining).run()
-    assert crashed.journals["cloud"].rounds("resumed")
-    assert same(steady.state("cloud"), crashed.state("cloud"))
 
 
 def test_steps_cross_to_the_workers_of_a_simulation(learner: Learner) -> None:

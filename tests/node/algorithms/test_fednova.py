@@ -18,7 +18,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.optimizers import Descent
 from node.learning.training import Learner
-from node.testing import Federation, same, star
+from node.testing import Federation, star
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 
@@ -86,14 +86,6 @@ def test_the_protocol_counts_optimizer_steps(digits: Prepared, tmp_path: Path) -
             k.samples / n * (w[name] - r.weights[name]) / a_k for k, r, a_k in zip(learners, results, a, strict=True)
         ]
         np.testing.assert_allclose(values, w[name] - tau_eff * sum(steps), rtol=1e-3, atol=1e-5)
-
-
-def test_same_seed_same_run(digits: Prepared, tmp_path: Path) -> None:
-    first, second = (
-        Federation(digits, star(3), "fednova", FedNova(**OPTIONS), tmp_path / str(k), rounds=2, slow=slow).run()
-        for k, slow in enumerate(({}, {"device-0": 5.0}))
-    )
-    assert same(first.state("cloud"), second.state("cloud"))
 
 
 def test_adam_is_refused() -> None:

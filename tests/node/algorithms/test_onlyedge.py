@@ -3,8 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from node.algorithms.parameters import FedAvg, OnlyEdge
 from node.learning.data.datasets import Prepared
 from node.testing import Federation, hierarchy, same
@@ -71,13 +69,3 @@ def test_reports(digits: Prepared, tmp_path: Path) -> None:
     assert edge.rounds("round") == [1, 1, 2, 2, 3, 3]
     assert list(run.journals["device-1-1"].series("train", "loss")) == [1, 2, 3]
     assert run.journals["cloud"].metrics == []
-
-
-@pytest.mark.parametrize("node", ["edge-1", "device-0-1"])
-def test_a_crash_changes_nothing(digits: Prepared, tmp_path: Path, node: str) -> None:
-    calm, crash = (
-        Federation(digits, hierarchy([2, 1]), "onlyedge", params(2), tmp_path / str(k), rounds=4, crash=faults).run()
-        for k, faults in enumerate(({}, {node: (0.5, 0.9)}))
-    )
-    for edge in ("edge-0", "edge-1"):
-        assert same(calm.state(edge), crash.state(edge))

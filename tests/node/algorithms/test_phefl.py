@@ -117,12 +117,6 @@ def test_alpha_is_the_share_of_the_own_accuracy(digits: Prepared, tmp_path: Path
     assert min(run.journals["edge-0"].series("own").values()) == 1.0
 
 
-def test_same_seed_same_models(digits: Prepared, tmp_path: Path) -> None:
-    first, again = (phefl(digits, tmp_path / name, partition=D2).run() for name in ("first", "again"))
-    assert same(first.state("cloud"), again.state("cloud"))
-    assert first.journals["edge-1"].metrics == again.journals["edge-1"].metrics
-
-
 def test_an_edge_without_devices_has_no_say_and_is_scored(digits: Prepared, tmp_path: Path) -> None:
     """edge-2's only device never answers: the others are averaged without it, and it gets their mean."""
     rule = Gathering(quorum=0.5, deadline=2)
@@ -143,14 +137,6 @@ def test_an_edge_that_crashes_goes_on_from_its_checkpoint(digits: Prepared, tmp_
     ).run()
     assert run.journals["edge-1"].rounds("resumed")
     assert max(run.journals["edge-1"].series("own")) == 40
-
-
-def test_a_cloud_that_crashes_ends_with_the_same_models(digits: Prepared, tmp_path: Path) -> None:
-    """It repeats the round it was in; edges that trained it already send what they have."""
-    steady = phefl(digits, tmp_path / "steady", rounds=12).run()
-    crashed = phefl(digits, tmp_path / "crashed", rounds=12, crash={"cloud": (0.5, 2.5)}).run()
-    assert crashed.journals["cloud"].rounds("resumed")
-    assert same(steady.state("cloud"), crashed.state("cloud"))
 
 
 def test_kappa2_edge_rounds(digits: Prepared, tmp_path: Path) -> None:

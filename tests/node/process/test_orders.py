@@ -8,7 +8,7 @@ from node.process.orders import UnderOrders
 from node.runtime.clock import run_virtual
 
 
-class Played:
+class FakeRole:
     """A role that takes 10 s, and its compute."""
 
     def __init__(self) -> None:
@@ -26,18 +26,18 @@ class Played:
         self.leaving.append(leaving)
 
 
-def performed(*types: str) -> Played:
+def performed(*types: str) -> FakeRole:
     """The role after these orders, one each second."""
 
-    async def main() -> Played:
-        played = Played()
-        orders = UnderOrders(played, played)
+    async def main() -> FakeRole:
+        role = FakeRole()
+        orders = UnderOrders(role, role)
         performing = asyncio.create_task(orders.perform())
         for type in types:
             await asyncio.sleep(1.0)
             orders.obey({"type": type, "factor": "0.25"})
         await performing
-        return played
+        return role
 
     return run_virtual(main())
 
@@ -52,8 +52,8 @@ def test_speed() -> None:
 
 @pytest.mark.parametrize(("order", "leaving"), [("stop", False), ("leave", True)])
 def test_a_role_that_is_stopped_before_it_begins_never_does(order: str, leaving: bool) -> None:
-    played = performed(order, "start")
-    assert (played.performed, played.leaving) == (0.0, [leaving])
+    role = performed(order, "start")
+    assert (role.performed, role.leaving) == (0.0, [leaving])
 
 
 def test_what_is_not_known_is_logged(caplog: pytest.LogCaptureFixture) -> None:

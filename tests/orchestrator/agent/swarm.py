@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from orchestrator.agent.runs import Start
 from orchestrator.agent.worker import Examine, Worker
 from orchestrator.drivers.swarm.agents.channel import AgentChannel, Message
 from orchestrator.drivers.swarm.agents.settings import FILE, Settings
 from orchestrator.drivers.swarm.cluster import Agent, SwarmHost
-from tests.orchestrator.agent.stage import LOOPBACK
+from tests.fakes.swarm import FakeCluster
 
 
 async def _no_run(*_: Any) -> Any:
@@ -25,10 +24,9 @@ async def _nobody_asks(*_: Any) -> Any:
     raise AssertionError("nobody examines the host")
 
 
-class PlayedCluster:
-    """Plays `Cluster`, on the host "pc-1". ``examine`` gives each host what its agent examines with, or the error with
-    which the agent does not begin. ``hello`` is what each agent says besides. ``carrier`` starts what carries out runs
-    of a sweep."""
+class ClusterOfAgents(FakeCluster):
+    """A fake swarm with real agents. ``examine`` gives each host what its agent examines with, or the error with
+    which the agent does not begin. ``hello`` is what each agent says besides."""
 
     def __init__(
         self,
@@ -36,11 +34,9 @@ class PlayedCluster:
         folder: Path,
         examine: Callable[[str], Examine | str],
         hello: Message,
-        carrier: Start = _no_run,
     ) -> None:
+        super().__init__(members)
         self.calls: list[str] = []
-        self._members = list(members)
-        self._carrier = carrier
         self._settings: Settings
         self._agents: dict[str, AsyncExitStack] = {}
         self._folder, self._examine, self._hello = folder, examine, hello
@@ -48,30 +44,15 @@ class PlayedCluster:
         self._stack = AsyncExitStack()
         self._failed: dict[str, str] = {}
         self.started = asyncio.Event()
-        self.others: list[str] = []  # runs in the swarm besides this one
-        self._run = ""
-
-    def here(self) -> tuple[str, str]:
-        return "pc-1", LOOPBACK
-
-    def labels(self, run: str) -> dict[str, str] | None:
-        """Of agents that were left running: there are none."""
-        return None
-
-    def members(self) -> list[SwarmHost]:
-        return self._members
 
     def start_agents(
-        self, run: str, directory: Path, *_: Any, secrets: Mapping[str, bytes], hosts: Collection[str], **__: Any
+        self, run: str, directory: Path, *_: Any, hosts: Collection[str] | None = None, **others: Any
     ) -> None:
         assert directory.is_dir()
-        self._run = run
-        self.calls.append(f"start {', '.join(sorted(hosts))}")
-        settings = Settings.from_json(secrets[FILE])
-        asyncio.run_coroutine_threadsafe(self._begin(settings, hosts), self._loop).result()
-
-    def runs(self) -> dict[str, Path]:
-        return dict.fromkeys([self._run, *self.others], Path())
+        super().start_agents(run, directory, hosts=hosts)
+        self.calls.append(f"start {', '.join(sorted(hosts or ()))}")
+        settings = Settings.from_json(others["secrets"][FILE])
+        asyncio.run_coroutine_threadsafe(self._begin(settings, hosts or ()), self._loop).result()
 
     def agents(self, run: str) -> dict[str, Agent]:
         return {host: Agent("rejected", error) for host, error in self._failed.items()}
@@ -107,7 +88,7 @@ class PlayedCluster:
         self._stack.push_async_callback(stack.aclose)
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: None)
         stack.push_async_callback(channel.close)
-        worker = Worker(folder, channel.tell, _no_run, examine, carrier=self._carrier)
+        worker = Worker(folder, channel.tell, _no_run, examine)
         stack.push_async_callback(worker.close)
         serving = asyncio.create_task(channel.serve({"host": host, **self._hello}, worker.answer, settings.lease))
         stack.callback(serving.cancel)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +20,10 @@ from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.doctor.examination import Examination, examine
 from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
-from tests.orchestrator.agent.swarm import PlayedCluster
+from tests.fakes.prober import FakeProber
+from tests.orchestrator.agent.swarm import ClusterOfAgents
 
 PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
 HOSTS = [PC, replace(PC, name="pc-2", address="10.0.0.2"), replace(PC, name="pc-3", address="10.0.0.3")]
@@ -38,42 +36,17 @@ PAIRS = [("pc-1", "pc-2"), ("pc-1", "pc-3"), ("pc-2", "pc-3")]
 MISSING = "No such image: edgebed-agent:latest"
 
 
-class PlayedProber:
-    """Packets take 1 ms each way. Those to ``deaf`` are lost, and those of more than ``narrow`` bytes. A stream has the
-    rate THERE, or BACK on the way back."""
-
-    mtu = 1450
-
-    def __init__(self, deaf: str, narrow: int) -> None:
-        self._deaf, self._narrow = deaf, narrow
-
-    @contextlib.asynccontextmanager
-    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
-        assert handle.pid == (HUB if address.startswith("10.77.") else HELLO["pid"])
-        yield {"port": 1, "token": "aa"}
-
-    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
-        plan = json.loads(arguments[-1])
-        took = None if self._deaf in arguments or plan["size"] + 28 > self._narrow else 0.002
-        found: dict[str, Any] = {"rtt_median": took, "rtt_p99": took, "rtt_samples": 5}
-        for way, rate in (("forward", THERE), ("back", BACK)):
-            stream = plan[way]
-            assert stream is None or (stream["transport"], stream["seconds"]) == ("tcp", 0.3)
-            found[way] = {**NO_ECHO, "rate": None if stream is None else rate}
-        return found
-
-
-def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", narrow: int = 9000) -> Examine:
-    async def played(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
+def examiner(host: str, asked: dict[str, Any], deaf: str = "nobody", prober: FakeProber | None = None) -> Examine:
+    async def examine(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
         asked[host] = setup
         if host == "pc-2" and deaf == "all":
             raise HostError("no namespaces here")
-        return replace(FACTS, model=host, trunk=""), HUB, PlayedProber(deaf, narrow)
+        return replace(FACTS, model=host, trunk=""), HUB, prober or FakeProber(deaf)
 
-    return played
+    return examine
 
 
-async def ask(cluster: PlayedCluster, hosts: Sequence[SwarmHost] = HOSTS) -> Examination:
+async def ask(cluster: ClusterOfAgents, hosts: Sequence[SwarmHost] = HOSTS) -> Examination:
     return await examine(cast(Cluster, cluster), hosts, "edgebed-agent", "edgebed-node", lambda said: None)
 
 
@@ -87,7 +60,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path, folders: Path) -> None:
     asked: dict[str, Any] = {}
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, asked), HELLO)
+    probers = {each.name: FakeProber() for each in HOSTS}
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, asked, prober=probers[host]), HELLO)
     found = await ask(cluster)
     assert {host: facts.model for host, facts in found.facts.items()} == {each.name: each.name for each in HOSTS}
     addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
@@ -95,6 +69,11 @@ async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path,
     there = dict.fromkeys(PAIRS, Underlay(0.001, THERE, 1500))
     assert found.underlay == there | {pair[::-1]: Underlay(0.001, BACK, 1500) for pair in PAIRS}
     assert (found.silent, found.unmeasured, found.cut) == ({}, {}, {})
+    for prober in probers.values():
+        for address, handle in prober.responders.items():
+            assert handle.pid == (HUB if address.startswith("10.77.") else HELLO["pid"])
+        streams = [plan[way] for _, plan in prober.probes for way in ("forward", "back") if plan[way]]
+        assert all((each["transport"], each["seconds"]) == ("tcp", 0.3) for each in streams)
     assert cluster.calls == ["start pc-1, pc-2, pc-3", "stop"]
     assert os.listdir(folders) == []
 
@@ -102,13 +81,13 @@ async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path,
 @pytest.mark.parametrize("after", [0, 1])
 async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path, after: int) -> None:
     """``after``: how many measurements are done when the run begins."""
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}), HELLO)
     said: list[str] = []
 
     def tell(what: object) -> None:
         said.append(str(what))
         if sum("rate" in each for each in said) == after:
-            cluster.others = ["mine-20260101-120000-aaaa"]
+            cluster.mark("mine-20260101-120000-aaaa", tmp_path)
 
     found = await examine(cast(Cluster, cluster), HOSTS, "edgebed-agent", "edgebed-node", tell)
     assert found.busy == ("mine-20260101-120000-aaaa",)
@@ -119,7 +98,7 @@ async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path
 async def test_hosts_that_do_not_tell(tmp_path: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "FAILING", 0.0)
     asked: dict[str, Any] = {}
-    cluster = PlayedCluster(
+    cluster = ClusterOfAgents(
         HOSTS, tmp_path, lambda host: MISSING if host == "pc-3" else examiner(host, asked, deaf="all"), HELLO
     )
     found = await ask(cluster)
@@ -130,13 +109,13 @@ async def test_hosts_that_do_not_tell(tmp_path: Path, folders: Path, monkeypatch
 
 async def test_a_host_that_goes_down_is_not_waited_for(tmp_path: Path, folders: Path) -> None:
     gone = replace(HOSTS[1], state="down")
-    cluster = PlayedCluster([PC, gone], tmp_path, lambda host: "" if host == "pc-2" else examiner(host, {}), HELLO)
+    cluster = ClusterOfAgents([PC, gone], tmp_path, lambda host: "" if host == "pc-2" else examiner(host, {}), HELLO)
     found = await ask(cluster, HOSTS[:2])
     assert (set(found.facts), found.silent) == ({"pc-1"}, {"pc-2": "the swarm has lost it"})
 
 
 async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf="10.0.0.3"), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf="10.0.0.3"), HELLO)
     found = await ask(cluster)
     assert set(found.underlay) == {("pc-1", "pc-2"), ("pc-2", "pc-1")}
     assert found.unmeasured == {
@@ -149,7 +128,7 @@ async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) 
     ("deaf", "narrow", "lost"), [("10.77.0.3", 9000, "packets of 100 bytes"), ("", 1400, "packets of 1450 bytes")]
 )
 async def test_what_the_trunk_does_not_carry(tmp_path: Path, folders: Path, deaf: str, narrow: int, lost: str) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf, narrow), HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}, prober=FakeProber(deaf, narrow)), HELLO)
     found = await ask(cluster)
     assert len(found.underlay) == 6
     assert set(found.cut) >= {("pc-1", "pc-3"), ("pc-2", "pc-3")}
@@ -157,7 +136,7 @@ async def test_what_the_trunk_does_not_carry(tmp_path: Path, folders: Path, deaf
 
 
 async def test_without_hosts_nothing_is_started(tmp_path: Path) -> None:
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: MISSING, HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: MISSING, HELLO)
     assert await ask(cluster, []) == Examination()
     assert cluster.calls == []
 
@@ -167,7 +146,7 @@ async def test_the_agents_end_when_the_question_is_cancelled(tmp_path: Path, fol
         await asyncio.Event().wait()
         raise AssertionError
 
-    cluster = PlayedCluster(HOSTS, tmp_path, lambda host: never, HELLO)
+    cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: never, HELLO)
     asking = asyncio.create_task(ask(cluster))
     await cluster.started.wait()
     asking.cancel()

@@ -1,24 +1,19 @@
-"""Images that are brought to agents, and that these pull, from the orchestrator's side. Their Engines are played."""
+"""Images that are brought to agents, and that these pull, from the orchestrator's side. Their Engines are fakes."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from node.messaging.wire import PROTOCOL
 from orchestrator.agent.images import Images
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
-from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm.agents.calls import HostImages
-from orchestrator.drivers.swarm.agents.channel import PIECE
 from orchestrator.drivers.swarm.transfers import image_copies
 from orchestrator.drivers.swarm.transfers.image_copies import CopyProgress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
@@ -27,129 +22,18 @@ from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
+from tests.fakes.docker import PIECES, SAVINGS, FakeEngine, FakeSaving, image
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
 
 HOSTS = ("pc-1", "pc-2", "pc-3")
 SCENARIO = "algorithm: {name: fedavg, rounds: 1}\ntopology: {edges: 0, devices: 2}\n"
-PIECES = 30
-
-
-def image(layer: str) -> dict[str, Any]:
-    return {
-        "Id": f"sha256:{layer}",
-        "Architecture": "amd64",
-        "RootFS": {"Layers": [layer]},
-        "Size": 1000 * PIECES,
-        "Config": {"Labels": {PROTOCOL_LABEL: str(PROTOCOL)}},
-    }
-
-
-class PlayedEngine:
-    """An Engine with images by name. What it loads becomes an image of one layer. ``takes``: cleared while it does not
-    go on. ``full``: it has no room."""
-
-    def __init__(self, **images: dict[str, Any]) -> None:
-        self.images = images
-        self.takes = threading.Event()
-        self.takes.set()
-        self.full = False
-        self.loading: list[bytes] = []
-        self.closed = 0
-        self.registry: dict[str, Any] = {}
-        self.asked: list[str] = []
-        self.pulled: list[tuple[str, str, str | None]] = []
-
-    def connected(self) -> PlayedEngine:
-        return self
-
-    def image(self, name: str) -> dict[str, Any] | None:
-        return self.images.get(name)
-
-    def tag(self, image: str, name: str) -> None:
-        self.images[name] = self.images[image]
-
-    def close(self) -> None:
-        self.closed += 1
-
-    def in_registry(self, name: str) -> dict[str, Any]:
-        self.asked.append(name)
-        if not self.registry:
-            raise DriverError("the registry is away")
-        return self.registry
-
-    def login(self, name: str) -> str | None:
-        return "who I am"
-
-    def load(self, name: str) -> Loading:
-        self.loading.clear()
-        return cast(Loading, PlayedLoading(self))
-
-    def pull(self, repository: str, digest: str, login: str | None) -> Pulling:
-        self.pulled.append((repository, digest, login))
-        return cast(Pulling, PlayedPulling(self, f"{repository}@{digest}"))
-
-
-class PlayedLoading:
-    def __init__(self, engine: PlayedEngine) -> None:
-        self._engine = engine
-
-    def add(self, data: bytes) -> None:
-        assert self._engine.takes.wait(PATIENCE)
-        if self._engine.full:
-            raise HostError("loading: the disk is full")
-        self._engine.loading.append(data)
-
-    def finish(self) -> str:
-        layer = b"".join(self._engine.loading).decode()[:1]
-        self._engine.images[f"sha256:{layer}"] = image(layer)
-        return f"sha256:{layer}"
-
-    def close(self) -> None:
-        self._engine.closed += 1
-
-
-class PlayedPulling:
-    def __init__(self, engine: PlayedEngine, reference: str) -> None:
-        self._engine, self._reference = engine, reference
-
-    def finish(self, tell: Callable[[int, int], None]) -> None:
-        tell(30, 100)
-        assert self._engine.takes.wait(PATIENCE)
-        if self._engine.full:
-            raise HostError("pulling: the disk is full")
-        self._engine.images[self._reference] = image("p") | {"RepoDigests": [self._reference]}
-
-    def close(self) -> None:
-        pass
-
-
-class PlayedSaving:
-    """Each piece has the image's layer."""
-
-    def __init__(self, id: str) -> None:
-        self._piece, self.left = id[-1:].encode() * 1000, PIECES
-        self.closed = False
-        SAVINGS.append(self)
-
-    def read(self, size: int) -> bytes:
-        assert size == PIECE
-        if not self.left:
-            return b""
-        self.left -= 1
-        return self._piece
-
-    def close(self) -> None:
-        self.closed = True
-
-
-SAVINGS: list[PlayedSaving] = []
 
 
 class World:
     """Engines by host; the orchestrator has that of pc-1."""
 
     def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
-        self.engines = {host: PlayedEngine() for host in HOSTS}
+        self.engines = {host: FakeEngine() for host in HOSTS}
         self.engines["pc-1"].images["edgebed-node"] = image("a")
         hosts = tuple(HostFacts(host, "127.0.0.1", "amd64", 1, 1) for host in HOSTS)
         self.plan = replace(spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), hosts=hosts)
@@ -185,7 +69,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async with AsyncExitStack() as stack:
         made = World(tmp_path, stack)
         monkeypatch.setattr(Engine, "connect", lambda: made.engines["pc-1"])
-        monkeypatch.setattr(image_copies, "Saving", PlayedSaving)
+        monkeypatch.setattr(image_copies, "Saving", FakeSaving)
         await made.open()
         yield made
 

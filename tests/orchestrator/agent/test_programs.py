@@ -1,35 +1,29 @@
-"""Programs of nodes on several hosts: what the driver asks for, and what the agents answer. The places are played."""
+"""Programs of nodes on several hosts: what the driver asks for, and what the agents answer. Their drivers are fakes."""
 
 from __future__ import annotations
 
 import asyncio
 import tarfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent.host_run import HostRun
-from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
-from orchestrator.drivers.swarm.agents.calls import HostSetup
+from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.fake import FakeFabric
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
-from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
-from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedProber, setup_of
+from tests.fakes.driver import FakeProgramsDriver
+from tests.orchestrator.agent.stage import PATIENCE
+from tests.orchestrator.agent.test_worker import HOSTS, World
 
-HOSTS = ("pc-1", "pc-2")
 SCENARIO = """
 driver: swarm
 programs:
@@ -41,79 +35,22 @@ links: {device-cloud: {latency: 20ms}}
 """
 
 
-class PlayedPods(PlayedDriver):
-    """Holds nodes. A program prints its label, and its label again when it is to end."""
-
-    def __init__(self, directory: RunDirectory) -> None:
-        super().__init__(directory)
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
-        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self.asked: list[tuple[Any, ...]] = []
-        self.started: list[ProgramPlan] = []
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        assert not await asyncio.to_thread(assignment.exists)  # a program knows nothing of edgebed
-        return NodeHandle(100 + node.index)
-
-    async def run(self, program: ProgramPlan, log: Path) -> None:
-        self.started.append(program)
-        self._print(log, program)
-
-    async def terminate(self, program: ProgramPlan) -> None:
-        self._print(self.directory.logs / f"{program.label}.log", program)
-        self.ends.put_nowait(ProgramEnd(program, -15))
-
-    async def release(self, node: str, code: int = 0) -> None:
-        self.asked.append(("release", node, code))
-
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        return (node.pid, port) == (101, 80)
-
-    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
-
-    @staticmethod
-    def _print(log: Path, program: ProgramPlan) -> None:
-        with log.open("a") as file:
-            file.write(f"{program.label}\n")
-
-
-class World:
-    """The stage. The cloud lives on pc-1, the device on pc-2."""
-
-    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
-        folder = tmp_path / "scenario"
-        folder.mkdir()
-        (folder / "ask.py").write_text("pass\n")
-        self.plan = replace(spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), folder=str(folder))
-        self.programs = {each.label: each for each in self.plan.programs}
-        self.directory = RunDirectory.create(tmp_path / "runs", "played")
-        self.hosts = tmp_path / "hosts"
-        self.hosts.mkdir()
-        self.stage = Stage(self.plan, self.directory, self.hosts, stack)
-        self.pods: dict[str, PlayedPods] = {}
+class Programs(World):
+    """The cloud lives on pc-1, the device on pc-2."""
 
     @property
     def driver(self) -> SwarmProgramsDriver:
         assert isinstance(self.stage.driver, SwarmProgramsDriver)
         return self.stage.driver
 
-    def player(self, host: str) -> Callable[..., Any]:
-        async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
-            pods = self.pods[host] = PlayedPods(directory)
-            return HostRun(cast(Driver, pods), FakeFabric(), PlayedProber())
+    @property
+    def programs(self) -> dict[str, ProgramPlan]:
+        return {each.label: each for each in self.plan.programs}
 
-        return make
-
-    async def open(self) -> None:
-        for host in HOSTS:
-            await self.stage.join(host, self.player(host))
-        await self.driver.open()
-        await self.driver.open_links(lambda host: setup_of(self.plan, host))
-
-    async def start(self, name: str) -> NodeHandle:
-        place = self.directory.nodes / f"{name}.json"
-        return await self.driver.start(self.plan.node(name), place, self.directory.logs / f"{name}.log")
+    def fake(self, host: str) -> FakeProgramsDriver:
+        driver = self.drivers[host]
+        assert isinstance(driver, FakeProgramsDriver)
+        return driver
 
     async def run(self, label: str) -> None:
         await self.driver.run(self.programs[label], self.directory.logs / f"{label}.log")
@@ -121,21 +58,18 @@ class World:
     async def held(self, number: int = 1) -> Sequence[tuple[str, NodeHandle | None]]:
         return [await asyncio.wait_for(self.driver.held.get(), PATIENCE) for _ in range(number)]
 
-    async def change(self) -> HostChange | NodeMove:
-        while True:
-            news = await asyncio.wait_for(self.driver.news.get(), PATIENCE)
-            if not isinstance(news, HostReadings):
-                return news
-
     def files(self, host: str) -> Path:
         """Those of the run there."""
         return self.hosts / host / self.directory.run
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[Programs]:
+    folder, plan = tmp_path / "scenario", make_plan(parse(SCENARIO, "played.yaml"), None)
+    folder.mkdir()
+    (folder / "ask.py").write_text("pass\n")
     async with AsyncExitStack() as stack:
-        made = World(tmp_path, stack)
+        made = Programs(tmp_path, stack, replace(plan, folder=str(folder)), FakeProgramsDriver)
         await made.open()
         yield made
 
@@ -145,22 +79,23 @@ def _content(archive: Path) -> list[str]:
         return tar.getnames()
 
 
-async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world: World) -> None:
+async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world: Programs) -> None:
     for host in HOSTS:
         assert _content(world.files(host) / "scenario.tar") == ["ask.py"]
         assert list(world.stage.datasets_of(host).iterdir()) == []
 
 
-async def test_a_program_starts_on_the_host_of_its_node(world: World) -> None:
+async def test_a_program_starts_on_the_host_of_its_node(world: Programs) -> None:
     handle = await world.start("device-0")
-    assert handle == NodeHandle(102, "pc-2")
+    assert handle == NodeHandle(101, "pc-2")
     assert await world.held() == [("device-0", handle)]
     await world.run("device-0")
-    assert world.pods["pc-2"].started == [world.programs["device-0"]]
-    assert world.pods["pc-1"].started == []
+    assert world.fake("pc-2").programs == {"device-0": world.programs["device-0"]}
+    assert world.fake("pc-1").programs == {}
+    assert world.fake("pc-2").assignments == {"device-0": None}  # a program knows nothing of edgebed
 
 
-async def test_what_a_program_has_printed_arrives_before_its_end(world: World) -> None:
+async def test_what_a_program_has_printed_arrives_before_its_end(world: Programs) -> None:
     await world.start("cloud")
     await world.run("cloud.watcher")
     await world.driver.terminate(world.programs["cloud.watcher"])
@@ -169,16 +104,17 @@ async def test_what_a_program_has_printed_arrives_before_its_end(world: World) -
     assert (world.directory.logs / "cloud.watcher.log").read_text() == "cloud.watcher\n" * 2
 
 
-async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: World) -> None:
+async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
+    world.fake("pc-1").ports.add(80)
     assert await world.driver.listens(nodes["cloud"], 80)
     assert not await world.driver.listens(nodes["cloud"], 81)
-    assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101), "device-0": ProcessUsage(0.5, 102)}
+    assert await world.driver.usage(nodes) == dict.fromkeys(nodes, ProcessUsage(0.5, 101))
     await world.driver.release("cloud", 3)
-    assert world.pods["pc-1"].asked == [("release", "cloud", 3)]
+    assert world.fake("pc-1").requests[-1] == ("release", "cloud", 3)
 
 
-async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: World) -> None:
+async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
     await world.held(2)
     await world.stage.leave("pc-2")
@@ -188,7 +124,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     assert not await world.driver.listens(nodes["device-0"], 80)
     with pytest.raises(LostError):
         await world.run("device-0")
-    assert (await world.change())[:2] == ("pc-2", "lost")
+    assert (await world.changes(1))[0][:2] == ("pc-2", "lost")
 
     waiting = asyncio.create_task(world.driver.ready("device-0"))
     await world.stage.join("pc-2", world.player("pc-2"))
@@ -196,16 +132,16 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     assert _content(world.files("pc-2") / "scenario.tar") == ["ask.py"]
     await world.start("device-0")
     await world.run("device-0")
-    assert [each.label for each in world.pods["pc-2"].started] == ["device-0"]
+    assert list(world.fake("pc-2").programs) == ["device-0"]
 
 
-async def test_an_end_that_another_host_tells_is_none(world: World) -> None:
+async def test_an_end_that_another_host_tells_is_none(world: Programs) -> None:
     for host, label in (("pc-1", "device-0"), ("pc-2", "nobody")):
         world.driver.hear(host, {"name": "program", "label": label, "code": 0})
     assert world.driver.ends.empty()
 
 
-async def test_the_files_of_nodes_come_back_when_the_run_ends(world: World) -> None:
+async def test_the_files_of_nodes_come_back_when_the_run_ends(world: Programs) -> None:
     await world.start("device-0")
     there = world.files("pc-2") / "checkpoints" / "device-0" / "models"
     await asyncio.to_thread(there.mkdir, parents=True)
@@ -217,7 +153,7 @@ async def test_the_files_of_nodes_come_back_when_the_run_ends(world: World) -> N
     assert (kept / "models" / "last.checkpoint").read_bytes() == b"model"
 
 
-async def test_files_that_cannot_be_fetched_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_cannot_be_fetched_are_told(world: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     there = world.files("pc-2") / "checkpoints" / "device-0"
     await asyncio.to_thread(there.mkdir, parents=True)
     (there / "model").write_bytes(b"model")
@@ -227,7 +163,7 @@ async def test_files_that_cannot_be_fetched_are_told(world: World, monkeypatch: 
 
 
 @pytest.mark.slow
-async def test_programs_move_with_their_node_to_a_host_that_has_their_images(world: World) -> None:
+async def test_programs_move_with_their_node_to_a_host_that_has_their_images(world: Programs) -> None:
 
     async def moved(_: object) -> None:
         pass
@@ -235,9 +171,9 @@ async def test_programs_move_with_their_node_to_a_host_that_has_their_images(wor
     world.driver.on_move = moved
     await world.start("device-0")
     await world.stage.leave("pc-2")
-    assert (await world.change())[:2] == ("pc-2", "lost")
+    assert (await world.changes(1))[0][:2] == ("pc-2", "lost")
     assert await asyncio.wait_for(world.driver.ready("device-0"), PATIENCE) is None
     assert (await world.start("device-0")).host == "pc-1"
     await world.run("device-0")
-    assert [each.label for each in world.pods["pc-1"].started] == ["device-0"]
+    assert list(world.fake("pc-1").programs) == ["device-0"]
     await asyncio.to_thread(wait_for, lambda: (world.directory.logs / "device-0.log").exists() or None, "its output")

@@ -1,13 +1,12 @@
-"""The agents' verbs, asked for by the driver, fabric and prober of several hosts. The places are played."""
+"""Calls of the driver, the fabric and the prober of several hosts to their agents, with the fakes of these there."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from netem.media.profile import Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from node.errors import WireError
 from orchestrator.agent.host_run import HostRun
@@ -26,11 +26,9 @@ from orchestrator.drivers.swarm.agents.channel import Message
 from orchestrator.drivers.swarm.agents.starting import dismiss
 from orchestrator.drivers.swarm.network import underlay
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
-from orchestrator.drivers.swarm.network.prober import SwarmProber
 from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
@@ -38,9 +36,12 @@ from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Accelerated, NodePlan, Plan
+from orchestrator.planning.plan import Accelerated, Plan, channels_of
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
+from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.fabric import FakeFabric
+from tests.fakes.prober import FakeProber
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
 
 HOSTS = ("pc-1", "pc-2")
@@ -52,54 +53,6 @@ links: {device-cloud: {latency: 20ms, rate: 10mbit}}
 UNDERLAY = 0.005  # s
 
 
-class PlayedDriver:
-    """Nodes are files. A node that is killed ends with its last words."""
-
-    name, breakdown = "played", "the player"
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
-        self.lost = asyncio.Event()
-        self.handed: dict[str, bytes] = {}
-        self.paused: list[str] = []
-        self.directory = directory
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        self.handed[node.name] = await asyncio.to_thread(assignment.read_bytes)
-        await asyncio.to_thread(log.write_text, f"{node.name} at {node.address}\n")
-        return NodeHandle(100 + node.index)
-
-    async def kill(self, node: str) -> None:
-        with (self.directory.logs / f"{node}.log").open("a") as log:
-            log.write("last words\n")
-        self.exits.put_nowait(Exit(node, NodeHandle(100), -9))
-
-    async def pause(self, node: str) -> None:
-        self.paused.append(node)
-
-    async def resume(self, node: str) -> None:
-        self.paused.remove(node)
-
-    def notes(self) -> list[str]:
-        return ["a note"]
-
-
-class PlayedProber:
-    mtu = 1450
-
-    def __init__(self) -> None:
-        self.answering: list[str] = []
-
-    @contextlib.asynccontextmanager
-    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
-        self.answering.append(address)
-        yield {"port": handle.pid}
-        self.answering.remove(address)
-
-    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
-        return {"from": handle.pid, "with": list(arguments)}
-
-
 def setup_of(plan: Plan, host: str) -> HostSetup:
     programs = plan.programs or None
     return HostSetup(
@@ -108,37 +61,33 @@ def setup_of(plan: Plan, host: str) -> HostSetup:
 
 
 class World:
-    """The stage, and what was played on each host."""
+    """The stage of a run on two hosts, and the fakes of each."""
 
-    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
-        (tmp_path / "data").mkdir()
-        (tmp_path / "data" / "train.npy").write_bytes(bytes(3 << 20))  # in several pieces
-        self.plan: Plan = replace(
-            spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), data_directory=str(tmp_path / "data")
-        )
+    def __init__(
+        self, tmp_path: Path, stack: AsyncExitStack, plan: Plan, make_driver: Callable[[], FakeDriver]
+    ) -> None:
+        self.plan = spread(plan, HOSTS)
         self.directory = RunDirectory.create(tmp_path / "runs", "played")
-        self.directory.shards.write_bytes(b"shards")
-        (self.directory.plugins / "mine.py").write_text("pass\n")
-        hosts = tmp_path / "hosts"
-        hosts.mkdir()
-        self.hosts = hosts
-        self.stage = Stage(self.plan, self.directory, hosts, stack)
-        self.drivers: dict[str, PlayedDriver] = {}
+        self.hosts = tmp_path / "hosts"
+        self.hosts.mkdir()
+        self.stage = Stage(self.plan, self.directory, self.hosts, stack)
+        self._make_driver = make_driver
+        self.drivers: dict[str, FakeDriver] = {}
         self.fabrics: dict[str, FakeFabric] = {}
-        self.probers: dict[str, PlayedProber] = {}
+        self.probers: dict[str, FakeProber] = {}
         self.opened: dict[str, Any] = {}
         self.shown: list[HostReadings] = []
 
     def player(self, host: str) -> Callable[..., Any]:
         async def make(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
-            self.opened[host] = setup, (data / "train.npy").stat().st_size
-            driver = self.drivers[host] = PlayedDriver(directory)
+            self.opened[host] = setup, [each.stat().st_size for each in data.glob("train.npy")]  # noqa: ASYNC240
+            driver = self.drivers[host] = self._make_driver()
             fabric = self.fabrics[host] = FakeFabric()
             fabric.figures = {"forwarded": 5, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
             fabric.figures["drops"] = {"somewhere": 1}
             fabric.refuse = lambda change: None if change.cut is None else "no scissors"
             stack.push_async_callback(fabric.close)
-            prober = self.probers[host] = PlayedProber()
+            prober = self.probers[host] = FakeProber()
             return HostRun(cast(Driver, driver), cast(Fabric, fabric), prober)
 
         return make
@@ -160,7 +109,8 @@ class World:
 
     async def start(self, name: str, content: bytes = b"{}") -> NodeHandle:
         assignment = self.directory.nodes / f"{name}.json"
-        assignment.write_bytes(content)
+        if not self.plan.programs:
+            assignment.write_bytes(content)
         return await self.stage.driver.start(self.plan.node(name), assignment, self.directory.logs / f"{name}.log")
 
     async def changes(self, number: int) -> list[HostChange | NodeMove]:
@@ -192,14 +142,20 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train.npy").write_bytes(bytes(3 << 20))  # in several pieces
+    plan = replace(make_plan(parse(SCENARIO, "played.yaml"), None), data_directory=str(data))
     async with AsyncExitStack() as stack:
-        made = World(tmp_path, stack)
+        made = World(tmp_path, stack, plan, lambda: FakeDriver(FakeControl()))
+        made.directory.shards.write_bytes(b"shards")
+        (made.directory.plugins / "mine.py").write_text("pass\n")
         await made.open()
         yield made
 
 
 async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) -> None:
-    assert world.opened == {host: (setup_of(world.plan, host), 3 << 20) for host in HOSTS}
+    assert world.opened == {host: (setup_of(world.plan, host), [3 << 20]) for host in HOSTS}
     assert world.stage.driver.notes() == ["pc-1: a note", "pc-2: a note"]
     run = world.hosts / "pc-2" / world.directory.run
     assert (run / "shards.npz").read_bytes() == b"shards"
@@ -225,7 +181,7 @@ async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
         (
             "RunsPrograms.release",
             {"node": "a", "code": 0},
-            "no call 'RunsPrograms.release': a PlayedDriver is open here",
+            "no call 'RunsPrograms.release': a FakeDriver is open here",
         ),
         ("Driver.kill", {"node": 7}, r"'Driver.kill' has invalid arguments \(node: Input should be a valid string\)"),
         ("Driver.kill", {}, r"'Driver.kill' has invalid arguments \(node: Field required\)"),
@@ -261,21 +217,21 @@ async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypa
 async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
     # cloud, device-0, device-1, device-2 alternate between the hosts
     handle = await world.start("device-0", b"secret")
-    assert handle == NodeHandle(102, "pc-2")
-    assert world.drivers["pc-2"].handed == {"device-0": b"secret"}
+    assert handle == NodeHandle(101, "pc-2")
+    assert world.drivers["pc-2"].assignments == {"device-0": b"secret"}
     await world.logged("device-0", "device-0 at 10.77.0.2\n")
     secret = world.hosts / "pc-2" / world.directory.run / "nodes" / "device-0.json"
     assert await asyncio.to_thread(secret.exists)
     await world.stage.driver.forget("device-0")
     assert not await asyncio.to_thread(secret.exists)
     await world.stage.driver.pause("device-0")
-    assert world.drivers["pc-2"].paused == ["device-0"]
+    assert world.drivers["pc-2"].paused == {"device-0"}
     await world.stage.driver.resume("device-0")
     await world.stage.driver.kill("device-0")
     assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit(
-        "device-0", NodeHandle(100, "pc-2"), -9
+        "device-0", NodeHandle(101, "pc-2"), -9
     )
-    assert (world.directory.logs / "device-0.log").read_text().endswith("last words\n")  # before its end
+    assert (world.directory.logs / "device-0.log").read_text().endswith("killed\n")  # before its end
 
 
 async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:
@@ -362,6 +318,24 @@ async def test_changes_go_to_the_senders_hosts_and_errors_come_back_in_order(wor
         await fabric.cut("cloud", "device-0")
 
 
+async def test_channels_are_made_on_the_host_that_all_of_their_links_pass(world: World) -> None:
+    """The links of device-0 and device-2 come from pc-2, that of device-1 stays on pc-1."""
+    plan = make_plan(parse(SCENARIO + "shared: {cell: {rate: 9mbit, members: [device-*]}}", "played.yaml"), None)
+    world.use(replace(world.plan, links=plan.links, media=plan.media))
+    fabric, here, away = world.fabric(), world.fabrics["pc-1"], world.fabrics["pc-2"]
+    channels, traffic = channels_of(plan.media), CrossTraffic("trace", rows=((0.0, 1e6), (5.0, 2e6)))
+    await fabric.share(channels)
+    await fabric.shape(world.plan.links)
+    await fabric.occupy("cell up", traffic, 7)
+    assert (here.channels, away.channels) == (channels, {})
+    assert here.occupied == {"cell up": (traffic, 7)}
+    assert here.crossings["device-0", "cloud"] == (Crossing("cell up", "device-0"),)
+    await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
+    assert here.links["device-0", "cloud"].latency == pytest.approx(0.05 - UNDERLAY)
+    here.figures["channels"] = [{"channel": "cell up", "member": "device-0", "bytes": 5, "queued_bytes": 1}]
+    assert (await fabric.counters()).channels == here.figures["channels"]
+
+
 async def test_counters_of_all_hosts_are_added(world: World) -> None:
     fabric = world.fabric()
     await fabric.shape(world.plan.links)
@@ -369,17 +343,6 @@ async def test_counters_of_all_hosts_are_added(world: World) -> None:
     assert (counted.forwarded, counted.late_max, counted.cpu_seconds) == (10, 0.5, 0.5)
     assert counted.drops == {"somewhere on pc-1": 1, "somewhere on pc-2": 1}
     assert fabric.strangers() == {"pc-1": 3, "pc-2": 3}
-
-
-async def test_a_measurement_has_its_ends_on_two_hosts(world: World) -> None:
-    prober = SwarmProber(world.stage.agents, 1450)
-    async with prober.responding(NodeHandle(7, "pc-1"), "10.77.0.1") as ready:
-        assert world.probers["pc-1"].answering == ["10.77.0.1"]
-        assert await prober.probe(NodeHandle(8, "pc-2"), ["--port", str(ready["port"])]) == {
-            "from": 8,
-            "with": ["--port", "7"],
-        }
-    assert world.probers["pc-1"].answering == []
 
 
 def network(world: World) -> SwarmUnderlay:
@@ -503,14 +466,14 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     await fabric.detach(world.plan.node("device-0"))
     assert fabric_of_1.attached == {}
     await driver.pause("device-0")
-    assert world.drivers["pc-1"].paused == ["device-0"]
+    assert world.drivers["pc-1"].paused == {"device-0"}
     cut = LinkChange("device-2", "cloud", cut=True)
     assert [str(error) for error in await fabric.alter([cut])] == ["pc-1: link device-2 -> cloud: no scissors"]
 
     await world.stage.join("pc-2", world.player("pc-2"))
     assert await world.changes(1) == [HostChange("pc-2", "back")]
     assert driver.homes["device-0"] == "pc-1"
-    assert (world.drivers["pc-2"].handed, world.fabrics["pc-2"].links) == ({}, {})  # nobody lives there
+    assert (world.drivers["pc-2"].started, world.fabrics["pc-2"].links) == ([], {})  # nobody lives there
     assert await driver.ready("device-0") is None
     # A checkpoint that is still told by its old host is not its own.
     driver.hear("pc-2", {"name": "checkpoint", "node": "device-0", "data": b"old", "first": True, "last": True})

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import orchestrator.cli
-from orchestrator.cli.completion import SHELLS
+from orchestrator.cli.catalogue import SHELLS
 from orchestrator.cli.main import GROUPS, carry_out, cli
 from orchestrator.drivers.swarm import leftovers
 from orchestrator.errors import RecordError, RunError

@@ -1,26 +1,23 @@
-"""Tests of the control plane of programs, with a driver that only notes what it is asked."""
+"""Tests of the control plane of programs, with a fake driver."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.drivers import programs as control
-from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_notes
-from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.reading import parse
+from tests.fakes.driver import FakeProgramsDriver
 
 TEXT = """\
 programs:
@@ -30,50 +27,13 @@ topology: {cloud: true, edges: 0, devices: 1}
 """
 
 
-class FakeDriver:
-    """Holds nodes and starts programs at once. ``refuses``: why it cannot start one. ``ports``: on which programs
-    listen."""
-
-    def __init__(self, plan: Plan, refuses: str = "") -> None:
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
-        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self.asked: list[tuple[Any, ...]] = []
-        self.ports: set[int] = set()
-        self.stubborn: set[str] = set()  # programs that SIGTERM does not end
-        self._refuses = refuses
-        self._programs = {program.label: program for program in plan.programs}
-
-    async def run(self, program: ProgramPlan, log: Path) -> None:
-        if self._refuses:
-            raise HostError(self._refuses)
-        self.asked.append(("run", program.label))
-
-    async def terminate(self, program: ProgramPlan) -> None:
-        self.asked.append(("terminate", program.label))
-        if program.label not in self.stubborn:
-            self.end(program.label, -15)
-
-    async def release(self, node: str, code: int = 0) -> None:
-        self.asked.append(("release", node, code))
-
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        self.asked.append(("listens", node.pid, port))
-        return port in self.ports
-
-    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return {node: ProcessUsage(cpu=handle.pid, rss=1) for node, handle in nodes.items()}
-
-    def end(self, label: str, code: int) -> None:
-        self.ends.put_nowait(ProgramEnd(self._programs[label], code))
-
-
 class Rig:
     """A control plane, its driver and the folder of logs."""
 
     def __init__(self, plan: Plan, folder: Path, refuses: str = "") -> None:
         self.directory = RunDirectory(folder)
         self.directory.logs.mkdir()
-        self.driver = FakeDriver(plan, refuses)
+        self.driver = FakeProgramsDriver(refuses)
         self.programs = Programs(plan, self.directory, self.driver)
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self._hearing = asyncio.create_task(self._hear())
@@ -93,7 +53,7 @@ class Rig:
         """Wait until the driver has been asked for this."""
         async with asyncio.timeout(10):
             while True:
-                if asked in self.driver.asked:
+                if asked in self.driver.requests:
                     return
                 await asyncio.sleep(0.001)
 
@@ -139,7 +99,7 @@ async def test_a_program_starts_when_those_before_it_are_ready(tmp_path: Path) -
         it.print("cloud", "starting")
         it.print("cloud", '::edgebed {"event": "seen"}')
         await it.until_heard("cloud", name="seen")
-        assert ("run", "device-0") not in it.driver.asked
+        assert ("run", "device-0") not in it.driver.requests
         it.print("cloud", "now serving")
         await it.until(("run", "device-0"))
 
@@ -161,8 +121,8 @@ async def test_the_run_is_over_when_all_programs_have_ended(tmp_path: Path) -> N
         await it.start_all()
         it.print("cloud", "serving")
         await it.until(("run", "device-0"))
-        it.driver.end("device-0", 0)
-        it.driver.end("cloud", 0)
+        it.driver.end_program("device-0", 0)
+        it.driver.end_program("cloud", 0)
         assert await it.programs.over == ("programs", None)
 
 
@@ -171,7 +131,7 @@ async def test_the_run_is_over_when_the_program_that_ends_it_has_ended(tmp_path:
         await it.start_all()
         it.print("cloud", "serving")
         await it.until(("run", "device-0"))
-        it.driver.end("device-0", 0)
+        it.driver.end_program("device-0", 0)
         assert await it.programs.over == ("programs", None)
 
 
@@ -180,7 +140,7 @@ async def test_the_run_fails_with_the_program_that_ends_it(tmp_path: Path) -> No
         await it.start_all()
         await it.until(("run", "cloud"))
         it.print("cloud", "no luck")
-        it.driver.end("cloud", 3)
+        it.driver.end_program("cloud", 3)
         error = "`serve` on cloud ended (exit code 3); its log ends with: no luck"
         assert await it.programs.over == ("failed", error)
 
@@ -190,11 +150,11 @@ async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it
         await it.start_all()
         it.print("cloud", "serving")
         await it.until(("run", "device-0"))
-        it.driver.end("device-0", -11)
+        it.driver.end_program("device-0", -11)
         await it.until(("release", "device-0", 139))
         told = await it.until_heard("device-0", type="failed")
         assert told["lasting"] is False
-        it.driver.asked.clear()
+        it.driver.requests.clear()
         it.heard.clear()
         it.driver.held.put_nowait(("device-0", NodeHandle(3)))
         await it.until_heard("device-0", type="register")
@@ -224,7 +184,7 @@ async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT.replace("line: serving", "port: 80")) as it:
         await it.start_all()
         await it.until(("listens", 1, 80))
-        assert ("run", "device-0") not in it.driver.asked
+        assert ("run", "device-0") not in it.driver.requests
         it.driver.ports.add(80)
         await it.until(("run", "device-0"))
 
@@ -249,12 +209,12 @@ async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> Non
 async def test_the_use_of_a_node_is_told_while_it_is_held(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT, "timeouts.beat=10ms") as it:
         await it.start_all()
-        await it.until_heard("device-0", type="beat", cpu=2)
+        await it.until_heard("device-0", type="beat", rss=2)
         it.driver.held.put_nowait(("device-0", None))
         it.driver.held.put_nowait(("cloud", NodeHandle(3)))
-        await it.until_heard("cloud", type="beat", cpu=3)
+        await it.until_heard("cloud", type="beat", rss=3)
         it.heard.clear()
-        await it.until_heard("cloud", type="beat", cpu=3)
+        await it.until_heard("cloud", type="beat", rss=3)
         assert [sender for sender, _ in it.heard] == ["cloud"]
 
 
@@ -264,7 +224,7 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until(("run", "cloud"))
         await it.programs.send("cloud", {"type": "stop"})
         await it.until(("release", "cloud", 0))
-        assert ("terminate", "cloud") in it.driver.asked
+        assert ("terminate", "cloud") in it.driver.requests
         await it.until_heard("cloud", type="done", reason="stopped")
         await it.programs.send("device-0", {"type": "stop"})  # its program never started
         await it.until(("release", "device-0", 0))
@@ -288,7 +248,7 @@ async def test_a_last_line_counts_without_a_newline(tmp_path: Path) -> None:
         await it.start_all()
         await it.until(("run", "cloud"))
         it.print_bytes("cloud", b'::edgebed {"round": 2, "accuracy": 0.9}')
-        it.driver.end("cloud", 0)
+        it.driver.end_program("cloud", 0)
         assert (await it.until_heard("cloud", type="metric"))["values"] == {"scope": "global", "accuracy": 0.9}
 
 

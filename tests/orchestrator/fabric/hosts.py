@@ -12,12 +12,13 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
-from orchestrator.fabric.base import Fabric, NodeHandle, Redirects
+from orchestrator.fabric.base import Fabric, NodeHandle, Redirects, SharesMedia
 from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
 from orchestrator.fabric.trunk import PORT, Carrier, Trunk, create_trunk, id_of, mtu_of
 from orchestrator.planning.making import make_plan
@@ -34,6 +35,7 @@ links: {{device-cloud: {{latency: 10ms}}}}
 """
 UNDERLAY = ("10.98.0.1", "10.98.0.2", "10.98.0.3")
 MTU = mtu_of(1500)
+CELL = "cell up"
 
 T = TypeVar("T")
 Opening = Callable[[Hub, str, Path, Plan, Trunk], Awaitable[Fabric]]
@@ -62,12 +64,15 @@ class Hosts:
         attached: Sequence[str] = (),
         laying: Sequence[Laying] = (create_trunk, create_trunk, create_trunk),
         homes: Mapping[str, int] | None = None,
+        cell: ChannelProfile | None = None,
     ) -> None:
         """``opening``: opens the engine under test. ``attached``: the nodes that are there, by default all.
-        ``laying``: lays the trunk, by host. ``homes``: the number of the host of each node, if there are not two."""
+        ``laying``: lays the trunk, by host. ``homes``: the number of the host of each node, if there are not two.
+        ``cell``: what all links to the cloud share, on the first host, which shapes them."""
         self.plan = make_plan(parse(SCENARIO.format(devices=devices), "hosts.yaml"), None)
         two = {node.name: int(node.name not in ("cloud", "device-0")) for node in self.plan.nodes}
         self.homes = dict(homes or two)
+        self.cell = cell
         self.nodes: dict[str, Namespace] = {}
         self.left: dict[str, Namespace] = {}  # the earlier lives of nodes that have moved
         self.hosts: list[Host] = []
@@ -115,7 +120,15 @@ class Hosts:
             self._carriers.append(carrier)
             fabric = self._runner.run(_opened(opening(hub, RUN, folder, self.plan, trunk)))
             self.hosts.append(Host(outside, hub, trunk, carrier, fabric))
-            self.do(fabric.shape(self.plan.links))
+            if self.cell is not None and not number:
+                assert isinstance(fabric, SharesMedia)
+                self.do(fabric.share({CELL: self.cell}))
+            self.do(fabric.shape([self._shaped(link) for link in self.plan.links]))
+
+    def _shaped(self, link: LinkPlan) -> LinkPlan:
+        if self.cell is None or link.target != "cloud":
+            return link
+        return replace(link, crossings=(Crossing(CELL, link.source),), at_target=self.homes[link.source] != 0)
 
     def _remotes(self, number: int) -> dict[str, str]:
         """The hosts of the nodes of other hosts than this."""

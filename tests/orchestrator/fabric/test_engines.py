@@ -9,25 +9,35 @@ import pytest
 
 from orchestrator.errors import EngineError
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.engines import OPENING, open_fabric
+from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
+from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.links.media import Media
-from orchestrator.scenario.sections.engines import ENGINES, SHARE_MEDIA, candidates
+from orchestrator.scenario.sections.engines import ENGINES, candidates
+from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 from tests.orchestrator.run.links.test_channel_probe import CELL, plan
 
 
-def test_auto_is_userspace_where_links_share_media() -> None:
-    assert candidates("auto", media=False) == ENGINES["auto"]
-    assert candidates("auto", media=True) == ("userspace",)
-    assert OPENING.keys() >= SHARE_MEDIA
+def test_auto_is_userspace_where_the_kernel_cannot_share_the_media() -> None:
+    assert candidates("auto") == ENGINES["auto"] == ("kernel", "userspace")
+    assert candidates("auto", "cross traffic on cell-0") == ("userspace",)
+    assert candidates("kernel", "cross traffic on cell-0") == ()
 
 
-def test_the_kernel_engine_is_refused_where_links_share_media() -> None:
-    opening = open_fabric(Wires((), (), "kernel", media=True), cast(Hub, None), cast(RunDirectory, None))
-    with pytest.raises(EngineError, match="kernel engine cannot let links share a medium: choose `engine: userspace`"):
+def test_the_kernel_engine_is_refused_with_the_reason() -> None:
+    wires = Wires((), (), "kernel", media=True, beyond_kernel="cross traffic on cell-0")
+    opening = open_fabric(wires, cast(Hub, None), cast(RunDirectory, None))
+    with pytest.raises(EngineError, match="cannot share these media: cross traffic on cell-0; choose `engine: user"):
         asyncio.run(opening)
+
+
+async def test_a_host_without_ifb_is_refused() -> None:
+    assert await KernelMedia.missing(cast(Hub, WritingHub())) == ""
+    hub = WritingHub()
+    hub.refused = "type ifb"
+    assert await KernelMedia.missing(cast(Hub, hub)) == "refused"
 
 
 def test_a_fabric_that_cannot_share_media_is_refused() -> None:
@@ -35,5 +45,5 @@ def test_a_fabric_that_cannot_share_media_is_refused() -> None:
         engine = "userspace"
 
     Media((), cast(Fabric, OfHosts()))
-    with pytest.raises(EngineError, match="a swarm cannot share media yet: use the driver"):
+    with pytest.raises(EngineError, match="links of the engine userspace cannot share media"):
         Media(plan(CELL, CELL).media, cast(Fabric, OfHosts()))

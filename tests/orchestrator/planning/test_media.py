@@ -13,6 +13,7 @@ from orchestrator.planning.copies.trace_files import keep_files, kept_files
 from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
+from orchestrator.planning.kernel_media import beyond_kernel_of, seen_alone
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.media import at_worst, media_of
 from orchestrator.planning.plan import Plan
@@ -45,6 +46,20 @@ def test_links_have_their_channels_and_the_plan_its_media() -> None:
     }
     assert made.recorded["media"][0]["channels"]["cell up"]["rate"] == 8e6
     assert made.recorded["links"][0]["crossings"] == [["cell up", "device-0"]]
+
+
+def test_a_member_alone_has_its_part_of_the_buffer_in_the_kernel() -> None:
+    made = plan(CELL)
+    assert seen_alone(made, "userspace")["cell up"].buffer == 0.1
+    assert seen_alone(made, "kernel")["cell up"].buffer == 0.025  # four members
+    fifo = plan(CELL.replace("up: 8mbit", "share: fifo, up: 8mbit"))
+    assert seen_alone(fifo, "kernel")["cell up"].buffer == 0.1
+
+
+def test_what_the_kernel_engine_cannot_do_is_known_from_the_plan() -> None:
+    assert beyond_kernel_of(plan(CELL)) == ""
+    traffic = "cross_traffic: [{on: cell, direction: up, kind: poisson, rate: 1mbit}]"
+    assert beyond_kernel_of(plan(CELL + traffic)) == "cross traffic on cell up"
 
 
 def test_a_plan_without_media_has_no_trace_of_them() -> None:
@@ -188,7 +203,8 @@ def test_a_handover_back_gives_the_crossings_of_the_plan() -> None:
 def test_faults_on_media_can_be_manual() -> None:
     made = plan(FAULTS)
     (worse,) = faults_by_hand({"action": "degrade", "medium": "far", "rate": "1mbit"}, made, 4.0, 9)
-    assert (worse.fault.id, worse.fault.channels) == (9, {"far": {"rate": 1e6}})
+    default = 16 * 8 * 1514 / 1e6
+    assert (worse.fault.id, worse.fault.channels) == (9, {"far": {"rate": 1e6, "buffer": pytest.approx(default)}})
     assert worse.written == {"action": "degrade", "medium": "far", "rate": "1mbit"}
     (moved,) = faults_by_hand({"action": "handover", "node": "device-1", "to": "far"}, made, 4.0, 10)
     assert moved.fault.crossings[0] == ("device-1", "cloud", (Crossing("far", "device-1"),))

@@ -124,7 +124,7 @@ def test_no_section_without_anything_to_show(tmp_path: Path) -> None:
 
 def test_a_lost_host_is_named_at_the_top_and_its_nodes_say_where_they_moved(tmp_path: Path) -> None:
     run = Example(hosts=3, rounds_made=4, ending=None, with_faults=False).build(tmp_path)
-    record = Record.carry_on(run, "here")
+    record = Record.resume(run, 0.0, "killed", 0)
     moved = {"node": "edge-1", "from": "pc-2", "to": "pc-1", "reason": "silent", "checkpoint": 1.0}
     record.event(SETUP + 3.5 * ROUND, None, "moved", 4, moved)
     record.close()

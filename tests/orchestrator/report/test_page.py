@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from netem.media.profile import ChannelProfile
 from orchestrator.errors import RecordError
 from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
@@ -326,6 +327,35 @@ def test_topology_keeps_the_links_of_its_top_row_inside(tmp_path: Path) -> None:
     arcs = [re.findall(r"[\d.-]+", line.path) for line in picture(History.open(run)).lines if "Q" in line.path]
     assert len(arcs) == 6
     assert min((float(y1) + float(middle)) / 2 for _, y1, _, middle, _, _ in arcs) > 2
+
+
+def test_topology_draws_shared_media_on_their_links(tmp_path: Path) -> None:
+    run = Example(edges=2).build(tmp_path)
+    plan = json.loads((run / "plan.json").read_text())
+    profile = ChannelProfile(1e6).to_mapping()
+    plan["media"] = [
+        {"name": name, "channels": {f"{name} up": profile, f"{name} down": profile}, "members": members}
+        for name, members in (("backhaul", ["edge-0 <-> cloud"]), ("cell", ["device-0-0", "device-0-1"]), ("spare", []))
+    ]
+    for link in plan["links"]:
+        if {link["source"], link["target"]} in ({"device-0-0", "edge-0"}, {"device-0-1", "edge-0"}):
+            up = [["cell up", "device"], ["backhaul up", "device"]]
+            link["crossings"] = [["backhaul down", ""], ["cell down", ""]] if link["source"] == "edge-0" else up
+    (run / "plan.json").write_text(json.dumps(plan))
+    drawn = picture(History.open(run))
+    dots, media = {dot.name: dot for dot in drawn.dots}, {medium.name: medium for medium in drawn.media}
+    assert dots["edge-0"].y < media["backhaul"].y < media["cell"].y < dots["device-0-0"].y
+    assert dots["device-0-0"].x < media["cell"].x < dots["device-0-3"].x
+    assert media["cell"].hover.splitlines()[:2] == [
+        "cell: device-0-0, device-0-1",
+        "cell up: fair, 1 mbit, busy 0.0%, at most 0.0%",
+    ]
+    through = [line.ends for line in drawn.lines if f"{media['cell'].x} {media['cell'].y}" in line.path]
+    assert through == [("device-0-0", "edge-0"), ("device-0-1", "edge-0")]
+    assert media["spare"].hover == "spare: no member at first\n" + "\n".join(
+        f"spare {way}: fair, 1 mbit, busy 0.0%, at most 0.0%" for way in ("up", "down")
+    )
+    assert "shared media: backhaul, cell, spare" in drawn.alt
 
 
 def test_topology_marks_faults_and_special_links(tmp_path: Path) -> None:

@@ -12,16 +12,17 @@ from orchestrator.drivers.base import HostChange, HostReadings, NodeMove
 from orchestrator.errors import LostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.plan import NodePlan
-from tests.orchestrator.run.nodes.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
+from tests.fakes.driver import FakeControl, FakeDriver
+from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 
 AGAIN = ["crashed", "restarting", "starting", "registered", "running"]
 
 
-class HostsDriver(PlayedDriver):
+class HostsDriver(FakeDriver):
     """``away``: the nodes whose host is lost. ``ready`` answers with ``verdict``, after 20 s for nodes that are away.
     ``losing``: how many times the host of a node is lost just when the node starts."""
 
-    def __init__(self, control: PlayedControl) -> None:
+    def __init__(self, control: FakeControl) -> None:
         super().__init__(control)
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
         self.away: set[str] = set()
@@ -48,7 +49,7 @@ class HostsDriver(PlayedDriver):
         """Their host is lost, and so are they."""
         self.away |= set(nodes)
         for node in nodes:
-            self.dies(node, -9)
+            self.end(node, -9)
 
 
 def play(tmp_path: Path, act: Callable[[Stage, HostsDriver], Awaitable[None]], scenario: str = SCENARIO) -> None:

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.errors import ScenarioError
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.making import make_plan
+from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.reading import parse
 
 HEAD = "algorithm: {name: fedavg, rounds: 5}\n"
@@ -14,10 +15,11 @@ SIM = HEAD + "driver: sim\n"
 TOPOLOGY = "topology: {population: 1000, selected: 10}\n"
 DATA = "data: {samples_per_client: 20}\n"
 GOOD = SIM + TOPOLOGY + DATA
+CELL = GOOD + "shared: {cell: {rate: 20mbit, members: [device-*]}}\n"
 
 OF_FAULTS = (
     "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
-    "only have node: cloud, and the action crash, pause or slow"
+    "only have node: cloud and the action crash, pause or slow, or degrade a medium"
 )
 
 MISTAKES = [
@@ -85,6 +87,34 @@ MISTAKES = [
     (GOOD + "faults: [{at: 1s, node: population, action: crash}]\n", f"faults.0: {OF_FAULTS}"),
     (GOOD + "faults: [{at: 1s, node: cloud, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
     (GOOD + "faults: [{at: 1s, between: [population, cloud], action: partition}]\n", f"faults.0: {OF_FAULTS}"),
+    (CELL + "faults: [{at: 1s, medium: cell, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
+    (CELL + "faults: [{at: 1s, of: devices, count: 1, action: handover, to: cell}]\n", f"faults.0: {OF_FAULTS}"),
+    (
+        CELL + "faults: [{at: 1s, medium: cel, action: degrade, rate: 1mbit}]\n",
+        "faults.0.medium: 'cel' is no shared medium; did you mean 'cell'?",
+    ),
+    (
+        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*, population]}}\n",
+        "shared.cell.members.1: there is no node 'population' (nodes: cloud, device-0, device-1, device-10, ..., ",
+    ),
+    (
+        GOOD + "shared: {cell: {rate: 20mbit, members: [device-1000]}}\n",
+        "shared.cell.members.0: there is no node 'device-1000'",
+    ),
+    (
+        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*7]}, other: {rate: 20mbit, members: [device-7*]}}\n",
+        "shared.other: device-7 <-> cloud is in cell too: give the order, like routes: {device-7 <-> cloud: [cell, "
+        "other]}",
+    ),
+    (
+        GOOD + "shared: {cell: {rate: 20mbit, share: airtime, members: [device-*], rates: {device-1*: 6mbit}}}\n",
+        "shared.cell.rates: are those of single nodes: clients of a population have clients.links",
+    ),
+    (
+        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*], schedule: {csv: gap.csv}}}\n",
+        "shared.cell.schedule: csv: a rate of 0 cuts links, and those of a population's clients cannot be cut: write a "
+        "low rate",
+    ),
     (
         GOOD + "gathering: {quorum: 11}\n",
         "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
@@ -122,10 +152,39 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected[:50] for _, expected in MISTAKES])
 def test_what_makes_no_sense_is_refused_with_a_reason(text: str, expected: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        parse(text, "f.yaml")
+        parse(text, "f.yaml", files={"gap.csv": "t_s,rate_mbit\n0,10\n5,0\n"})
     lines = str(caught.value).splitlines()
     assert len(lines) == 1, lines
     assert expected in lines[0]
+
+
+def test_members_of_media_are_patterns_of_clients() -> None:
+    text = """\
+shared:
+  uplink: {rate: 100mbit, members: ["device-* <-> cloud"]}
+  cell-1: {up: 20mbit, down: 100mbit, members: [device-*1, device-654320]}
+  ap: {rate: 50mbit, duplex: half, members: [device-7*0]}
+"""
+    scenario = parse(GOOD.replace("1000", "1000000") + text, "f.yaml")
+    media = scenario.resolved_media
+    assert media.members["cell-1"] == ("device-*1", "device-654320")
+    assert not media.crossings
+    ways = {name: crossings_of(scenario.shared, scenario.routes, name) for name in ("device-999991", "device-70")}
+    assert [[each.channel for each in way] for way in ways["device-999991"]] == [
+        ["cell-1 up", "uplink up"],
+        ["uplink down", "cell-1 down"],
+    ]
+    assert [[each.channel for each in way] for way in ways["device-70"]] == [["ap", "uplink up"], ["uplink down", "ap"]]
+
+
+def test_deadlines_count_the_share_of_a_round_that_a_client_has() -> None:
+    alone, slow = (
+        make_plan(parse(GOOD + text, "f.yaml"), None).gathering.deadlines["cloud"]
+        for text in ("", "shared: {cell: {rate: 100kbit, members: [device-*]}}\n")
+    )
+    spread = ", ".join(f"cell-{n}: {{rate: 100kbit, members: [device-*{n}]}}" for n in range(10))
+    cells = make_plan(parse(GOOD + f"shared: {{{spread}}}\n", "f.yaml"), None).gathering.deadlines["cloud"]
+    assert alone < cells < slow / 2
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "fednova"])

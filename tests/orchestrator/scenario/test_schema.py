@@ -356,7 +356,8 @@ MISTAKES = [
         "algorithm: hierfavg\ndata:\n  dataset: minst\n  partition: {dirichlet: 0}\n",
         [
             "f.yaml:3: data.dataset: 'minst' is no data set; did you mean 'mnist'? (known: digits, mnist, "
-            "fashion-mnist, cifar10, har); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
+            "fashion-mnist, cifar10, cifar100, emnist-balanced, emnist-byclass, emnist-digits, emnist-letters, "
+            "har, har-9); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
             "subject_train and subject_test; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ "
             "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/",
             "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",

@@ -102,7 +102,7 @@ def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
 
 def test_figures_are_sent_once_a_second_and_only_those_that_changed(tmp_path: Path) -> None:
     path, clock = Example(rounds_made=3, ending=None, with_faults=False).build(tmp_path / "run"), Clock()
-    directory, record = RunDirectory(path), Record.carry_on(path, "here")
+    directory, record = RunDirectory(path), Record.resume(path, 0.0, "killed", 0)
     reader = Reader(directory, clock)
 
     def new(since: int) -> tuple[int, set[str]]:

@@ -53,6 +53,15 @@ def test_a_run_that_goes_on(cut_short: Path) -> None:
         assert nodes[fault["node"]][0] in ("cut off", "crashed")
 
 
+def test_how_busy_shared_media_are(cut_short: Path) -> None:
+    with RunDirectory(cut_short).held(), History.open(cut_short) as history:
+        story = Story.of(history)
+        for before, seconds in ((0.5, 0.4), (0.0, 0.2), (0.0, 0.1)):  # of two members
+            story.usage.add_channel(story.seconds - before, "cell up", seconds)
+        story.usage.add_channel(1.0, "cell down", 0.5)
+        assert present(story, (), {})["media"] == {"cell up": pytest.approx(0.6), "cell down": 0.0}
+
+
 def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
         _, now, story = standing(cut_short)

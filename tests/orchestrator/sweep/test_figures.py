@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
 
 from orchestrator.results.record.history import History
-from orchestrator.sweep.figures import Figures, Spread, figures, spreads
-from orchestrator.sweep.reading import Target
+from orchestrator.scenario.reading import parse
+from orchestrator.sweep.figures import Comparison, Figures, Result, Spread, compare, figures, spreads
+from orchestrator.sweep.reading import Combination, Target
+from orchestrator.sweep.statistics import holm
 from tests.orchestrator.example_run import MODEL, ROUND, Example
 
 
@@ -27,7 +30,7 @@ def test_figures_of_the_example(tmp_path: Path) -> None:
     assert found["final.global"] <= found["best.global"] < 0.91
     assert found["final.edges"] < 0.85
     assert "final.clients" not in found  # the example's devices have no test sets of their own
-    assert found["to_target.rounds"] == 5
+    assert (found["to_target.reached"], found["to_target.rounds"]) == (1, 5)
     assert found["to_target.seconds"] == pytest.approx(5 * ROUND - 0.12)
     # 3 edges send a model each way in each round; the first 3 are gone when the counters are first read, 0.7 % are lost
     model = MODEL // 1448 * 1514
@@ -39,7 +42,10 @@ def test_figures_of_the_example(tmp_path: Path) -> None:
 def test_a_target_on_own_test_sets_or_none(tmp_path: Path) -> None:
     with History.open(Example().build(tmp_path / "run")) as history:
         assert not [name for name in figures(history, None) if name.startswith("to_target")]
-        assert not [name for name in figures(history, reaching("99%")) if name.startswith("to_target")]
+        never = figures(history, reaching("99%"))
+        assert (never["to_target.reached"], never["to_target.rounds"]) == (0, 10)
+        assert never["to_target.seconds"] == never["seconds"]
+        assert never["to_target.bytes.edge-cloud"] == 10 * never["bytes_per_round.edge-cloud"]
         on_edges = figures(history, reaching("70%", scope="own", of="edges"))
         assert on_edges["to_target.rounds"] > figures(history, reaching("70%"))["to_target.rounds"]
 
@@ -63,3 +69,49 @@ def test_mean_and_standard_deviation() -> None:
     assert found["a"].deviation == pytest.approx(7**0.5)
     assert found["b"] == Spread(5.0, None, 1)
     assert spreads([]) == {}
+
+
+def to_target(rounds: float, reached: bool) -> Figures:
+    return {"to_target.rounds": rounds, "to_target.reached": float(reached)}
+
+
+def test_runs_that_never_reached_the_target_are_in_its_mean() -> None:
+    # rounds 10 and 26, and the end after 20: 26 is cut at 20, so 50/3 at least
+    found = spreads([to_target(10, True), to_target(26, True), to_target(20, False)])
+    assert found["to_target.rounds"] == Spread(50 / 3, statistics.stdev([10, 20, 20]), 3, censored=1)
+    assert found["to_target.reached"] == Spread(2 / 3, statistics.stdev([1, 1, 0]), 3)
+
+
+def compared(cases: dict[str, list[Figures]]) -> dict[tuple[str, str], Comparison]:
+    """The comparisons with the first case, by case and figure; seeds count from 1."""
+    scenario, first = parse("algorithm: {name: hierfavg}", "base.yaml"), next(iter(cases))
+    results = [
+        Result(Combination(case, seed, (), scenario, None if case == first else first), None, "pass", None, run)
+        for case, runs in cases.items()
+        for seed, run in enumerate(runs, start=1)
+    ]
+    return {(each.case, each.figure): each for each in compare(results)}
+
+
+def test_cases_are_compared_with_the_first_over_common_seeds() -> None:
+    def final(*values: float) -> list[Figures]:
+        return [{"final.global": value} for value in values]
+
+    found = compared({"a": final(0.7, 0.8, 0.9), "b": final(0.71, 0.82, 0.93), "c": final(0.9, 0.8), "d": final(0.5)})
+    b, c, d = (found[case, "final.global"] for case in "bcd")
+    assert b.reference == "a"
+    assert b.difference.by_seed == pytest.approx({1: 0.01, 2: 0.02, 3: 0.03})
+    assert c.difference.by_seed == pytest.approx({1: 0.2, 2: 0.0})
+    assert d.difference.by_seed == pytest.approx({1: -0.2})
+    assert d.p_holm is d.difference.low is None
+    assert b.difference.p_value is not None
+    assert c.difference.p_value is not None
+    assert [b.p_holm, c.p_holm] == holm([b.difference.p_value, c.difference.p_value])
+
+
+def test_a_comparison_to_the_target_ends_where_the_first_run_of_both_ended_without() -> None:
+    slow = [to_target(20, False), to_target(18, True)]
+    found = compared({"a": slow, "b": [to_target(4, True), to_target(30, True)], "c": [to_target(20, False)] * 2})
+    assert found["b", "to_target.rounds"].difference.by_seed == {1: -16, 2: 2}  # 4 - 20, and 20 of 30 - 18
+    assert found["c", "to_target.rounds"].difference.by_seed == {1: 0, 2: 2}
+    assert compared({"a": slow[:1], "b": [to_target(20, False)]}) == {}  # neither reached it

@@ -49,7 +49,11 @@ def test_runs_and_table(tmp_path: Path) -> None:
     assert [trace.name for trace in done.plot(x="seconds").data if trace.name] == ["slow", "fast"]
     shown = done._repr_html_()
     assert shown.count("<tr>") == 3
-    assert f"{row['final.global']:.1%}" in shown
+    assert f"<td>{row['final.global'] * 100:.1f} ± {row['final.global.deviation']:.1%}</td>" in shown
+    (global_,) = done.comparisons.query("figure == 'final.global'").to_dict("records")
+    assert (global_["case"], global_["reference"], global_["seeds"]) == ("fast", "slow", 2)
+    assert global_["difference"] == pytest.approx(row["final.global"] - done.rows[0]["final.global"])
+    assert global_["low"] < global_["difference"] < global_["high"]
     assert 'sweep.html">page of the sweep</a>' in shown
     # the same sweep again, from files: nothing is run
     (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))

@@ -56,6 +56,8 @@ seeds: [3, 4]
         (2, "often, algorithm.learning_rate=0.1, hardware={device: raspberry-pi-4}"),
         (2, "often, algorithm.learning_rate=1.0e-05, hardware={device: raspberry-pi-4}"),
     ]
+    references = [each.reference for each in read.combinations[::2]]
+    assert references == [None, None, *list(read.cases)[:2]]  # the first case, with the same varied values
     last = read.combinations[-1]
     assert last.overrides[0] == "algorithm.kappa2=1"
     assert (last.scenario.seed, last.scenario.driver) == (4, "sim")

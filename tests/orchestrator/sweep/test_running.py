@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,8 @@ from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
 from orchestrator.results.record.history import History
 from orchestrator.sweep.figures import Result
-from orchestrator.sweep.reading import Combination
 from orchestrator.sweep.sweeper import Sweeper
+from tests.e2e.harness import ROOT, command, wait_for
 
 SCENARIO = """\
 # Does a small hierarchy learn the digits?
@@ -36,6 +39,14 @@ cases:
 seeds: [1, 2]
 target: {accuracy: 20%}
 """
+
+
+def table(swept: Swept) -> list[Any]:
+    """The figures of each case, except that of the host's own clock."""
+    return [
+        (case["case"], {name: spread for name, spread in case["figures"].items() if name != "wall_seconds"})
+        for case in swept.result["cases"]
+    ]
 
 
 @dataclass(frozen=True)
@@ -60,9 +71,9 @@ def swept(tmp_path: Path, text: str = SWEEP, *arguments: str) -> Swept:
 
 
 def test_a_run_that_is_interrupted_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(sweeper: Sweeper, combination: Combination) -> Result:
+    def run(sweeper: Sweeper, number: int) -> Result:
         sweeper.interrupted = True
-        return Result(combination, tmp_path, None, "interrupted", {})
+        return Result(sweeper._sweep.combinations[number], tmp_path, None, "interrupted", {})
 
     monkeypatch.setattr(Sweeper, "run", run)
     done = swept(tmp_path)
@@ -107,11 +118,11 @@ def test_what_was_cut_short_is_run_again(tmp_path: Path) -> None:
     of_another = tmp_path / "of another"
     of_another.write_text("whole")
 
-    drawn = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"), "--page")
-    assert (drawn.code, drawn.runs) == (0, first.runs[1:])
-    assert drawn.lines[0] == "[1/2] small, seed 1: not run yet"
+    drawn = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"), "--collect")
+    assert (drawn.code, drawn.runs) == (1, first.runs[1:])
+    assert drawn.lines[0] == "[1/2] small, seed 1: missing: no run; `--task 0` executes it"
     assert "1 of 2 runs complete" in page.read_text()
-    assert json.loads((page.parent / "sweep.json").read_text()) == first.result  # only the page is written
+    assert json.loads((page.parent / "sweep.json").read_text()) == drawn.result
 
     for name in ("sweep.json", "sweep.md", "sweep.html"):
         (page.parent / name).unlink()
@@ -136,17 +147,73 @@ def test_a_failure_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert "Failed, and not part of any figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
 
 
-def test_there_is_nothing_to_draw(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="has no complete run of this sweep: start it without --page"):
-        swept(tmp_path, SWEEP, "--page")
+def test_there_is_nothing_to_collect(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no complete run of this sweep: start it without --collect"):
+        swept(tmp_path, SWEEP, "--collect")
     assert not (tmp_path / "runs").exists()
 
 
-def test_drawing_repeats_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--collect", "--again"], "--collect runs nothing"),
+        (["--count", "--task", "1"], "choose one of --count, --task, --collect and --on"),
+    ],
+)
+def test_options_that_exclude_each_other(tmp_path: Path, words: list[str], error: str) -> None:
     (tmp_path / "mine.yaml").touch()
-    done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--page", "--again"])
+    done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), *words])
     assert done.exit_code == 2
-    assert "--page runs nothing" in done.output
+    assert error in done.output
+
+
+def test_a_sweep_has_one_task_for_each_case_and_seed(tmp_path: Path) -> None:
+    assert swept(tmp_path, SWEEP, "--count").result == {"count": 4}
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(RunError, match="there is no task 4: this sweep has the tasks 0 to 3"):
+        swept(tmp_path, SWEEP, "--task", "4")
+
+
+@pytest.mark.slow
+def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: Path) -> None:
+    whole = swept(tmp_path, SWEEP)
+    words = command("sweep", tmp_path / "mine.yaml", "--runs", tmp_path / "tasks")
+
+    def executed(tasks: Sequence[int]) -> list[str]:
+        done = [
+            subprocess.run([*words, "--task", str(task)], capture_output=True, text=True, cwd=ROOT, check=True)
+            for task in tasks
+        ]
+        return [each.stdout for each in done]
+
+    with ThreadPoolExecutor(3) as processes:
+        said = list(processes.map(executed, ([3, 0], [2], [1])))
+    assert "[4/4] islands, seed 2: done" in said[0][0]
+    collected = swept(tmp_path, SWEEP, "--collect", "--runs", str(tmp_path / "tasks"))
+    assert (collected.code, table(collected)) == (0, table(whole))
+    assert "run before" in executed([1])[0]
+
+
+@pytest.mark.slow
+def test_a_task_that_was_killed_starts_again_and_gives_the_same_table(tmp_path: Path) -> None:
+    text = SWEEP.replace("  islands", "  #").replace("{}", "{algorithm.rounds: 30}").replace("[1, 2]", "[1]")
+    whole = swept(tmp_path, text, "--task", "0")
+    runs = tmp_path / "killed"
+    words = command("sweep", tmp_path / "mine.yaml", "--runs", runs, "--task", "0")
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
+        wait_for(lambda: known_runs(runs / "mine") or None, "its run")
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert (
+                other.stdout.readline() == f"[1/1] small, seed 1: waits for process {killed.pid}, which executes it\n"
+            )
+            killed.kill()
+            assert "done" in other.stdout.read()
+    again = swept(tmp_path, text, "--task", "0", "--runs", str(runs))
+    assert "run before" in again.lines[0]
+    assert len(known_runs(runs / "mine")) == 2
+    figures = [{**each.result["figures"], "wall_seconds": 0} for each in (whole, again)]
+    assert figures[0] == figures[1]
 
 
 @pytest.mark.slow

@@ -17,7 +17,11 @@ TARGET = Target.model_validate({"accuracy": "70%"})
 
 
 def sweep(*cases: str, seeds: tuple[int, ...] = (1, 2), target: Target | None = TARGET) -> Sweep:
-    combinations = [Combination(case, seed, (f"seed={seed}",), SCENARIO) for case in cases for seed in seeds]
+    combinations = [
+        Combination(case, seed, (f"seed={seed}",), SCENARIO, None if case == cases[0] else cases[0])
+        for case in cases
+        for seed in seeds
+    ]
     return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations))
 
 
@@ -34,7 +38,10 @@ def made(asked: Sweep, *runs: Figures | str) -> list[Result]:
 
 GOOD: Figures = {"final.global": 0.8, "to_target.rounds": 3, "to_target.bytes.device-edge": 1_000_000}
 BETTER: Figures = {"final.global": 0.9, "to_target.rounds": 5, "to_target.bytes.device-edge": 3_000_000}
-NEVER: Figures = {"final.global": 0.4}
+NEVER: Figures = {
+    **{"final.global": 0.4, "to_target.reached": 0},
+    **{"to_target.rounds": 4, "to_target.bytes.device-edge": 1_000_000},
+}
 
 
 def cells(text: str) -> list[list[str]]:
@@ -43,12 +50,32 @@ def cells(text: str) -> list[list[str]]:
 
 def test_markdown() -> None:
     asked = sweep("a", "b|c")
-    headings, rule, one, other = cells(markdown(asked, made(asked, GOOD, BETTER, NEVER, GOOD)))
+    headings, rule, one, other, *_ = cells(markdown(asked, made(asked, GOOD, BETTER, NEVER, GOOD)))
     assert headings == ["case", "global", "rounds to target", "bytes to target", "verdicts"]  # no empty columns
     assert rule == ["---", "---:", "---:", "---:", "---"]
     # 0.8 and 0.9: mean 0.85, deviation 0.05 √2 = 0.0707; 3 and 5: √2; 1 and 3 MB: √2 MB
     assert one == ["a", "85.0 ± 7.1%", "4 ± 1.41", "device-edge 2 ± 1.41 MB", "2 pass"]
-    assert other == ["b\\|c", "60.0 ± 28.3%", "3 (1 of 2)", "device-edge 1 MB (1 of 2)", "2 pass"]
+    assert other == ["b\\|c", "60.0 ± 28.3%", "≥ 3.5 ± 0.707 (1 of 2)", "device-edge ≥ 1 MB ± 0 (1 of 2)", "2 pass"]
+
+
+def test_differences() -> None:
+    asked = sweep("a", "b", "c", seeds=(1, 2, 3))
+    accuracies = (0.7, 0.8, 0.9), (0.71, 0.82, 0.93), (0.75, 0.85, 0.95)
+    text = markdown(asked, made(asked, *({"final.global": value} for case in accuracies for value in case)))
+    assert "Each case minus a, paired by seed" in text
+    headings, _, b, c = cells(text)[-4:]
+    assert headings == ["case", "global, points", "seeds"]
+    # 1, 2, 3 points: deviation 1, times 4.303/√3 = 2.484; t = 2 √3, p 0.0742 with two degrees of freedom
+    assert b == ["b", "+2.0 [−0.5, +4.5]<br>p 0.074, detectable 3.3", "3"]
+    assert c == ["c", "+5.0<br>with every seed", "3"]
+
+
+def test_one_seed_has_no_differences() -> None:
+    asked = sweep("a", "b", seeds=(1,))
+    text = markdown(asked, made(asked, GOOD, BETTER))
+    assert "One seed shows no difference between cases" in text
+    assert "p " not in text.partition("## Differences")[2]
+    assert "Differences" not in markdown(sweep("a"), made(sweep("a"), GOOD, BETTER))
 
 
 def test_of_a_population_the_share_of_clients_that_were_seen_is_told() -> None:
@@ -93,7 +120,7 @@ def test_json() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["planned"], found["target"]) == (4, {"accuracy": "70%", "scope": "global", "of": "clients"})
     a, b = found["cases"]
-    assert a["figures"]["to_target.rounds"] == {"mean": 4.0, "deviation": 2**0.5, "count": 2}
+    assert a["figures"]["to_target.rounds"] == {"mean": 4.0, "deviation": 2**0.5, "count": 2, "censored": 0}
     assert [run["figures"] for run in a["runs"]] == [GOOD, BETTER]
     assert b["figures"] == {}
     assert [run["error"] for run in b["runs"]] == ["it broke"]  # the second seed has not been run
@@ -132,3 +159,10 @@ def test_cases_with_long_names_are_numbered() -> None:
     shown = printed(80, lambda console: print_tables(asked, made(asked, GOOD, BETTER, NEVER, GOOD), console))
     assert "1  hierfavg, links.device-edge.latency=5ms\n2  onlyedge\n" in shown
     assert ["1", "85.0", "±", "7.1%"] in [line.split()[:4] for line in shown.splitlines()]
+
+
+def test_without_scipy_the_text_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    compared = sweep("small", "large")
+    written = markdown(compared, made(compared, GOOD, GOOD, BETTER, BETTER))
+    assert "The differences between cases need SciPy: pip install 'edgebed[learning]'" in written

@@ -3,8 +3,8 @@
 `Agents.call` takes a method and its arguments. The agent has an object for each protocol. Arguments and results travel
 as plain data (`plain`). The receiver makes objects of them by the annotations of the method. A path is relative to the
 directory of the run, and the agent looks for it in its own. `Host` and those after it are described in the classes of
-`orchestrator.agent`: `Worker`, `Files`, `DataSets`, `Images`, `HostRun`, `Probes` and `Runs`. Those of their methods
-that are not coroutines run in threads.
+`orchestrator.agent`: `Worker`, `Files`, `DataSets`, `Images`, `HostRun` and `Probes`. Those of their methods that are
+not coroutines run in threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from node.assignment import PluginSource
 from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.doctor.facts import HostState
-from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
+from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle, SharesMedia
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
@@ -39,7 +38,6 @@ TIMEOUTS = {
     "Host.leave": 10.0,
     "Host.facts": 60.0,
     "HostImages.finish_load": 3600.0,  # an SD card is slow
-    "HostRuns.employ": 150.0,  # a Raspberry Pi takes half a minute to load torch
 }
 """Seconds for the answers to some calls."""
 
@@ -123,15 +121,9 @@ class HostProbes(Protocol):
     async def dismiss(self, number: int) -> None: ...
 
 
-class HostRuns(Protocol):
-    async def employ(self, image: str, module: str, name: str) -> None: ...
-    async def carry(self, run: str, data: str, plugins: Sequence[PluginSource]) -> None: ...
-    async def drop(self, run: str) -> None: ...
-
-
 PROTOCOLS: tuple[Any, ...] = (
-    *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes, HostRuns),
-    *(Driver, CanPause, RunsPrograms, Fabric, Prober),
+    *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes),
+    *(Driver, CanPause, RunsPrograms, Fabric, SharesMedia, Prober),
 )
 METHODS: dict[str, Callable[..., Any]] = {
     method.__qualname__: method

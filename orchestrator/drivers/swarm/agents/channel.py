@@ -43,7 +43,7 @@ from orchestrator.errors import DriverError, HostError, LostError, OrchestratorE
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 6
+PROTOCOL = 7
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 

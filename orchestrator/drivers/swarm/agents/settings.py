@@ -26,14 +26,9 @@ DATASETS = "EDGEBED_DATASETS"
 ORPHANED = 3
 """The exit code of the container after a silence of the orchestrator."""
 
-RUNS, CODE, PACKAGES = "runs", "code.zip", "packages"
-"""In the directory of a sweep on each host: the folder of its runs, edgebed's code, and the folder of libraries."""
-
 SCENARIO = "scenario.tar"
 """In the directory of a run of programs on each host: the folder of the scenario."""
 
-MARK = "::edgebed-sweep "
-"""The start of a line of output by which what carries out the runs of a sweep tells the agent something."""
 LEASE = 15.0  # s of silence after which an agent ends what it has made, and after which it counts as lost
 
 SOCKET = Path("/var/run/docker.sock")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
@@ -33,6 +34,13 @@ class SwarmProber:
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         with _host_errors():
             return await self._agents.call(handle.host, Prober.probe, handle, arguments)
+
+    async def now(self, handle: NodeHandle) -> float:
+        """The answer is taken to be half of the round trip old."""
+        began = time.time()
+        with _host_errors():
+            answered = await self._agents.call(handle.host, Prober.now, handle)
+        return answered + (time.time() - began) / 2
 
 
 @contextlib.contextmanager

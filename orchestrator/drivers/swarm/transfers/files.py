@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
 
@@ -33,10 +33,10 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
     await agents.call(host, HostDataSets.keep_data, sha256)
 
 
-async def fetch(agents: Agents, host: str, folder: Path, into: Path, stays: Container[str] = ()) -> list[Path]:
-    """Fetch the files of a folder, relative to a host's directory of the run, but not those that ``stays`` names.
-    Returns their paths in ``into``, relative to it."""
-    paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder) if each not in stays]
+async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> list[Path]:
+    """Fetch the files of a folder, relative to a host's directory of the run. Returns their paths in ``into``,
+    relative to it."""
+    paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder)]
     if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:

@@ -186,15 +186,6 @@ def test_sets_are_learned_from_in_the_first_two_rounds(
     assert sorted(made) == [(3, 0.0474)] * 3 + [(5, 0.5)] * 3
 
 
-def test_same_seed_same_run(digits: Prepared, tmp_path: Path) -> None:
-    """Also where sets and updates arrive in another order."""
-    first, second = (
-        mesh(digits, tmp_path / str(k), slow=slow).run() for k, slow in enumerate(({}, {"edge-0": 3.0, "edge-1": 2.0}))
-    )
-    assert same(first.state("cloud"), second.state("cloud"))
-    assert first.journals["cloud"].metrics == second.journals["cloud"].metrics
-
-
 @pytest.mark.usefixtures("slow_links")
 def test_a_dropped_link_costs_only_the_parts_that_were_missing(digits: Prepared, tmp_path: Path) -> None:
     """The link between two edges is cut when they have some of each other's six parts, and back some rounds later."""
@@ -229,13 +220,6 @@ def test_round_1_begins_where_it_is_told_to(digits: Prepared, tmp_path: Path) ->
         assert on.journals[edge].series("train", "loss")[1] < 0.7 * anew.journals[edge].series("train", "loss")[1]
     crash = mesh(digits, tmp_path / "crash", params, rounds=1, crash={"edge-1": (0.5, 1.0)}).run()
     assert same(on.state("cloud"), crash.state("cloud"))
-
-
-def test_a_crash_of_the_cloud_changes_nothing(digits: Prepared, tmp_path: Path) -> None:
-    calm = mesh(digits, tmp_path / "calm", rounds=3).run()
-    for at in (0.05, 2.0):
-        crash = mesh(digits, tmp_path / str(at), rounds=3, crash={"cloud": (at, at + 0.2)}).run()
-        assert same(calm.state("cloud"), crash.state("cloud"))
 
 
 def test_a_late_edge_is_served_and_makes_no_set(digits: Prepared, tmp_path: Path) -> None:

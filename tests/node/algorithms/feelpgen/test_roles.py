@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.algorithms.feelpgen.generator import CLASSIFIER, Reinforcement, dimensions, extract, new_generator
+from node.algorithms.feelpgen.generator import (
+    CLASSIFIER,
+    Reinforcement,
+    dimensions,
+    extract,
+    new_generator,
+    sample_features,
+)
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
+from node.algorithms.feelpgen.private_projection import common_basis, project
 from node.algorithms.feelpgen.roles import (
     Heard,
     aggregate,
@@ -21,6 +29,7 @@ from node.algorithms.feelpgen.roles import (
     guarantee,
     inner_rounds,
     normalised,
+    published,
     rank,
     subtracted,
     weights,
@@ -439,9 +448,19 @@ def test_released_components_are_smaller_still(digits: Prepared, tmp_path: Path)
     assert run.diary("edge-1").meetings()[2]["shares"] == {"edge-0": 0.5}
 
 
+def test_edges_share_a_common_basis() -> None:
+    p, labels = FEELPGenPlus(released="common", features=40), 7
+    basis = common_basis(32, 2, np.random.default_rng(labels))
+    for edge in (1, 2):
+        generator = new_generator(10, 32, 8, seed=edge)
+        expected = project(sample_features(generator, 40, labels), basis)
+        np.testing.assert_array_equal(published(generator, p, labels, noise=edge), expected)
+
+
 def test_what_is_said_about_privacy(digits: Prepared, tmp_path: Path) -> None:
     assert "no guarantee holds" in guarantee(FEELPGenPlus())
     assert "(1, 0.001)-differentially private" in guarantee(FEELPGenPlus(released="basis"))
+    assert "no guarantee holds" in guarantee(FEELPGenPlus(released="common"))
     run = silos(digits, tmp_path, [1, 1], FEELPGenPlus(**QUICK), rounds=1)
     notes = [
         fields["text"]

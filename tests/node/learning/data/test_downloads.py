@@ -48,8 +48,9 @@ def test_the_published_files_are_those_that_the_readers_take() -> None:
     for name, each in DOWNLOADS.items():
         assert all(len(md5) == 32 for md5 in each.files.values())
         assert all(place.endswith("/") for place in each.mirrors)
-        assert name == "cifar10" or len(each.files) == 4
+        assert name in ("cifar10", "cifar100") or len(each.files) == 4
     assert list(DOWNLOADS["cifar10"].files) == ["cifar-10-binary.tar.gz"]
+    assert list(DOWNLOADS["cifar100"].files) == ["cifar-100-binary.tar.gz"]
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

@@ -66,13 +66,6 @@ def kinds(events: list[Event]) -> list[Any]:
     return [type(event) for event in events]
 
 
-def test_hellos_that_cross_make_both_present() -> None:
-    a, b = meet()
-    assert a.association.state == b.association.state == "present"
-    assert not a.association.reopen
-    assert not b.association.reopen
-
-
 def test_a_beat_follows_silence_and_keeps_the_peer() -> None:
     a, b = meet()
     for second in range(1, 30):
@@ -119,17 +112,6 @@ def test_ones_own_absence_is_not_held_against_the_peer() -> None:
     a.hear(b.packets(60.5), 60.5)
     assert a.association.tick(68.0, 0.0) == []
     assert kinds(a.association.tick(69.0, 0.0)) == [Lost]
-
-
-def test_after_a_partition_both_begin_anew() -> None:
-    a, b = meet()
-    for side in (a, b):
-        assert kinds(side.association.tick(9.0, 0.0)) == [Lost]
-    to_b, to_a = a.packets(9.0), b.packets(9.0)
-    assert a.hear(to_a, 12.0) == [Joined("b")]
-    assert b.hear(to_b, 12.0) == [Joined("a")]
-    assert not a.association.reopen
-    assert not b.association.reopen
 
 
 def test_whoever_was_lost_loses_in_turn() -> None:

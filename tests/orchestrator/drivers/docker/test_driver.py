@@ -1,22 +1,19 @@
-"""What the docker driver asks of an Engine, and what it makes of the answers; the Engine is played."""
+"""What the docker driver asks of an Engine, and what it makes of the answers; its client is a fake."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
-import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from docker.errors import APIError, ImageNotFound, NotFound
-from requests import Response
+from docker.errors import APIError
 
 from node.assignment import Assignment
 from node.messaging.wire import PROTOCOL
@@ -37,140 +34,8 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.hardware import HardwareClass
+from tests.fakes.docker import FACTS, IMAGE, FakeContainer, FakeDockerClient, answer
 from tests.orchestrator.labels import prepared
-
-IMAGE = {
-    "Architecture": "amd64",
-    "Config": {
-        "Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"},
-        "User": "1000:1000",
-    },
-}
-FACTS = {
-    "OSType": "linux",
-    "KernelVersion": os.uname().release,
-    "Architecture": "x86_64",
-    "CpuCfsQuota": True,
-    "MemoryLimit": True,
-    "SwapLimit": True,
-    "PidsLimit": True,
-    "SecurityOptions": ["name=seccomp,profile=default"],
-}
-
-
-def answer(status: int) -> Response:
-    """An answer of the Engine's to a request."""
-    made = Response()
-    made.status_code = status
-    return made
-
-
-class Stream:
-    """What the SDK gives for events and for output: an iterator that another thread can close."""
-
-    def __init__(self) -> None:
-        self._pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._response = SimpleNamespace(close=lambda: None)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._pieces.get, None)
-
-    def put(self, piece: Any) -> None:
-        self._pieces.put(piece)
-
-    def close(self) -> None:
-        self._pieces.put(None)
-
-
-class PlayedContainer:
-    """A container whose process is this one, or none where it is to end at once."""
-
-    def __init__(self, client: PlayedClient, number: int, asked: dict[str, Any]) -> None:
-        self.id, self.name, self.asked = f"{number:064x}", asked["name"], asked
-        self.labels = asked["labels"]
-        self.attrs: dict[str, Any] = {"State": {"Pid": 0}}
-        self.told: list[str] = []
-        self._client = client
-        self._output = Stream()
-
-    def attach(self, **_: Any) -> Stream:
-        return self._output
-
-    def start(self) -> None:
-        self._client.asked_to_start.set()
-        self._client.may_start.wait(5)
-        if self._client.refuses is not None:
-            raise self._client.refuses
-        self._output.put(b"hello\n")
-        self.attrs["State"]["Pid"] = 0 if self._client.ends_at_once else os.getpid()
-        if self._client.ends_at_once:
-            self.die(1)
-
-    def reload(self) -> None:
-        pass
-
-    def kill(self, signal: str) -> None:
-        self.told.append(signal)
-        if self.id in self._client.gone:
-            raise NotFound("gone", answer(404), "no such container")
-        if signal == "SIGKILL":
-            self.die(137)
-
-    def pause(self) -> None:
-        self.told.append("pause")
-
-    def unpause(self) -> None:
-        self.told.append("unpause")
-
-    def die(self, code: int) -> None:
-        self._client.gone.add(self.id)
-        attributes = {"exitCode": str(code), **self.labels}
-        self._client.stream.put({"Action": "die", "Actor": {"ID": self.id, "Attributes": attributes}})
-        self._output.close()
-
-
-class PlayedClient:
-    """As much of `docker.DockerClient` as the driver uses."""
-
-    def __init__(self) -> None:
-        self.facts = dict(FACTS)
-        self.known: dict[str, Any] = {"edgebed-node": IMAGE}
-        self.made: list[PlayedContainer] = []
-        self.gone: set[str] = set()
-        self.stream = Stream()
-        self.ends_at_once = False
-        self.refuses: Exception | None = None
-        self.asked_to_start, self.may_start = threading.Event(), threading.Event()
-        self.may_start.set()
-        self.images = SimpleNamespace(get=self._image)
-        self.containers = SimpleNamespace(create=self._create, list=self._list)
-        self.api = SimpleNamespace(remove_container=self._remove)
-
-    def info(self) -> dict[str, Any]:
-        return self.facts
-
-    def events(self, **_: Any) -> Stream:
-        return self.stream
-
-    def close(self) -> None:
-        pass
-
-    def _image(self, name: str) -> Any:
-        if name not in self.known:
-            raise ImageNotFound("none", answer(404), "no such image")
-        return SimpleNamespace(attrs=self.known[name])
-
-    def _create(self, image: str, command: list[str], **asked: Any) -> PlayedContainer:
-        self.made.append(PlayedContainer(self, len(self.made) + 1, {"image": image, "command": command, **asked}))
-        return self.made[-1]
-
-    def _list(self, **_: Any) -> list[PlayedContainer]:
-        return [each for each in self.made if each.id not in self.gone]
-
-    def _remove(self, container: str, **_: Any) -> None:
-        for each in self.made:
-            if each.id == container:
-                each.die(137)
 
 
 @pytest.fixture
@@ -203,14 +68,14 @@ def directory(tmp_path: Path, plan: Plan) -> RunDirectory:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> PlayedClient:
+def client(monkeypatch: pytest.MonkeyPatch) -> FakeDockerClient:
     monkeypatch.delenv("EDGEBED_IMAGE", raising=False)
     monkeypatch.setattr("orchestrator.drivers.docker.driver.is_process_of", lambda pid, container: pid == os.getpid())
-    return PlayedClient()
+    return FakeDockerClient()
 
 
 @pytest.fixture
-async def driver(client: PlayedClient, directory: RunDirectory) -> AsyncIterator[DockerDriver]:
+async def driver(client: FakeDockerClient, directory: RunDirectory) -> AsyncIterator[DockerDriver]:
     made = DockerDriver(Engine(client), directory, prepared_in(directory))  # type: ignore[arg-type]
     await made.open()
     yield made
@@ -232,7 +97,7 @@ async def exit_of(driver: DockerDriver) -> Exit:
 
 
 async def test_a_node_is_a_labelled_container_without_network_or_rights(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     assert await start(driver, plan, directory) == os.getpid()
     asked = client.made[0].asked
@@ -276,7 +141,7 @@ async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
 
 
 async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
-    client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    client: FakeDockerClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda _: {"arm64"})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -303,7 +168,7 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
 
 @pytest.mark.parametrize("known", [{}, {"board": IMAGE | {"Architecture": "arm64"}}])
 async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts(
-    client: PlayedClient, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
+    client: FakeDockerClient, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda _: set())
     client.known |= known
@@ -314,7 +179,7 @@ async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts
     assert client.made == []
 
 
-class TryingContainer(PlayedContainer):
+class TryingContainer(FakeContainer):
     """A container that tries an accelerator and ends. ``said``: its output."""
 
     said = b'{"cuda": {"name": "Tesla T4"}}\n'
@@ -333,10 +198,10 @@ class TryingContainer(PlayedContainer):
         self._client.gone.add(self.id)
 
 
-def trying(client: PlayedClient, said: bytes = TryingContainer.said) -> None:
+def trying(client: FakeDockerClient, said: bytes = TryingContainer.said) -> None:
     """Let the next container be one that says this."""
 
-    def create(image: str, command: list[str], **asked: Any) -> PlayedContainer:
+    def create(image: str, command: list[str], **asked: Any) -> FakeContainer:
         made = TryingContainer(client, len(client.made) + 1, {"image": image, "command": command, **asked})
         made.said = said
         client.made.append(made)
@@ -348,7 +213,7 @@ def trying(client: PlayedClient, said: bytes = TryingContainer.said) -> None:
 
 @pytest.mark.parametrize("runtimes", [{}, {"nvidia": {}, "runc": {}}])
 async def test_nodes_get_the_accelerators_of_their_host(
-    client: PlayedClient, plan: Plan, directory: RunDirectory, runtimes: dict[str, Any]
+    client: FakeDockerClient, plan: Plan, directory: RunDirectory, runtimes: dict[str, Any]
 ) -> None:
     client.facts["Runtimes"] = runtimes
     trying(client)
@@ -385,7 +250,7 @@ async def test_nodes_get_the_accelerators_of_their_host(
     ],
 )
 async def test_an_accelerator_that_does_not_work_in_a_container_is_refused_before_nodes_start(
-    client: PlayedClient, directory: RunDirectory, refused: Exception | None, said: bytes, message: str
+    client: FakeDockerClient, directory: RunDirectory, refused: Exception | None, said: bytes, message: str
 ) -> None:
     trying(client, said)
     client.refuses = refused
@@ -401,7 +266,7 @@ def test_the_code_of_an_exit_is_negative_after_a_signal(code: int, told: int) ->
 
 
 async def test_what_ended_meanwhile_needs_no_signal(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     await start(driver, plan, directory)
     client.gone.add(client.made[0].id)
@@ -411,7 +276,7 @@ async def test_what_ended_meanwhile_needs_no_signal(
 
 
 async def test_a_container_that_ends_at_once_is_an_exit_and_its_words_are_kept(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     client.ends_at_once = True
     assert await start(driver, plan, directory) == 0  # nobody saw its process
@@ -421,7 +286,7 @@ async def test_a_container_that_ends_at_once_is_an_exit_and_its_words_are_kept(
 
 
 async def test_a_thawed_process_finds_a_signal(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await start(driver, plan, directory)
     sent: list[Any] = []
@@ -434,7 +299,7 @@ async def test_a_thawed_process_finds_a_signal(
 
 
 async def test_too_little_memory_stands_in_the_log(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     await start(driver, plan, directory)
     container = client.made[0]
@@ -444,14 +309,14 @@ async def test_too_little_memory_stands_in_the_log(
     assert "more memory than its hardware has" in (directory.logs / "device-0.log").read_text()
 
 
-async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: PlayedClient) -> None:
+async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: FakeDockerClient) -> None:
     client.stream.close()
     async with asyncio.timeout(5):
         await driver.lost.wait()
 
 
 async def test_a_start_that_was_given_up_leaves_no_container(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     client.may_start.clear()
     given_up = asyncio.create_task(start(driver, plan, directory))
@@ -473,7 +338,13 @@ async def test_a_start_that_was_given_up_leaves_no_container(
     ],
 )
 async def test_refusals_in_plain_words(
-    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory, said: str, kind: Any, match: str
+    driver: DockerDriver,
+    client: FakeDockerClient,
+    plan: Plan,
+    directory: RunDirectory,
+    said: str,
+    kind: Any,
+    match: str,
 ) -> None:
     client.refuses = APIError("500", answer(500), said)
     with pytest.raises(kind, match=match):
@@ -481,7 +352,7 @@ async def test_refusals_in_plain_words(
 
 
 async def test_an_engine_that_does_not_fit_is_refused_before_anything_starts(
-    client: PlayedClient, directory: RunDirectory
+    client: FakeDockerClient, directory: RunDirectory
 ) -> None:
     client.known.clear()
     with pytest.raises(HostError, match=r"has no image 'edgebed-node': .*build it"):

@@ -13,17 +13,17 @@ import pytest
 from orchestrator.drivers.docker.transfers import Loading, Pulling, Saving
 from orchestrator.errors import DriverError, HostError
 from tests.e2e.harness import wait_for
-from tests.orchestrator.drivers.docker.played_engine import PlayedEngine, played_engine
+from tests.fakes.docker import FakeImageServer, image_server
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedEngine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeImageServer]:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
-    with played_engine(tmp_path / "s") as played:
-        yield played
+    with image_server(tmp_path / "s") as server:
+        yield server
 
 
-def test_an_image_is_saved_in_pieces(engine: PlayedEngine) -> None:
+def test_an_image_is_saved_in_pieces(engine: FakeImageServer) -> None:
     engine.saved = bytes(range(256))
     with closing(Saving("mine")) as saving:
         assert [saving.read(100), saving.read(100), saving.read(100), saving.read(100)] == [
@@ -34,7 +34,7 @@ def test_an_image_is_saved_in_pieces(engine: PlayedEngine) -> None:
         ]
 
 
-def test_an_image_is_loaded_in_pieces(engine: PlayedEngine) -> None:
+def test_an_image_is_loaded_in_pieces(engine: FakeImageServer) -> None:
     engine.answers.insert(0, {"status": "Loading layer", "progressDetail": {"current": 1, "total": 2}})
     with closing(Loading("mine")) as loading:
         for piece in (b"12345", b"678"):
@@ -43,7 +43,7 @@ def test_an_image_is_loaded_in_pieces(engine: PlayedEngine) -> None:
     assert engine.loaded == [b"12345678"]
 
 
-def test_what_ends_early_is_no_image(engine: PlayedEngine) -> None:
+def test_what_ends_early_is_no_image(engine: FakeImageServer) -> None:
     loading = Loading("mine")
     loading.add(b"12345")
     loading.close()
@@ -53,7 +53,7 @@ def test_what_ends_early_is_no_image(engine: PlayedEngine) -> None:
     assert engine.loaded == []
 
 
-def test_an_engine_that_loads_nothing(engine: PlayedEngine) -> None:
+def test_an_engine_that_loads_nothing(engine: FakeImageServer) -> None:
     engine.answers = []
     with closing(Loading("mine")) as loading, pytest.raises(DriverError, match="loaded 0 images"):
         loading.finish()
@@ -64,7 +64,7 @@ def add_for_ever(loading: Loading) -> None:
         loading.add(bytes(1 << 20))
 
 
-def test_a_full_disk_is_told_from_other_refusals(engine: PlayedEngine) -> None:
+def test_a_full_disk_is_told_from_other_refusals(engine: FakeImageServer) -> None:
     engine.full = True
     with closing(Loading("mine")) as loading, pytest.raises(HostError, match="the disk of the Docker Engine is full"):
         add_for_ever(loading)
@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_from_other_refusals(engine: PlayedEngine) -> None:
         loading.finish()
 
 
-def test_the_progress_of_a_pull(engine: PlayedEngine) -> None:
+def test_the_progress_of_a_pull(engine: FakeImageServer) -> None:
     def layer(name: str, status: str, *progress: int) -> dict[str, object]:
         return {"id": name, "status": status, "progressDetail": dict(zip(("current", "total"), progress, strict=False))}
 

@@ -60,8 +60,9 @@ QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head"], "fedala": 
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pictures of 16x16, which every model takes, of three classes."""
+    monkeypatch.setenv("EDGEBED_CACHE", str(tmp_path / "cache"))  # other tests never use this file
     random, path = np.random.default_rng(1), tmp_path / "pictures.npz"
     arrays: dict[str, Any] = {
         f"x_{part}": random.integers(0, 256, (45, 16, 16), np.uint8) for part in ("train", "test")

@@ -10,8 +10,9 @@ import pytest
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm import cluster
-from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, SwarmHost, latest, member, namesakes, refusal
+from orchestrator.drivers.swarm.cluster import Agent, Cluster, SwarmHost, latest, member, namesakes, refusal
 from orchestrator.errors import HostError
+from tests.fakes.swarm import FakeSwarmApi
 
 A, B, C = "yjzijbx9hpq85996el19wb83l", "bvoxo0baj71ykl27n310in58d", "z6jsq7lgrzrq0cr33r5gtezgm"
 DIRECTORY = Path("/runs/x-20260101-120000-aaaa")
@@ -56,51 +57,13 @@ def task(node: str, second: int, state: str, error: str = "") -> dict[str, Any]:
     return {"CreatedAt": f"2026-11-23T09:17:{second:02}.453295372Z", "NodeID": node, "Status": status}
 
 
-class PlayedSwarm:
-    """As much of the Engine's API as Cluster uses."""
-
-    def __init__(self, *nodes: dict[str, Any]) -> None:
-        self.found = {each["ID"]: each for each in nodes}
-        self.made: dict[str, Any] = {}
-        self.services_there: list[dict[str, Any]] = []
-        self.secrets_there: list[dict[str, Any]] = []
-        self.tasks_there: list[dict[str, Any]] = []
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return list(self.found.values())
-
-    def create_secret(self, name: str, data: bytes, labels: dict[str, str]) -> dict[str, Any]:
-        self.secrets_there.append({"ID": f"secret-{name}", "Spec": {"Name": name, "Labels": labels}, "Data": data})
-        return {"ID": f"secret-{name}"}
-
-    def create_service(self, template: dict[str, Any], **others: Any) -> None:
-        self.made = {"template": template, **others}
-        self.services_there.append({"ID": "service", "Spec": {"Labels": others["labels"]}})
-
-    def services(self, filters: dict[str, str]) -> list[dict[str, Any]]:
-        return list(self.services_there)
-
-    def secrets(self, filters: dict[str, str]) -> list[dict[str, Any]]:
-        return list(self.secrets_there)
-
-    def tasks(self, filters: dict[str, str]) -> list[dict[str, Any]]:
-        assert filters == {"label": f"org.edgebed.run={RUN}"}
-        return list(self.tasks_there)
-
-    def remove_service(self, id: str) -> None:
-        self.services_there.clear()
-
-    def remove_secret(self, id: str) -> None:
-        self.secrets_there = [each for each in self.secrets_there if each["ID"] != id]
+@pytest.fixture
+def swarm() -> FakeSwarmApi:
+    return FakeSwarmApi(manager(), node("c", C, 3), node("b", B, 2, rack="2"))
 
 
 @pytest.fixture
-def swarm() -> PlayedSwarm:
-    return PlayedSwarm(manager(), node("c", C, 3), node("b", B, 2, rack="2"))
-
-
-@pytest.fixture
-def joined(swarm: PlayedSwarm) -> Cluster:
+def joined(swarm: FakeSwarmApi) -> Cluster:
     return Cluster(cast(Engine, SimpleNamespace(client=SimpleNamespace(api=swarm))))
 
 
@@ -198,11 +161,7 @@ def test_a_host_that_has_joined_twice() -> None:
     assert error.commands == (f"docker node rm --force {C}",)
 
 
-def test_the_hosts_are_told_by_name(joined: Cluster) -> None:
-    assert [each.name for each in joined.members()] == ["a", "b", "c"]
-
-
-def test_namesakes_are_refused(joined: Cluster, swarm: PlayedSwarm) -> None:
+def test_namesakes_are_refused(joined: Cluster, swarm: FakeSwarmApi) -> None:
     swarm.found["other"] = node("b", "other", 4)
     with pytest.raises(HostError, match="the same name: b"):
         joined.members()
@@ -224,7 +183,7 @@ def start(joined: Cluster, **others: Any) -> None:
     )
 
 
-def test_agents_are_one_service_of_all_hosts(joined: Cluster, swarm: PlayedSwarm) -> None:
+def test_agents_are_one_service_of_all_hosts(joined: Cluster, swarm: FakeSwarmApi) -> None:
     start(joined, capabilities=["NET_ADMIN"])
     template, container = swarm.made["template"], swarm.made["template"]["ContainerSpec"]
     assert swarm.made["mode"] == {"global": {}}
@@ -242,40 +201,16 @@ def test_agents_are_one_service_of_all_hosts(joined: Cluster, swarm: PlayedSwarm
     assert "Labels" not in container  # they would make it a node's container, which `down` on its host removes
 
 
-def test_agents_of_some_hosts(joined: Cluster, swarm: PlayedSwarm) -> None:
+def test_agents_of_some_hosts(joined: Cluster, swarm: FakeSwarmApi) -> None:
     start(joined, hosts=["c", "a"])
     assert swarm.made["template"]["Placement"] == {"Constraints": [f"node.id!={B}"]}
 
 
-def test_a_host_that_is_not_there_gets_no_agent(joined: Cluster, swarm: PlayedSwarm) -> None:
-    with pytest.raises(HostError, match="no host d, e"):
-        start(joined, hosts=["a", "d", "e"])
-    assert swarm.secrets_there == []
-
-
-def test_agents_that_are_left_running_are_no_run_and_a_run_that_uses_them_is(joined: Cluster) -> None:
-    joined.start_agents(
-        *("edgebed-agents", Path("/keys"), "i", ["serve"]),
-        environment={},
-        mounts={},
-        secrets={"agent": b""},
-        further={STANDING: "key"},
-    )
-    assert joined.labels("edgebed-agents") == {
-        "org.edgebed.run": "edgebed-agents",
-        "org.edgebed.directory": "/keys",
-        STANDING: "key",
-    }
-    assert joined.runs() == {}
-    joined.mark(RUN, DIRECTORY)
-    assert joined.runs() == {RUN: DIRECTORY}
-
-
-def test_the_longest_name_of_a_run_fits(joined: Cluster, swarm: PlayedSwarm) -> None:
+def test_the_longest_name_of_a_run_fits(joined: Cluster, swarm: FakeSwarmApi) -> None:
     name = f"{'x' * 40}-20260101-120000-aaaa"
     joined.start_agents(name, DIRECTORY, "i", [], environment={}, mounts={}, secrets={"a": b"", "b": b""})
     assert len(swarm.made["name"]) <= 63  # of a service: a label of the DNS (RFC 1035)
-    assert max(len(each["Spec"]["Name"]) for each in swarm.secrets_there) <= 64  # swarmkit, validateSecretSpec
+    assert max(len(each["Spec"]["Name"]) for each in swarm.secret_list) <= 64  # swarmkit, validateSecretSpec
 
 
 def test_the_latest_task_of_a_host_counts() -> None:
@@ -297,38 +232,26 @@ def test_the_latest_task_of_a_host_counts() -> None:
     }
 
 
-def test_what_is_left_of_runs(joined: Cluster, swarm: PlayedSwarm) -> None:
-    assert joined.runs() == {}
+def test_a_run_with_a_secret_is_one(joined: Cluster, swarm: FakeSwarmApi) -> None:
     start(joined)
-    assert joined.runs() == {RUN: DIRECTORY}
     swarm.remove_service("service")
-    assert joined.runs() == {RUN: DIRECTORY}  # a secret is left
-    assert joined.stop_agents(RUN) == []
-    assert joined.runs() == {}
-
-
-def test_nobody_waits_for_agents_of_hosts_that_are_down(joined: Cluster, swarm: PlayedSwarm) -> None:
-    start(joined)
-    swarm.found[B]["Status"]["State"] = "down"
-    swarm.tasks_there = [task(B, 1, "running")]
-    assert joined.stop_agents(RUN) == ["b"]
-    assert swarm.services_there == []
+    assert joined.runs() == {RUN: DIRECTORY}
 
 
 def test_patience_with_agents_that_do_not_end(
-    joined: Cluster, swarm: PlayedSwarm, monkeypatch: pytest.MonkeyPatch
+    joined: Cluster, swarm: FakeSwarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "STOP_PATIENCE", 0.0)
-    swarm.tasks_there = [task(C, 1, "running"), task(A, 1, "running")]
+    swarm.task_list = [task(C, 1, "running"), task(A, 1, "running")]
     assert joined.stop_agents(RUN) == ["a", "c"]
 
 
 def test_a_task_that_runs_once_tells_where_it_failed(
-    joined: Cluster, swarm: PlayedSwarm, monkeypatch: pytest.MonkeyPatch
+    joined: Cluster, swarm: FakeSwarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "STOP_PATIENCE", 0.0)
     monkeypatch.setattr(cluster, "ONCE_PATIENCE", 0.0)
-    swarm.tasks_there = [task(A, 1, "complete"), task(B, 1, "rejected", "No such image: i")]
+    swarm.task_list = [task(A, 1, "complete"), task(B, 1, "rejected", "No such image: i")]
     nothing: dict[str, Any] = {"environment": {}, "mounts": {}, "secrets": {}}
     assert joined.run_once(RUN, DIRECTORY, "i", ["sweep"], ["a", "b", "c"], **nothing) == {
         "b": "No such image: i",

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import InventoryError
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
-from orchestrator.planning.hosts.inventory_file import read_inventory
+from orchestrator.verbs.sources import read_inventory
 
 PC: dict[str, Any] = {
     "name": "pc-1",
@@ -57,29 +57,28 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ([], "the inventory: write a mapping with hosts, underlay, not a list"),
+        ([], "the inventory: write a mapping (key: value), not a list"),
         ({}, "the inventory: 'hosts' is missing"),
         ({"hosts": {}}, "the inventory: hosts: write a list, not a mapping"),
-        ({"host": []}, "the inventory: unknown key 'host'; did you mean 'hosts'? (allowed: hosts, underlay)"),
+        ({"host": []}, "the inventory: host: unknown key; did you mean 'hosts'? (allowed here: hosts, underlay)"),
         (
             {"hosts": [PC, "pi-1"]},
-            "hosts[1]: write a mapping with name, address, architecture, cores, memory, labels, manager, not the text "
-            "'pi-1'",
+            "hosts[1]: write a mapping (key: value), not the text 'pi-1'",
         ),
         ({"hosts": [PC | {"name": "my pc"}]}, "hosts[0]: name: write a text without blanks, not the text 'my pc'"),
         (
             {"hosts": [PC | {"architecture": "x86_64"}]},
-            "hosts[0]: architecture: write amd64 or arm64, not the text 'x86_64'",
+            "hosts[0]: architecture: 'x86_64' is not one of: amd64, arm64",
         ),
-        ({"hosts": [PC | {"cores": 0}]}, "hosts[0]: cores: write a number above 0"),
-        ({"hosts": [PC | {"cores": "8"}]}, "hosts[0]: cores: write a number, 0 or more, not the text '8'"),
+        ({"hosts": [PC | {"cores": 0}]}, "hosts[0]: cores: must be above 0, not 0"),
+        ({"hosts": [PC | {"cores": "8"}]}, "hosts[0]: cores: write a number, not the text '8'"),
         (
             {"hosts": [PC | {"memory": 1.5}]},
-            "hosts[0]: memory: write a whole number of bytes, 1 or more, not the number 1.5",
+            "hosts[0]: memory: write a whole number, not the number 1.5",
         ),
         (
             {"hosts": [PC | {"labels": {"edgebed.rack": 2}}]},
-            'hosts[0]: labels: write a mapping of texts, like {"edgebed.rack": "2"}',
+            "hosts[0]: labels.edgebed.rack: write a text, not the number 2",
         ),
         ({"hosts": [PC | {"manager": 1}]}, "hosts[0]: manager: write true or false, not the number 1"),
         (
@@ -96,9 +95,9 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
         ({"hosts": [PC, PI], "underlay": [WIRE, WIRE]}, "underlay[1]: pc-1 -> pi-1 is there twice: leave one out"),
         (
             {"hosts": [PC, PI], "underlay": [WIRE | {"delay": float("nan")}]},
-            "underlay[0]: delay: write a number, 0 or more, not the number nan",
+            "underlay[0]: delay: write a finite number, not the number nan",
         ),
-        ({"hosts": [PC, PI], "underlay": [WIRE | {"rate": 0}]}, "underlay[0]: rate: write a number above 0"),
+        ({"hosts": [PC, PI], "underlay": [WIRE | {"rate": 0}]}, "underlay[0]: rate: must be above 0, not 0"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(data: Any, expected: str) -> None:
@@ -162,7 +161,7 @@ def test_what_hosts_and_its_doctor_print_is_read_and_hosts_that_cannot_be_used_a
     ("said", "expected"),
     [
         ({"findings": {}}, "hosts[0]: findings: write a list, not a mapping"),
-        ({"findings": [{"severity": "look"}]}, "hosts[0]: findings[0]: 'what' is missing"),
+        ({"findings": [{"severity": "look"}]}, "hosts[0]: findings.0: 'what' is missing"),
         ({"state": "down", "name": ""}, "hosts[0]: name: write a text without blanks, not the text ''"),
     ],
 )

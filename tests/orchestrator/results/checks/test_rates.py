@@ -16,7 +16,7 @@ from netem.library import PROFILES
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from netem.userspace.link import segments_together
-from orchestrator.results.checks.rates import Busiest, busiest
+from orchestrator.results.checks.links import Busiest, busiest
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import Record

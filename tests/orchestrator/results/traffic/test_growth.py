@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import FLOWS, LINKS
-from orchestrator.results.traffic import growth, volumes
+from orchestrator.results.traffic import usage, volumes
 from tests.orchestrator.example_run import Example
 
 PIECE = 777  # ends in the middle of a reading
@@ -20,32 +20,32 @@ def test_pieces_add_up_to_the_totals(tmp_path: Path) -> None:
         delivered = {ends: row.delivered_bytes for ends, row in links.items()}
         dropped = {ends: row.lost + row.overflowed + row.cut_dropped for ends, row in links.items()}
         sizes, missing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        last = growth.latest(history, LINKS)
+        last = usage.latest(history, LINKS)
         for after in range(0, last, PIECE):
-            for row in growth.of_links(history, after, min(last, after + PIECE)):
+            for row in usage.of_links(history, after, min(last, after + PIECE)):
                 sizes[row.source, row.target] += row.delivered_bytes
                 missing[row.source, row.target] += row.dropped
         assert (sizes, missing) == (delivered, dropped)
         classes = Counter[str]()
         for after in range(0, last, PIECE):
-            for of_class in growth.of_classes(history, after, after + PIECE):
+            for of_class in usage.of_classes(history, after, after + PIECE):
                 classes[of_class.link_class] += of_class.delivered_bytes
         assert classes == volumes.bytes_by_class(history)
         messages = Counter[str]()
-        for sent in growth.of_sent(history, 0, growth.latest(history, FLOWS)):
+        for sent in usage.of_sent(history, 0, usage.latest(history, FLOWS)):
             messages[sent.kind] += sent.messages
         assert messages == volumes.messages_by_kind(history)
 
 
 def test_the_time_is_that_of_the_last_row(tmp_path: Path) -> None:
     with History.open(Example(rounds=2).build(tmp_path / "run")) as history:
-        last = growth.latest(history, LINKS)
+        last = usage.latest(history, LINKS)
         named = "SELECT source, target, MAX(t) FROM link_growth JOIN link ON link.id = link GROUP BY link"
         latest = {(source, target): t for source, target, t in history.rows(named)}
-        assert {(row.source, row.target): row.t for row in growth.of_links(history, 0, last)} == latest
+        assert {(row.source, row.target): row.t for row in usage.of_links(history, 0, last)} == latest
 
 
 def test_a_record_without_traffic(tmp_path: Path) -> None:
     with History.open(Example(rounds_made=0, ending=None).build(tmp_path / "run")) as history:
-        assert (growth.latest(history, LINKS), growth.latest(history, FLOWS)) == (0, 0)
-        assert growth.of_links(history, 0, 0) == []
+        assert (usage.latest(history, LINKS), usage.latest(history, FLOWS)) == (0, 0)
+        assert usage.of_links(history, 0, 0) == []

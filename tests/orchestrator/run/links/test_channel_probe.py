@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
+
+import pytest
 
 from netem.measurement.measure import Measurement, OneWay
 from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
-from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.run.links import probe as link_probe
 from orchestrator.run.links.channel_probe import ProbedChannel, measure, one_of_each_kind
 from orchestrator.scenario.reading import parse
+from tests.fakes.prober import FakeProber
 
 TEXT = """\
 algorithm: hierfavg
@@ -72,25 +72,15 @@ def test_links_alone_on_their_channels_are_kinds_of_their_own() -> None:
         assert len(places) == len(set(places))
 
 
-class Fake:
-    """A prober whose channels share equally; the round trip grows by ``queue`` while members send. The first ``late``
-    probes were late."""
+class SharedChannels(FakeProber):
+    """Channels share equally; the round trip grows by ``queue`` while members send. The first ``late`` probes were
+    late."""
 
-    mtu = 1500
+    def __init__(self, queue: float = 0.001, late: int = 0) -> None:
+        super().__init__()
+        self.queue, self.late = queue, late
 
-    def __init__(self, queue: float = 0.001, late: int = 0, broken: bool = False) -> None:
-        self.queue, self.late, self.broken = queue, late, broken
-        self.asked: list[tuple[int, dict[str, Any]]] = []
-
-    @contextlib.asynccontextmanager
-    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
-        if self.broken:
-            raise HostError("no")
-        yield {"port": 1, "token": "00"}
-
-    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
-        sent = json.loads(arguments[-1])
-        self.asked.append((handle.pid, sent))
+    def result(self, arguments: Sequence[str], sent: dict[str, Any]) -> dict[str, Any]:
         self.late -= sent["start"] > 0
         grown = self.queue if sent["start"] else 0.0
         offer = sent["forward"]["offer"] / 2 if sent["forward"] else None
@@ -101,42 +91,72 @@ class Fake:
         return asdict(found)
 
 
-def measured(prober: Fake, *, latency: float = 0.01) -> dict[str, str] | str:
+def measured(prober: FakeProber, *, latency: float = 0.01, hosts: Sequence[str] = ("",)) -> dict[str, str] | str:
     made = plan(CELL, SLOW)
     made = replace(made, links=tuple(replace(link, profile=LinkProfile(latency=latency)) for link in made.links))
-    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+    handles = {node.name: NodeHandle(number, hosts[number % len(hosts)]) for number, node in enumerate(made.nodes)}
     found = asyncio.run(measure(chosen(made)[0], made, handles, prober))
     return found if isinstance(found, str) else {figure.quantity: figure.verdict for _, figure in found}
 
 
+def test_in_the_kernel_a_slow_link_takes_more_of_the_channel_than_it_carries() -> None:
+    made, slow = plan(CELL, SLOW), LinkProfile(rate=5e5)
+    made = replace(
+        made,
+        links=tuple(
+            replace(each, profile=slow if each.source == "device-0-0" else LinkProfile()) for each in made.links
+        ),
+    )
+    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+
+    def lowest(engine: str) -> float | None:
+        found = asyncio.run(measure(chosen(made)[0], made, handles, SharedChannels(), engine))
+        assert not isinstance(found, str)
+        return next(figure.low for _, figure in found if figure.quantity == "rate")
+
+    low = lowest("userspace")
+    assert low is not None
+    assert lowest("kernel") == pytest.approx(low - 5e4)  # 0.55 Mbit/s are sent
+
+
 def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
-    prober = Fake(queue=0.0004)
+    prober = SharedChannels(queue=0.0004)
     assert measured(prober) == dict.fromkeys(("rate", "fairness", "share", "queue", "isolation"), "pass")
-    sending = [sent for _, sent in prober.asked if sent["forward"]]
-    pinging = [sent["start"] for _, sent in prober.asked if not sent["forward"]]
+    sending = [sent for _, sent in prober.probes if sent["forward"]]
+    pinging = [sent["start"] for _, sent in prober.probes if not sent["forward"]]
     assert len({sent["start"] for sent in sending}) == 1
-    assert len({pid for pid, sent in prober.asked if sent["forward"]}) == 3
+    assert len({handle for handle, sent in prober.probes if sent["forward"]}) == 3
     assert sorted(start > sending[0]["start"] for start in pinging) == [False, False, True, True]
 
 
+def test_senders_on_hosts_with_different_clocks_start_together() -> None:
+    prober = SharedChannels(queue=0.0004)
+    prober.ahead = {"a": 0.0, "b": 100.0}
+    measured(prober, hosts=("a", "b"))
+    sending = [(handle.host, sent["start"]) for handle, sent in prober.probes if sent["forward"]]
+    starts = [start - prober.ahead[host] for host, start in sending]
+    assert {host for host, _ in sending} == {"a", "b"}
+    assert max(starts) - min(starts) < 1.0
+
+
 def test_a_queue_of_others_fails_isolation_and_the_idle() -> None:
-    prober = Fake(queue=0.05)
+    prober = SharedChannels(queue=0.05)
     found = measured(prober)
-    assert len(prober.asked) == 2 * 7
+    assert len(prober.probes) == 2 * 7
     assert isinstance(found, dict)
     assert (found["queue"], found["isolation"]) == ("fail", "fail")
 
 
 def test_a_late_sender_is_measured_again_once() -> None:
-    prober = Fake(queue=0.0, late=1)
+    prober = SharedChannels(queue=0.0, late=1)
     assert measured(prober) == dict.fromkeys(("rate", "fairness", "share", "queue", "isolation"), "pass")
-    assert len(prober.asked) == 2 * 7
-    again = Fake(queue=0.0, late=100)
+    assert len(prober.probes) == 2 * 7
+    again = SharedChannels(queue=0.0, late=100)
     found = measured(again)
     assert isinstance(found, dict)
     assert found["rate"] == "unknown"
-    assert len(again.asked) == 2 * 7
+    assert len(again.probes) == 2 * 7
 
 
 def test_a_prober_that_fails_gives_the_reason() -> None:
-    assert measured(Fake(broken=True)) == "no"
+    assert measured(FakeProber(refusal="no")) == "no"

@@ -20,7 +20,7 @@ from tests.virtual import virtual
 PAIR = ("a", "b")
 
 
-class PlayedNetwork:
+class FakeNetwork:
     """A network of these delays, one in each 5 s. Then it cannot be measured any more."""
 
     def __init__(self, *delays: float | None) -> None:
@@ -41,7 +41,7 @@ async def test_readings_are_recorded_and_what_they_tell_is_shown_once(tmp_path: 
     clock, verdicts = asyncio.get_running_loop().time, []
     view = cast(View, SimpleNamespace(line=stage.lines.append))
     run = RunContext(spread(stage.plan, PAIR), stage.directory, stage.record, clock, view)
-    network = PlayedNetwork(0.0021, 0.012, 0.012, 0.012, 0.002)
+    network = FakeNetwork(0.0021, 0.012, 0.012, 0.012, 0.002)
     network.homes = {node.name: node.host for node in run.plan.nodes}
     watch = NetworkWatch(run, stage.session.progress, network)
     began, story = clock(), run.story
@@ -68,7 +68,7 @@ async def test_when_nodes_move_the_network_between_their_hosts_is_watched_from_t
     view = cast(View, SimpleNamespace(line=stage.lines.append))
     plan = spread(stage.plan, PAIR)
     run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, view)
-    network = PlayedNetwork(0.002, 0.1, 0.002, 0.1, 0.1)
+    network = FakeNetwork(0.002, 0.1, 0.002, 0.1, 0.1)
     network.homes = {node.name: node.host for node in plan.nodes}
     stage.session.spawn(NetworkWatch(run, stage.session.progress, network).forever())
     await asyncio.sleep(7)
@@ -95,7 +95,7 @@ async def test_real_links_are_shown_and_told_when_they_change_much(tmp_path: Pat
         cast(View, SimpleNamespace(line=stage.lines.append)),
     )
     run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, view)
-    network = PlayedNetwork(0.0021, 0.012, 0.013, None)
+    network = FakeNetwork(0.0021, 0.012, 0.013, None)
     network.homes = {node.name: node.host for node in plan.nodes}
     watch = NetworkWatch(run, stage.session.progress, network)
     task = asyncio.create_task(watch.forever())

@@ -18,16 +18,17 @@ from orchestrator.results.record.writer import DATABASE, Record
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.nodes.sensors import sensed
+from tests.fakes.driver import FakeControl, FakeDriver
 from tests.orchestrator.host.sensors import trees
-from tests.orchestrator.run.nodes.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
+from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 
 BYTES_A_MINUTE = 60_000  # docs/reference/record.md
 
 
-class SensingDriver(PlayedDriver):
+class SensingDriver(FakeDriver):
     """A driver of several hosts. Each has one sensor, whose value is the number of calls."""
 
-    def __init__(self, control: PlayedControl, *, here: bool) -> None:
+    def __init__(self, control: FakeControl, *, here: bool) -> None:
         super().__init__(control)
         self.here = here
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
@@ -43,7 +44,7 @@ class SensingDriver(PlayedDriver):
 
 
 async def told(
-    tmp_path: Path, driver_of: Callable[[PlayedControl], PlayedDriver], *, virtual: bool = False
+    tmp_path: Path, driver_of: Callable[[FakeControl], FakeDriver], *, virtual: bool = False
 ) -> dict[str, list[Any]]:
     """The readings of each host in a run with this driver."""
     stage = Stage(tmp_path, SCENARIO, driver_of=driver_of)
@@ -63,13 +64,13 @@ async def told(
 
 async def test_this_host_is_read_at_the_beginning_and_at_the_end(tmp_path: Path) -> None:
     """Each sensor is read twice, the memory at least; in between nothing changes within a second."""
-    found = await told(tmp_path, PlayedDriver)
+    found = await told(tmp_path, FakeDriver)
     assert list(found) == [""]
     assert len(found[""]) >= 2
 
 
 async def test_a_virtual_clock_does_not_wait_for_sensors(tmp_path: Path) -> None:
-    assert await told(tmp_path, PlayedDriver, virtual=True) == {}
+    assert await told(tmp_path, FakeDriver, virtual=True) == {}
 
 
 async def test_the_agents_tell_of_their_hosts(tmp_path: Path) -> None:

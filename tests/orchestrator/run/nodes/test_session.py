@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -22,15 +22,13 @@ from hypothesis import strategies as st
 
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
-from orchestrator.drivers.base import Driver, Environment, Exit
+from orchestrator.drivers.base import Driver, Environment
 from orchestrator.errors import FabricError, HostError, RunError
-from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event, FaultSpan, State
 from orchestrator.results.record.writer import Record
@@ -44,6 +42,8 @@ from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
+from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.fabric import FakeFabric
 from tests.virtual import virtual
 
 SCENARIO = """\
@@ -51,67 +51,6 @@ name: played
 algorithm: {name: hierfavg, rounds: 5}
 topology: {edges: 1, devices_per_edge: 2}
 """
-
-
-class PlayedControl:
-    """The control plane: what the session sends is kept, what the nodes say is put in by the test."""
-
-    def __init__(self) -> None:
-        self.said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self.sent: list[tuple[str, str]] = []
-
-    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        while True:
-            yield await self.said.get()
-
-    async def send(self, node: str, message: dict[str, Any]) -> None:
-        self.sent.append((node, message["type"]))
-
-    def say(self, node: str, type: str, **fields: Any) -> None:
-        self.said.put_nowait((node, {"type": type, **fields}))
-
-
-class PlayedDriver:
-    """Nodes register as soon as they are started, but those of which ``early`` holds a code: these end with it before.
-    Those in ``silent`` do neither. ``dies`` makes one end."""
-
-    name = "played"
-    breakdown = "the player"
-
-    def __init__(self, control: PlayedControl) -> None:
-        self.control = control
-        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
-        self.lost = asyncio.Event()
-        self.pids: dict[str, int] = {}
-        self.started: list[str] = []
-        self.early: dict[str, list[int]] = {}
-        self.silent: set[str] = set()
-        self.last_words = "Traceback\nValueError: of no use"
-        self.handed: list[bool] = []  # whether there was an assignment, by start
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        self.pids[node.name] = len(self.started) + 100
-        self.started.append(node.name)
-        self.handed.append(os.access(assignment, os.R_OK))
-        with log.open("a") as file:
-            file.write("started\n")
-            if codes := self.early.get(node.name):
-                file.write(f"{self.last_words}\n")
-                self.dies(node.name, codes.pop(0))
-            elif node.name not in self.silent:
-                self.control.say(node.name, "register")
-        return NodeHandle(self.pids[node.name])
-
-    def dies(self, node: str, code: int) -> None:
-        self.exits.put_nowait(Exit(node, NodeHandle(self.pids[node]), code))
-
-    async def kill(self, node: str) -> None:
-        self.dies(node, -9)
-        await asyncio.sleep(0.01)  # its end is told of before this has returned
-
-    async def pause(self, node: str) -> None: ...
-
-    async def resume(self, node: str) -> None: ...
 
 
 class Stage:
@@ -122,12 +61,12 @@ class Stage:
         tmp_path: Path,
         scenario: str,
         past: Past = NOTHING,
-        driver_of: Callable[[PlayedControl], PlayedDriver] = PlayedDriver,
+        driver_of: Callable[[FakeControl], FakeDriver] = FakeDriver,
     ) -> None:
         self.plan: Plan = make_plan(parse(scenario, "played.yaml"), None)
         self.directory = RunDirectory.create(tmp_path, "played")
         self.record = Record.create(self.directory.path, json.dumps(self.plan.to_json()), {})
-        self.control = PlayedControl()
+        self.control = FakeControl()
         self.driver = driver_of(self.control)
         self.fabric = FakeFabric()
         self.lines: list[str] = []
@@ -209,7 +148,7 @@ async def test_the_run_ends_when_its_leader_is_done(stage: Stage) -> None:
 @played()
 async def test_a_node_that_fails_is_restarted_and_started(stage: Stage) -> None:
     await stage.train()
-    stage.driver.dies("device-0-0", -9)
+    stage.driver.end("device-0-0", -9)
     await asyncio.sleep(10.0)
     assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
     assert stage.driver.started.count("device-0-0") == 2
@@ -220,7 +159,7 @@ async def test_a_node_that_fails_is_restarted_and_started(stage: Stage) -> None:
 async def test_tcp_settings_in_force_are_recorded_and_a_refused_one_is_noted(stage: Stage) -> None:
     """The fake link engine has CUBIC alone."""
     await stage.train()
-    stage.driver.dies("device-0-0", -9)
+    stage.driver.end("device-0-0", -9)
     await asyncio.sleep(10.0)
     found = [event.data for event in stage.events("stack")]
     device = {"tcp_congestion_control": "cubic", "tcp_retries2": "8"}
@@ -238,9 +177,10 @@ async def test_tcp_settings_in_force_are_recorded_and_a_refused_one_is_noted(sta
 @played()
 async def test_no_assignment_outlasts_the_start_of_its_node(stage: Stage) -> None:
     await stage.train()
-    stage.driver.dies("device-0-0", -9)
+    stage.driver.end("device-0-0", -9)
     await asyncio.sleep(10.0)
-    assert stage.driver.handed == [True] * 5  # four nodes, one of them twice
+    assert len(stage.driver.started) == 5  # four nodes, one of them twice
+    assert None not in stage.driver.assignments.values()
     assert list(stage.directory.nodes.iterdir()) == []  # the secret keys
 
 
@@ -248,7 +188,7 @@ async def test_no_assignment_outlasts_the_start_of_its_node(stage: Stage) -> Non
 async def test_a_node_that_fails_again_and_again_stays_away(stage: Stage) -> None:
     await stage.train()
     for _ in range(RESTART_LIMIT + 1):
-        stage.driver.dies("device-0-0", 1)
+        stage.driver.end("device-0-0", 1)
         await asyncio.sleep(10.0)
     assert stage.driver.started.count("device-0-0") == RESTART_LIMIT + 1
     assert stage.states("device-0-0")[-1] == "crashed"
@@ -260,7 +200,7 @@ async def test_a_leader_that_stays_away_ends_the_run_with_its_reason(stage: Stag
     await stage.train()
     stage.control.say("cloud", "failed", error="no memory left")
     await asyncio.sleep(1.0)
-    stage.driver.dies("cloud", 1)
+    stage.driver.end("cloud", 1)
     ending = await stage.session.ended
     assert ending.reason == "failed"
     assert ending.error == "cloud ended (exit code 1: no memory left) and is not restarted again: see `logs cloud`"
@@ -365,7 +305,7 @@ async def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(stage
     coming = asyncio.create_task(stage.session.processes.bring_up_all())
     await asyncio.sleep(0.1)
     for node in ("cloud", "edge-0", "device-0-1"):
-        stage.driver.dies(node, 0)
+        stage.driver.end(node, 0)
     start = asyncio.get_running_loop().time()
     await stage.session.stop_nodes(5.0)
     assert asyncio.get_running_loop().time() - start < 1.0
@@ -388,13 +328,13 @@ async def test_what_an_earlier_process_said_is_not_the_reason_of_a_later_ones_en
     await stage.train()
     stage.control.say("device-0-0", "failed", error="ValueError: of no use")
     await asyncio.sleep(1)
-    stage.driver.dies("device-0-0", 1)
+    stage.driver.end("device-0-0", 1)
     await asyncio.sleep(10)
-    stage.driver.dies("device-0-0", -11)
+    stage.driver.end("device-0-0", -11)
     await asyncio.sleep(10)
     assert stage.details("device-0-0", "crashed") == [
         "exit code 1: ValueError: of no use",
-        "SIGSEGV; its log ends with: started",
+        "SIGSEGV; its log ends with: device-0-0 at 10.77.0.3",
     ]
 
 
@@ -402,7 +342,7 @@ async def test_what_an_earlier_process_said_is_not_the_reason_of_a_later_ones_en
 async def test_a_node_that_ends_before_it_is_attached_is_an_exit_and_no_error_of_the_links(stage: Stage) -> None:
     def refuse(node: str) -> None:
         if stage.driver.started.count(node) == 1 and node == "edge-0":
-            asyncio.get_running_loop().call_later(1.0, stage.driver.dies, node, -9)
+            asyncio.get_running_loop().call_later(1.0, stage.driver.end, node, -9)
             raise HostError("`ip -batch -` failed (Error: Invalid netns value)")
 
     stage.fabric.refuse_node = refuse
@@ -634,7 +574,7 @@ async def test_a_leader_that_was_stopped_by_nobodys_order_has_not_ended_the_run(
     await stage.train()
     stage.control.say("cloud", "done", reason="stopped")
     await asyncio.sleep(0.1)
-    stage.driver.dies("cloud", 0)
+    stage.driver.end("cloud", 0)
     ending = await stage.session.ended
     assert ending.reason == "failed"
     assert "cloud ended (exit code 0" in str(ending.error)
@@ -665,7 +605,7 @@ async def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after
 @played()
 async def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(stage: Stage) -> None:
     await stage.train()
-    stage.driver.dies("device-0-0", -9)
+    stage.driver.end("device-0-0", -9)
     await asyncio.sleep(0.1)
     stage.control.say("device-0-0", "done", reason="rounds")
     await asyncio.sleep(1.0)
@@ -675,7 +615,7 @@ async def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(stage: 
 @played()
 async def test_a_last_word_may_be_heard_after_the_exit(stage: Stage) -> None:
     await stage.train()
-    stage.driver.dies("device-0-0", 0)
+    stage.driver.end("device-0-0", 0)
     await asyncio.sleep(0.1)
     stage.control.say("device-0-0", "done", reason="rounds")
     await asyncio.sleep(5.0)
@@ -685,7 +625,7 @@ async def test_a_last_word_may_be_heard_after_the_exit(stage: Stage) -> None:
 @played()
 async def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(stage: Stage) -> None:
     await stage.train()
-    stage.driver.dies("device-0-0", 0)
+    stage.driver.end("device-0-0", 0)
     await asyncio.sleep(5.0)
     assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 

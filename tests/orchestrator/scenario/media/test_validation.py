@@ -40,7 +40,7 @@ CASES = [
         "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
     ),
     (
-        STEPS + "{steps: [{at: 1s, rate: 1kbit}]}}}",
+        STEPS.replace("schedule", "buffer: 200ms, schedule") + "{steps: [{at: 1s, rate: 1kbit}]}}}",
         "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: write buffer: 12.113s or more",
     ),
     (
@@ -246,10 +246,33 @@ CASES = [
         UPLINK + "stop: {after: 5s}\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit, at: 5s}]",
         "cross_traffic.0.at: the run is over by then: stop.after is 5s",
     ),
-    (CELL + "engine: kernel", "engine: kernel shapes each link alone and has no shared media: take auto or userspace"),
     (
-        CELL + "driver: swarm",
-        "driver: links of swarm cannot share media: use namespaces or docker or sim",
+        CELL + "engine: kernel\ndriver: swarm",
+        "engine: kernel cannot share these media (their nodes are on several hosts): take auto or userspace",
+    ),
+    (
+        UPLINK + "engine: kernel\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}]",
+        "engine: kernel cannot share these media (cross traffic on uplink): take auto or userspace",
+    ),
+    (
+        "engine: kernel\nshared: {ap: {rate: 20mbit, share: frames, members: [device-*]}}",
+        "engine: kernel cannot share these media (ap up has `share: frames`): take auto or userspace",
+    ),
+    (
+        "engine: kernel\nshared: {ap: {rate: 20mbit, duplex: half, share: airtime, members: [device-*], "
+        "rates: {device-0-0: 6mbit}}}",
+        "engine: kernel cannot share these media (ap has `share: airtime` with rates of members): take auto or "
+        "userspace",
+    ),
+    (
+        MAST + "engine: kernel\nroutes: {device-0-0 <-> edge-0: [mast, cell]}",
+        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses 2 media): take auto or "
+        "userspace",
+    ),
+    (
+        CELL + "engine: kernel\nlinks: {device-edge: {loss: 1%}}",
+        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses cell-0 up and loses packets): "
+        "take auto or userspace",
     ),
     (
         CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
@@ -268,8 +291,14 @@ CASES = [
         "faults.0.rate: a medium has one: give a number, or use disconnect",
     ),
     (
-        CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
-        "faults.0: buffer: 100ms at 10kbit is less than one full packet: give at least 1.212s",
+        CELL.replace("20mbit", "20mbit, buffer: 50ms")
+        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
+        "faults.0: buffer: 50ms at 10kbit is less than one full packet: give at least 1.212s",
+    ),
+    (
+        CELL.replace("rate: 20mbit", "up: 10mbit, down: 20mbit")
+        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 15mbit}]",
+        "faults.0: rate: 15mbit is more than cell-0 up has, 10mbit: lower it",
     ),
     (
         CELL + "faults: [{at: 1s, medium: ap-0, direction: up, action: disconnect}]",
@@ -322,16 +351,7 @@ def test_each_mistake_is_reported_in_one_line_with_its_place(text: str, expected
     assert lines[int(place.removeprefix("s.yaml:")) - 1].startswith(key)
 
 
-def test_a_population_has_no_shared_media() -> None:
-    text = """\
-algorithm: fedavg
-driver: sim
-topology: {population: 100, selected: 10}
-data: {samples_per_client: 10}
-shared: {cell-0: {rate: 20mbit, members: [population]}}
-"""
-    with pytest.raises(ScenarioError) as caught:
-        parse(text, "s.yaml")
-    assert str(caught.value) == (
-        "s.yaml:5: shared: the clients of a population have links of their own: leave it out, or name single devices"
-    )
+def test_the_kernel_engine_shares_what_it_can() -> None:
+    airtime = "wifi: {profile: wifi-ap, members: [device-*]}"
+    fifo = "line: {rate: 5mbit, share: fifo, members: ['edge-* <-> cloud']}"
+    parse(f"{HEAD}engine: kernel\nshared: {{{airtime}, {fifo}}}\n", "s.yaml")

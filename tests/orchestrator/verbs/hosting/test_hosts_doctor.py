@@ -21,34 +21,12 @@ from orchestrator.host.process import signals
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.verbs.hosting import hosts_doctor
 from orchestrator.verbs.hosting.hosts_doctor import look
+from tests.fakes.docker import FakeEngine
+from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.doctor.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI
 
 PC_2 = replace(PC, name="pc-2", address="10.0.0.2", manager=False)
 GONE = replace(PC, name="pc-3", address="10.0.0.3", manager=False, state="down")
-
-
-class PlayedCluster:
-    def __init__(self, members: Sequence[SwarmHost]) -> None:
-        self._members = list(members)
-
-    def members(self) -> list[SwarmHost]:
-        return self._members
-
-    def here(self) -> tuple[str, str]:
-        return "pc-1", "10.0.0.1"
-
-    def close(self) -> None:
-        pass
-
-
-class PlayedEngine:
-    """That of this host."""
-
-    def image(self, name: str) -> dict[str, Any] | None:
-        return {"edgebed-node": IMAGE, "edgebed-node:arm64": FOR_PI}.get(name)
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -66,8 +44,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             assert found is not None
             return found
 
-        monkeypatch.setattr(Cluster, "connect", lambda: PlayedCluster(members))
-        monkeypatch.setattr(Engine, "connect", PlayedEngine)
+        monkeypatch.setattr(Cluster, "connect", lambda: FakeCluster(members))
+        engine = FakeEngine(**{"edgebed-node": IMAGE, "edgebed-node:arm64": FOR_PI})
+        monkeypatch.setattr(Engine, "connect", lambda: engine)
         monkeypatch.setattr(hosts_doctor, "examine", examine)
         monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1.0")
         return asked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,66 +14,34 @@ from orchestrator.cli.main import cli
 from orchestrator.drivers.swarm import leftovers
 from orchestrator.drivers.swarm.agents import standing
 from orchestrator.drivers.swarm.agents.standing import NAME, Access, Standing, taken, write_keys
-from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
+from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
 from orchestrator.verbs.hosting import hosts_up
 from orchestrator.verbs.hosting.hosts_up import LeftRunning
+from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.doctor.test_findings import PC, PI
 
 SWARM = "s0"
 
 
-class PlayedCluster:
-    """The hosts pc-1 and pi-1, with agents that were left running if there are ``labels``; those on ``away`` do not
-    answer."""
-
-    def __init__(self) -> None:
-        self.there: dict[str, str] | None = None
-        self.away: list[str] = []
-        self.swept: list[tuple[list[str], bool]] = []
-
-    def close(self) -> None:
-        pass
-
-    def id(self) -> str:
-        return SWARM
-
-    def members(self) -> list[SwarmHost]:
-        return [PC, PI]
-
-    def runs(self) -> dict[str, Path]:
-        return {"mine-1": Path("/runs/mine-1")}
-
-    def labels(self, run: str) -> dict[str, str] | None:
-        assert run == NAME
-        return self.there
-
-    def stop_agents(self, run: str) -> list[str]:
-        self.there = None
-        return self.away
-
-    def sweep(self, run: str, directory: Path, hosts: Collection[str], *, data: bool) -> dict[str, str]:
-        self.swept.append((list(hosts), data))
-        return {}
-
-
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedCluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    made = PlayedCluster()
+    made = FakeCluster([PC, PI])
+    made.mark("mine-1", tmp_path)
     monkeypatch.setattr(Cluster, "connect", lambda: made)
     monkeypatch.setattr(leftovers, "sweep", made.sweep)
     return made
 
 
-def left(played: PlayedCluster) -> Access:
+def left(cluster: FakeCluster) -> Access:
     """This user's agents."""
     keys = Access(keypair(), keypair(), NAME)
     write_keys(SWARM, keys)
     found = Standing(keys.server.public, standing.own_version(), "image", standing.keys_folder())
-    played.there = found.labels() | {DIRECTORY: str(found.folder)}
+    cluster.standing = found.labels() | {DIRECTORY: str(found.folder)}
     return keys
 
 
@@ -86,59 +53,59 @@ def told(*arguments: str) -> Any:
     return json.loads(hosts(*arguments, "--json").stdout)
 
 
-def test_agents_and_their_keys_are_gone(played: PlayedCluster) -> None:
-    left(played)
+def test_agents_and_their_keys_are_gone(cluster: FakeCluster) -> None:
+    left(cluster)
     result = hosts("down")
     assert (result.exit_code, result.stdout) == (0, "the agents are ended; nothing is left on the hosts\n")
-    assert played.there is None
+    assert cluster.standing is None
     assert list(standing.keys_folder().iterdir()) == []
-    assert played.swept == []
+    assert cluster.swept == []
 
 
-def test_a_host_that_does_not_answer_is_named_and_later_swept(played: PlayedCluster) -> None:
-    left(played)
-    played.away = ["pi-1"]
+def test_a_host_that_does_not_answer_is_named_and_later_swept(cluster: FakeCluster) -> None:
+    left(cluster)
+    cluster.silent = ["pi-1"]
     result = hosts("down")
     assert result.exit_code == 1
     assert (
         "something may be left on pi-1 (its agent does not answer): do this again when they are back" in result.output
     )
     assert told("down") == {"agents": False, "data": False, "left": {}}
-    assert played.swept == [(["pc-1", "pi-1"], False)]
+    assert cluster.swept == [(["pc-1", "pi-1"], False)]
 
 
-def test_data_sets_are_removed_from_the_hosts_that_answer(played: PlayedCluster) -> None:
-    left(played)
-    played.away = ["pi-1"]
+def test_data_sets_are_removed_from_the_hosts_that_answer(cluster: FakeCluster) -> None:
+    left(cluster)
+    cluster.silent = ["pi-1"]
     assert told("down", "--data") == {"agents": True, "data": True, "left": {"pi-1": "its agent does not answer"}}
-    assert played.swept == [(["pc-1"], True)]
+    assert cluster.swept == [(["pc-1"], True)]
 
 
-def test_what_a_run_uses_stays(played: PlayedCluster) -> None:
-    keys = left(played)
+def test_what_a_run_uses_stays(cluster: FakeCluster) -> None:
+    keys = left(cluster)
     with ExitStack() as stack:
         assert taken(SWARM, keys.server.public, stack) is not None
         error = hosts("down").exception
     assert isinstance(error, HostError)
     assert str(error).startswith("the agents that are left running are in use (mine-1): wait for its end")
-    assert played.there is not None
+    assert cluster.standing is not None
     assert hosts("down").exit_code == 0
 
 
-def test_those_of_another_user_stay(played: PlayedCluster, tmp_path: Path) -> None:
-    left(played)
+def test_those_of_another_user_stay(cluster: FakeCluster, tmp_path: Path) -> None:
+    left(cluster)
     (tmp_path / "other").mkdir(mode=0o777)
     (tmp_path / "other").chmod(0o777)  # others may write to it, so that its owner says nothing
-    assert played.there is not None
-    played.there |= {DIRECTORY: str(tmp_path / "other"), **Standing("other", "", "", Path()).labels()}
+    assert cluster.standing is not None
+    cluster.standing |= {DIRECTORY: str(tmp_path / "other"), **Standing("other", "", "", Path()).labels()}
     error = hosts("down").exception
     assert isinstance(error, HostError)
     assert "are another user's, or lost" in str(error)
-    assert played.there is not None
+    assert cluster.standing is not None
 
 
-def test_agents_whose_keys_are_lost_can_be_ended(played: PlayedCluster) -> None:
-    left(played)
+def test_agents_whose_keys_are_lost_can_be_ended(cluster: FakeCluster) -> None:
+    left(cluster)
     standing.forget_keys(SWARM)
     assert told("down") == {"agents": True, "data": False, "left": {}}
 

@@ -30,35 +30,32 @@ def rows(comparison: Comparison) -> dict[str, ComparedFigure]:
 
 def test_a_run_is_like_its_twin(normal: History, tmp_path: Path) -> None:
     comparison = compared(normal, run(tmp_path / "twin", Example()))
-    assert comparison.same_scenario
-    assert (comparison.a, comparison.b) == ("normal", "twin")
+    told = comparison.to_json()
+    assert (told["a"], told["b"], told["same_scenario"]) == ("normal", "twin", True)
     assert {row.change for row in comparison.rows if row.unit != "text"} == {0}
 
 
 def test_settings_that_differ_are_named_by_their_path(normal: History, tmp_path: Path) -> None:
     other = Example(seed=8, settings={"links": {"device-edge": {"latency": "3ms"}}, "faults": [{"at": "20s"}]})
-    differences = compared(normal, run(tmp_path / "other", other)).differences
-    named = {difference.setting: (difference.a, difference.b) for difference in differences}
-    assert named["seed"] == (7, 8)
-    assert named["links.device-edge.jitter"] == ("1ms", None)
-    assert named["faults"] == (None, [{"at": "20s"}])
+    named = compared(normal, run(tmp_path / "other", other)).both.differences
+    assert named["seed"] == [7, 8]
+    assert named["links.device-edge.jitter"] == ["1ms", None]
+    assert named["faults"] == [None, [{"at": "20s"}]]
     assert "links.device-edge.latency" not in named
 
 
 def test_tcp_of_nodes_that_differs_is_named_though_the_scenario_is_the_same(tmp_path: Path) -> None:
     ours, theirs = ({"tcp_congestion_control": name, "tcp_sack": "1"} for name in ("cubic", "bbr"))
     comparison = compared(run(tmp_path / "ours", Example(tcp=ours)), run(tmp_path / "theirs", Example(tcp=theirs)))
-    assert comparison.same_scenario
-    assert [(each.setting, each.a, each.b) for each in comparison.differences] == [
-        ("net.ipv4.tcp_congestion_control", "cubic", "bbr")
-    ]
+    assert comparison.both.same_scenario
+    assert comparison.both.differences == {"net.ipv4.tcp_congestion_control": ["cubic", "bbr"]}
     assert "net.ipv4.tcp_congestion_control" in printed(100, lambda console: print_comparison(comparison, console))
 
 
 def test_lists_differ_item_by_item(normal: History, tmp_path: Path) -> None:
     one = run(tmp_path / "one", Example(settings={"faults": [{"at": "20s", "action": "crash"}]}))
     other = run(tmp_path / "other", Example(settings={"faults": [{"at": "30s", "action": "crash"}]}))
-    assert [each.setting for each in compared(one, other).differences] == ["faults.0.at"]
+    assert list(compared(one, other).both.differences) == ["faults.0.at"]
 
 
 def test_accuracy_and_time_to_it(normal: History, tmp_path: Path) -> None:

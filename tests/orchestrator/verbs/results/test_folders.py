@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import webbrowser
 from pathlib import Path
@@ -60,6 +61,17 @@ def test_wait_shows_what_a_run_in_the_background_prints(runs: Path) -> None:
     (runs / FIRST / "logs").mkdir(exist_ok=True)
     (runs / FIRST / OUTPUT).write_text("[1.0 s] training\n")
     assert cli_result("wait", FIRST, "--runs", runs).stderr == "[1.0 s] training\n"
+
+
+def test_wait_waits_for_the_report_of_a_run_that_has_released_its_lock(runs: Path) -> None:
+    directory = RunDirectory(runs / FIRST)
+    directory.report.unlink(missing_ok=True)
+    words = ["sh", "-c", 'sleep 0.5; echo > "$0"; exec sleep 60', str(directory.report)]
+    with subprocess.Popen(words) as writer:
+        directory.lock.write_text(f"{writer.pid}\n")
+        result = cli_result("wait", FIRST, "--runs", runs)
+        writer.kill()
+    assert (result.exit_code, directory.report.exists()) == (0, True)
 
 
 def test_wait_for_a_run_that_was_killed(runs: Path) -> None:

@@ -13,29 +13,12 @@ from orchestrator.drivers.swarm.agents.channel import ANEW, AgentChannel, Agents
 from orchestrator.drivers.swarm.agents.standing import NAME, Access, Standing, access, outdated, taken, write_keys
 from orchestrator.errors import HostError
 from orchestrator.planning.keys import keypair
+from tests.fakes.docker import FakeEngine
+from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.agent.stage import LOOPBACK
 
 SWARM = "s0"
 FOUND = Standing("key", standing.own_version(), "image", Path("/keys"))
-
-
-class PlayedCluster:
-    """A swarm whose agents that were left running have these labels."""
-
-    def __init__(self, labels: dict[str, str] | None) -> None:
-        self._labels = labels
-
-    def id(self) -> str:
-        return SWARM
-
-    def labels(self, run: str) -> dict[str, str] | None:
-        assert run == NAME
-        return self._labels
-
-
-class PlayedEngine:
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +36,9 @@ def left() -> Access:
 
 def asked(labels: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Access:
     """What a run with the image "image" may use."""
-    monkeypatch.setattr(Engine, "connect", PlayedEngine)
+    monkeypatch.setattr(Engine, "connect", FakeEngine)
     monkeypatch.setattr(standing, "identity_of", lambda engine, reference: reference)
-    return access(PlayedCluster(labels), "image", stack)  # type: ignore[arg-type]
+    return access(FakeCluster(standing=labels), "image", stack)  # type: ignore[arg-type]
 
 
 def test_nobody_else_can_read_the_keys(state: Path) -> None:

@@ -1,23 +1,26 @@
-"""Links of several hosts when one of them refuses a change, or does not answer."""
+"""Links of several hosts: when one of them refuses a change, or does not answer, and where those that share media are
+shaped."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.drivers.swarm.agents.calls import HostLinks
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.errors import DriverError, FabricError, LostError
-from orchestrator.fabric.base import Counted, Fabric, LinkChange
+from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkChange, SharesMedia
+from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.planning.plan import LinkPlan, Plan, channels_of
 from orchestrator.scenario.reading import parse
 
 SCENARIO = """\
@@ -25,16 +28,22 @@ algorithm: {name: fedavg, rounds: 1}
 topology: {edges: 0, devices: 2}
 links: {device-cloud: {latency: 10ms}}
 """
+SHARED = """\
+shared:
+  cell: {up: 2mbit, down: 8mbit, members: [device-*]}
+  other: {rate: 5mbit, duplex: half, members: []}
+"""
+CELL, TRAFFIC = "cell up", CrossTraffic("constant", 1e6)
 HOSTS = {"cloud": "pc-1", "device-0": "pc-1", "device-1": "pc-2"}
 
 
 class TwoHosts:
     """The agents of pc-1 and pc-2, and what the driver knows of them. ``errors``: what a host answers, or raises."""
 
-    homes = HOSTS
     hosts = ("pc-1", "pc-2")
 
     def __init__(self) -> None:
+        self.homes = dict(HOSTS)
         self.engines = dict.fromkeys(self.hosts, "userspace")
         self.tcp: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
         self.errors: dict[str, Exception | str] = {}
@@ -42,19 +51,28 @@ class TwoHosts:
         self.answers: int | None = None  # the number of results of a batch
         self.changes: dict[str, list[LinkChange]] = {"pc-1": [], "pc-2": []}
         self.shaped: dict[str, list[LinkPlan]] = {"pc-1": [], "pc-2": []}
+        self.media: list[tuple[Any, ...]] = []  # calls
+        self.queued = 5
+        self.lost: set[str] = set()
 
     def has(self, host: str) -> bool:
-        return True
+        return host in self.hosts and host not in self.lost
 
     async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
         error = self.errors.get(host)
         if isinstance(error, Exception):
             raise error
         if method is Fabric.counters:
-            return Counted([{"source": "device-0", "target": "cloud", "offered": 1}])
+            row: ChannelRow = {"channel": CELL, "member": "device-0", "packets": 1, "queued_bytes": self.queued}
+            return Counted([{"source": "device-0", "target": "cloud", "offered": 1}], channels=[row])
         if method is HostLinks.shape:
             (self.shaped[host],) = arguments
             return []
+        if method is HostLinks.redirect:
+            return None
+        if method in (SharesMedia.share, SharesMedia.occupy):
+            self.media.append((host, *arguments))
+            return None
         (changes,) = arguments
         self.changes[host] += changes
         replies = ["no" if number in self.refused else error for number in range(len(changes))]
@@ -141,3 +159,74 @@ async def test_counters_of_a_silent_host_stay(opened: Opened) -> None:
     before = await fabric.counters()
     opened.hosts.errors["pc-2"] = DriverError("pc-2: its agent gave no answer")
     assert await fabric.counters() == before
+
+
+@pytest.fixture
+async def shared() -> tuple[TwoHosts, SwarmFabric]:
+    """Both devices are in a cell, with traffic on it; another cell is empty."""
+    hosts, plan = TwoHosts(), make_plan(parse(SCENARIO + SHARED, "two.yaml"), None)
+    plan = replace(plan, hosts=tuple(HostFacts(host, "192.0.2.1", "amd64", 4, 1 << 33) for host in hosts.hosts))
+    fabric = SwarmFabric(cast(Agents, hosts), plan, cast(SwarmDriver, hosts), lambda *_: 0.0)
+    await fabric.share(channels_of(plan.media))
+    assert hosts.media == []  # no link crosses them yet
+    await fabric.shape(plan.links)
+    await fabric.occupy(CELL, TRAFFIC, 7)
+    return hosts, fabric
+
+
+def shapers(hosts: TwoHosts) -> dict[str, tuple[list[str], list[str]]]:
+    """By host, the sources of the links to the cloud: of those that are shaped at the source, and of the others."""
+    found = {}
+    for host, links in hosts.shaped.items():
+        up = [each for each in links if each.target == "cloud"]
+        found[host] = [each.source for each in up if not each.at_target], [each.source for each in up if each.at_target]
+    return found
+
+
+async def test_all_links_of_a_medium_are_shaped_on_one_host(shared: tuple[TwoHosts, SwarmFabric]) -> None:
+    hosts, fabric = shared
+    assert shapers(hosts) == {"pc-1": (["device-0"], ["device-1"]), "pc-2": ([], ["device-1"])}
+    assert [(host, set(made)) for host, made in hosts.media[:1]] == [("pc-1", {"cell up", "cell down"})]
+    assert hosts.media[1:] == [("pc-1", CELL, TRAFFIC, 7)]
+    await asyncio.gather(fabric.cut("device-1", "cloud"), fabric.change("cloud", "device-1", LinkProfile()))
+    assert {host: len(changes) for host, changes in hosts.changes.items()} == {"pc-1": 2, "pc-2": 0}
+    await fabric.share({CELL: ChannelProfile(1e6)})
+    assert hosts.media[-1] == ("pc-1", {CELL: ChannelProfile(1e6)})
+
+
+async def test_a_handover_keeps_a_cut_and_gives_an_empty_medium_its_home(shared: tuple[TwoHosts, SwarmFabric]) -> None:
+    hosts, fabric = shared
+    await fabric.cut("device-1", "cloud")
+    await fabric.reroute("device-1", "cloud", (Crossing("other", "device-1"),))
+    assert (hosts.media[-1][0], set(hosts.media[-1][1])) == ("pc-1", {"other"})
+    await fabric.reshape("pc-1")
+    assert hosts.changes["pc-1"][-1] == LinkChange("device-1", "cloud", cut=True)
+    (link,) = [each for each in hosts.shaped["pc-1"] if (each.source, each.target) == ("device-1", "cloud")]
+    assert link.crossings == (Crossing("other", "device-1"),)
+
+
+async def test_a_handover_to_a_medium_of_another_host_is_refused(shared: tuple[TwoHosts, SwarmFabric]) -> None:
+    hosts, fabric = shared
+    fabric._homes["other"] = "pc-2"
+    with pytest.raises(FabricError, match=r"device-1 cannot join other: its home is pc-2, not pc-1"):
+        await fabric.reroute("device-1", "cloud", (Crossing("other", "device-1"),))
+    await fabric.reshape("pc-1")
+    assert all(each.channel != "other" for link in hosts.shaped["pc-1"] for each in link.crossings)
+
+
+async def test_a_medium_moves_with_the_node_above_its_links(shared: tuple[TwoHosts, SwarmFabric]) -> None:
+    hosts, fabric = shared
+    before = (await fabric.counters()).channels
+    assert before == [{"channel": CELL, "member": "device-0", "packets": 2, "queued_bytes": 5}]  # of both fakes
+    hosts.lost = {"pc-1"}
+    await fabric.share({CELL: ChannelProfile(1e6)})
+    hosts.media.clear()
+    hosts.homes |= {"cloud": "pc-2"}
+    hosts.queued = 9
+    await fabric.redirect(["cloud"])
+    assert shapers(hosts)["pc-2"] == (["device-1"], ["device-0"])
+    assert [host for host, *_ in hosts.media] == ["pc-2", "pc-2"]
+    assert hosts.media[0][1][CELL] == ChannelProfile(1e6)
+    assert hosts.media[1][1:] == (CELL, TRAFFIC, 7)
+    (row,) = (await fabric.counters()).channels
+    assert row == {"channel": CELL, "member": "device-0", "packets": 2, "queued_bytes": 9}

@@ -1,0 +1,240 @@
+"""The files of claims: one for each paper, with a row for each table, figure and headline of its evaluation.
+
+paper: PHE-FL
+page: phefl.md
+size: {paper: 600 images per device, ours: 60}
+claims:
+  phefl-d2:
+    place: Table V, D2
+    says: PHE-FL lies between OnlyEdge and EdgeCloud.
+    sweep: ../sweeps/phefl.yaml
+    metric: best.edges
+    figures:
+      onlyedge: {case: "D2, algorithm.name=onlyedge", paper: 84.06, ours: 84.7 ± 1.2}
+      phe-fl: {case: "D2, algorithm.name=phe-fl", paper: 81.65, ours: [80.2, 81.1, 81.7]}
+    holds: [onlyedge >= phe-fl]
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from orchestrator.claims.relations import Relation, parse
+from orchestrator.errors import PlaceError, Problem, ScenarioError
+from orchestrator.scenario.language import document
+from orchestrator.scenario.language.names import Name
+from orchestrator.scenario.language.strict import Strict, problems, unknown
+from orchestrator.scenario.language.syntax import KeyPath
+from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.reading import scenario_text
+from orchestrator.verbs import examples
+
+FOLDER = examples.FOLDER / "papers/claims"
+CHEAP = 5.0  # minutes
+
+State = Literal["reproduced at full size", "in direction", "partly", "contradicted at this size", "not tried"]
+STATES: tuple[State, ...] = get_args(State)
+UNITS = {"%": 100.0, "points": 100.0, "kB": 1e-3, "MB": 1e-6, "GB": 1e-9}
+"""Factors from a figure of a sweep to the unit of a claim; 1 for other units."""
+
+_NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure: as it is written, its mean, and its value by seed where that is known. Infinity: never reached, as far
+    as is recorded."""
+
+    written: str
+    mean: float
+    by_seed: Mapping[int, float]
+
+
+def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
+    """The mean of a figure over seeds, written with its standard deviation. ``censored``: how many of them never
+    reached the target; then the mean is a lower bound."""
+    values = [*by_seed.values()]
+    if not values:
+        return Measured("–", math.inf, {})
+    mean, largest = statistics.fmean(values), max(map(abs, values))
+    decimals = 0 if largest >= 1000 else 1 if largest >= 1 else 3
+    spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
+    bound, of = ("≥ ", f" ({len(values) - censored} of {len(values)})") if censored else ("", "")
+    return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}", mean, by_seed)
+
+
+class Size(Strict):
+    """The size of the evaluation, in words."""
+
+    paper: str = Field(description="in the paper")
+    ours: str = Field(description="in edgebed")
+
+
+class Figure(Strict):
+    """One figure of a claim: the paper's, and the last one of edgebed, as its page writes it or by seed."""
+
+    case: str | None = Field(
+        default=None,
+        description="the case of the sweep that gives it; varied values may be left out if one case is left",
+    )
+    metric: str | None = Field(default=None, description="the figure in sweep.json; default: that of the claim")
+    paper: str | float | None = Field(default=None, description="the paper's figure")
+    ours: list[float] | str | float | None = Field(default=None, description="the last figure, or one for each seed")
+
+    @property
+    def recorded(self) -> Measured | None:
+        """The last figure of edgebed; None if there is none. ``–`` means never reached."""
+        if self.ours is None:
+            return None
+        if isinstance(self.ours, list):
+            return measured(dict(enumerate(self.ours, start=1)))
+        written = self.ours if isinstance(self.ours, str) else f"{self.ours:,.10g}"
+        return Measured(written, number(written), {})
+
+
+class Recorded(Strict):
+    """How the last figures were made."""
+
+    seeds: str = Field(default="", description="how many seeds agree with the claim, such as 3 of 3")
+    minutes: float | None = Field(default=None, gt=0, description="minutes of the claim's runs on two cores")
+    driver: str = Field(default="sim", description="the driver")
+    version: str = Field(default="", description="the version of edgebed")
+
+
+class Claim(Strict):
+    """One table, figure or headline of a paper, and whether it was reproduced."""
+
+    place: str = Field(description="the table, figure or section in the paper")
+    says: str = Field(description="the paper's statement, in words")
+    section: str = Field(default="", description="the anchor of the heading on the paper's page that shows the figures")
+    size: str = Field(default="", description="what is different in size from the rest of the file")
+    full_size: bool = Field(default=False, description="whether edgebed's setting has the paper's size")
+    any_data: bool = Field(
+        default=False, description="whether any data set will do; by default it is the first of the scenario's list"
+    )
+    sweep: str | None = Field(default=None, description="the sweep that gives the figures, relative to the file")
+    command: str | None = Field(default=None, description="the command that gives them, if no sweep does")
+    metric: str = Field(default="final.global", description="the figure in sweep.json")
+    unit: str = Field(default="%", description="the unit of the figures")
+    figures: dict[str, Figure] = Field(default={}, description="the figures by name")
+    holds: list[str] = Field(default=[], description="the relations between figures that the paper claims")
+    each_seed: bool = Field(default=False, description="whether they must hold with each seed, instead of the mean")
+    floor: str = Field(default="", description="accuracy of each client alone")
+    ceiling: str = Field(default="", description="accuracy with all data pooled")
+    recorded: Recorded = Field(default=Recorded(), description="how the last figures were made")
+    state: State | None = Field(default=None, description="the state, only without recorded figures")
+    note: str = Field(default="", description="why the state is stated, or what else to know")
+    cost: str = Field(default="", description="what it costs to try")
+
+    @property
+    def relations(self) -> list[Relation]:
+        return [parse(each, self.figures) for each in self.holds]
+
+    @property
+    def cheap(self) -> bool:
+        """Whether its runs take less than five minutes."""
+        return self.sweep is not None and (self.recorded.minutes or CHEAP) < CHEAP
+
+
+class ClaimFile(Strict):
+    """The claims of a paper."""
+
+    paper: str = Field(description="the paper's method")
+    page: str = Field(description="the page in docs/papers")
+    size: Size = Field(description="the sizes of the evaluations")
+    claims: dict[Name, Claim] = Field(min_length=1, description="the claims by name")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A file of claims after reading."""
+
+    file: Path
+    source: document.Document
+    read: ClaimFile
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        return Problem(self.source.place(path), dotted(path), message)
+
+
+def number(written: str) -> float:
+    """The first number of a figure as a page writes it, such as 76.1 of "76.1 ± 1.3"; infinity without one."""
+    match = _NUMBER.search(written)
+    return float(match[0].replace(",", "").replace("−", "-")) if match else math.inf
+
+
+def load(folder: Path = FOLDER) -> list[Paper]:
+    """Read all claims in a folder, in the order of its files' names. ScenarioError lists every problem with its place,
+    PlaceError if there is no file."""
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise PlaceError(f"{folder} has no claims: name a folder with YAML files like those in {FOLDER}")
+    papers = [_load(file) for file in files]
+    found: dict[str, Paper] = {}
+    for paper in papers:
+        for name in paper.read.claims:
+            if (other := found.setdefault(name, paper)) is not paper:
+                raise ScenarioError([paper.problem(("claims", name), f"{other.file} has this claim: rename one")])
+    return papers
+
+
+def find(papers: list[Paper], name: str) -> Paper:
+    """The paper with the claim ``name``. PlaceError if there is none."""
+    for paper in papers:
+        if name in paper.read.claims:
+            return paper
+    raise PlaceError(f"{unknown('claim', name, [each for paper in papers for each in paper.read.claims])}")
+
+
+def _load(file: Path) -> Paper:
+    try:
+        source = document.read(scenario_text(file), str(file))
+    except ValueError as error:
+        raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
+    try:
+        paper = Paper(file, source, ClaimFile.model_validate(source.data))
+    except ValidationError as error:
+        raise ScenarioError(problems(error, ClaimFile, source)) from None
+    if found := [paper.problem(path, message) for path, message in _contradictions(paper.read)]:
+        raise ScenarioError(found)
+    return paper
+
+
+def _contradictions(read: ClaimFile) -> Iterator[tuple[KeyPath, str]]:
+    """Problems of well-formed claims that make no sense."""
+    for name, claim in read.claims.items():
+        path: KeyPath = ("claims", name)
+        used: set[str] = set()
+        for place, text in enumerate(claim.holds):
+            try:
+                used.update(parse(text, claim.figures).names)
+            except ValueError as error:
+                yield (*path, "holds", place), str(error)
+        for key, figure in claim.figures.items():
+            here: KeyPath = (*path, "figures", key)
+            if figure.case is not None and claim.sweep is None:
+                yield (*here, "case"), "name the `sweep` that has the case"
+            if isinstance(figure.ours, str) and figure.ours != "–" and not _NUMBER.search(figure.ours):
+                yield (*here, "ours"), "write a number like '76.1 ± 1.3', or '–' if it was never reached"
+        if claim.sweep is not None and not claim.holds:
+            yield (*path, "sweep"), "give the relations that its figures must fulfil as `holds`"
+        if claim.sweep is not None and not any(each.case for each in claim.figures.values()):
+            yield (*path, "sweep"), "name the `case` of a figure"
+        figures = [claim.figures[each].ours for each in used if each in claim.figures]
+        complete = bool(claim.holds) and None not in figures
+        if complete and claim.state is not None:
+            yield (*path, "state"), "leave it out: it follows from the figures and `holds`"
+        elif not complete and claim.state is None:
+            yield path, "give `holds` and a figure `ours` for each of its names, or the `state`"
+        if claim.state is not None and not claim.note:
+            yield path, "give the reason of the state as `note`"
+        if claim.state == "not tried" and not claim.cost:
+            yield path, "give the `cost` of trying it"

@@ -1,0 +1,157 @@
+"""The row of a claim: recorded, or after running its sweep."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
+from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
+from orchestrator.errors import RunError, ScenarioError
+from orchestrator.scenario.language.strict import unknown
+from orchestrator.sweep.figures import REACHED, Figures, restrict
+from orchestrator.sweep.reading import Sweep, load
+from orchestrator.sweep.running import carry_out
+from orchestrator.verbs.version import versions
+
+_VARIED = re.compile(r", (?=[\w.-]+=)")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim with its figures, their evaluation, and how they were made."""
+
+    paper: Paper
+    name: str
+    figures: Mapping[str, Measured]
+    evaluation: Evaluation
+    made: Recorded
+    exit_code: int = 0
+
+    @property
+    def claim(self) -> Claim:
+        return self.paper.read.claims[self.name]
+
+    @property
+    def command(self) -> str:
+        """The command that checks the claim; empty if there is none."""
+        return self.claim.command or (f"edgebed reproduce {self.name}" if self.claim.sweep else "")
+
+    @property
+    def size(self) -> str:
+        return self.claim.size or self.paper.read.size.ours
+
+    def to_json(self) -> dict[str, Any]:
+        claim = self.claim
+        figures = {
+            name: {
+                "paper": each.paper,
+                "edgebed": None if (found := self.figures.get(name)) is None else found.written,
+                "seeds": {} if found is None else {str(seed): value for seed, value in found.by_seed.items()},
+            }
+            for name, each in claim.figures.items()
+        }
+        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
+        return {
+            "name": self.name,
+            "paper": self.paper.read.paper,
+            **kept,
+            "size": self.size,
+            "state": self.evaluation.state,
+            "recorded_state": recorded(claim).state,
+            "figures": figures,
+            "holds": dict(self.evaluation.holds),
+            "differences": {name: asdict(each) for name, each in self.evaluation.differences.items()},
+            "seeds": self.evaluation.seeds,
+            **self.made.model_dump(exclude={"seeds"}),
+            "command": self.command,
+        }
+
+
+def recorded_rows(papers: list[Paper]) -> list[Row]:
+    """The rows of all claims with their recorded figures."""
+    return [
+        Row(paper, name, _recorded_figures(claim), recorded(claim), claim.recorded)
+        for paper in papers
+        for name, claim in paper.read.claims.items()
+    ]
+
+
+def reproduce(
+    paper: Paper, name: str, runs: Path, *, driver: str | None, workers: int | None, tell: Callable[[str], None]
+) -> Row:
+    """Run the cases of a claim's sweep in the sweep's folder in ``runs``, and compare their figures with the claim.
+    Complete runs are not repeated.
+
+    The exit code is 0 if the state is as recorded, 3 if not, 1 if a run failed. RunError if no sweep checks the claim.
+    """
+    claim = paper.read.claims[name]
+    if claim.sweep is None:
+        why = f"run `{claim.command}`" if claim.command else f"{claim.note}; cost: {claim.cost or 'unknown'}"
+        raise RunError(f"no sweep checks {name}: {why}")
+    driver = driver or claim.recorded.driver
+    sweep, cases = claimed(paper, name, driver)
+    outcome = carry_out(sweep, runs / sweep.name, workers=workers, tell=tell)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    complete = [each for each in outcome.results if not each.failed]
+    cut = restrict([each.figures for each in complete])  # at the same place for all cases
+    runs_of = {
+        case: {
+            each.combination.seed: of for each, of in zip(complete, cut, strict=True) if each.combination.case == case
+        }
+        for case in cases.values()
+    }
+    figures = _recorded_figures(claim) | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
+    evaluation = evaluate(claim, figures)
+    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
+    made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
+    failed = any(each.failed for each in outcome.results)
+    code = 1 if failed else 0 if evaluation.state == recorded(claim).state else 3
+    return Row(paper, name, figures, evaluation, made, code)
+
+
+def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]]:
+    """The sweep of a claim with only the cases that it needs, and the case of each figure. Of a list of data sets, it
+    has the first one. ScenarioError if the sweep cannot be read or lacks a case."""
+    claim, place = paper.read.claims[name], ("claims", name)
+    file, overrides = Path(os.path.normpath(paper.file.parent / str(claim.sweep))), [f"driver={driver}"]
+    sweep = load(file, overrides)
+    if not claim.any_data and len(data := {tuple(each.scenario.data.dataset) for each in sweep.combinations}) == 1:
+        sweep = load(file, [*overrides, f"data.dataset={data.pop()[0]}"])
+    cases: dict[str, str] = {}
+    for key, figure in claim.figures.items():
+        if figure.case is not None:
+            of = [each for each in sweep.cases if _is_named(each, figure.case)]
+            if len(of) != 1:
+                several = f"means several cases; add varied values: {'; '.join(of)}"
+                message = several if of else unknown("case of the sweep", figure.case, sweep.cases)
+                raise ScenarioError([paper.problem((*place, "figures", key, "case"), message)])
+            cases[key] = of[0]
+    chosen = tuple(each for each in sweep.combinations if each.case in cases.values())
+    return replace(sweep, combinations=chosen), cases
+
+
+def _is_named(case: str, name: str) -> bool:
+    """Whether a name means this case. It may leave out varied values."""
+    (own, *varied), (given, *chosen) = _VARIED.split(case), _VARIED.split(name)
+    return own == given and set(chosen) <= set(varied)
+
+
+def _recorded_figures(claim: Claim) -> dict[str, Measured]:
+    return {name: found for name, each in claim.figures.items() if (found := each.recorded) is not None}
+
+
+def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
+    """A figure by seed from the complete runs of its case, in the unit of the claim."""
+    metric, factor = claim.figures[key].metric or claim.metric, UNITS.get(claim.unit, 1.0)
+    known = {name for each in runs.values() for name in each}
+    if known and metric not in known:
+        raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
+    censored = sum(not each.get(REACHED, 1) for each in runs.values()) if metric.startswith("to_target.") else 0
+    return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)

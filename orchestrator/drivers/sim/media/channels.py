@@ -1,0 +1,269 @@
+"""Shared channels in a simulation: links that send at the same time divide the rates of their channels.
+
+The model is one of flows. When a link starts or stops sending, or a channel or its cross traffic changes, all links
+that share channels with it, directly or through others, get new rates by `netem.media.allocation`. The
+`netem.tcp.flow.Flow` of each continues at its new rate, with the buffer of its fullest channel. What a link's window
+does not allow it to use, for example in slow start, goes to the others until the window changes.
+
+Changes in one turn of the event loop are one change. It takes time in proportion to the number of links that send.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from netem.media.allocation import Transfer, allocate, use_of
+from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, Crossing, CrossTraffic
+from netem.profile import FULL_FRAME, LinkProfile
+from node.messaging.delivery.arrivals import Arrivals
+from orchestrator.drivers.sim.media.cross_traffic import Occupation
+from orchestrator.fabric.base import ChannelRow
+
+HEADROOM = 2.0
+"""Of a channel's buffer, a link can fill this times its share of the rate: the others do not always fill theirs. Fitted
+like `FIFO_EXPONENT`."""
+
+STANDING = 0.85
+"""The fraction of the buffer that TCP fills on average in a full channel with the rule ``fifo``, as measured."""
+
+FULL = 0.999  # of a channel's time
+
+LEAST = 0.01
+"""The fraction of a channel with the rule ``fifo`` that cross traffic leaves in any case."""
+
+
+class Sharing(Hashable, Protocol):
+    """What shares channels with others: a link, or several with the same rate. See the methods of `SharedFlow`."""
+
+    crossings: tuple[Crossing, ...]
+    sending: bool
+    waits_in: str | None
+
+    def is_silent(self, now: float) -> bool: ...
+
+    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer: ...
+
+    def demand(self, now: float) -> tuple[float, float]: ...
+
+    def limit(self, now: float, rate: float, channel: str | None) -> None: ...
+
+    def count(self, now: float) -> None: ...
+
+    def queued(self, now: float) -> int: ...
+
+
+@dataclass
+class _Count:
+    """What has left a channel, of one member."""
+
+    packets: float = 0.0
+    bytes: float = 0.0
+    seconds: float = 0.0
+    overflowed: int = 0
+
+
+class _Channel:
+    """A channel, the links that send over it, and its cross traffic, which changes at ``arrive``."""
+
+    def __init__(self, name: str, profile: ChannelProfile, touch: Callable[[str], None]) -> None:
+        self.name, self.profile, self.plan = name, profile, 0
+        self.sending: dict[Sharing, None] = {}
+        self.counts: defaultdict[str, _Count] = defaultdict(_Count)
+        self.traffic: Occupation | None = None
+        self.traffic_most = profile.rate  # bit/s that cross traffic can have
+        self.full_since = math.inf
+        self._touch = touch
+
+    def arrive(self) -> None:
+        self._touch(self.name)
+
+    def count(self, member: str, packets: float, size: float, overflowed: int = 0) -> None:
+        count = self.counts[member]
+        count.packets += packets
+        count.bytes += size
+        count.seconds += 8 * size / self.profile.rate_of(member)
+        count.overflowed += overflowed
+
+    def catch_up(self, now: float) -> None:
+        """Count the cross traffic until now."""
+        if self.traffic is not None:
+            size = self.traffic.carry(now, self.traffic_most) / 8
+            self.count(CROSS_TRAFFIC, size / FULL_FRAME, size)
+
+    def free(self) -> float:
+        """The fraction of its time for which links compete; with rules other than ``fifo`` cross traffic does too."""
+        if self.traffic is None or self.profile.rule.own_queues:
+            return 1.0
+        return max(LEAST, 1 - self.traffic.rate / self.profile.rate)
+
+    def queue(self, now: float) -> float:
+        """The seconds that a packet of another link would wait."""
+        if self.profile.rule.own_queues:
+            return 0.0
+        if self.traffic is not None and self.traffic.rate >= self.profile.rate:
+            return self.profile.buffer
+        return STANDING * max(0.0, min(self.profile.buffer, now - self.full_since))
+
+
+class SharedMedia:
+    """The channels of a simulation, and the links that cross them, see `orchestrator.fabric.base.SharesMedia`."""
+
+    def __init__(self) -> None:
+        self.arrivals = Arrivals()
+        self.flows: list[Sharing] = []
+        self._channels: dict[str, _Channel] = {}
+        self._changed: dict[str, None] = {}  # channels whose shares are out of date
+
+    def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        now = self.arrivals.loop.time()
+        for flow in self.flows:
+            flow.count(now)
+        for name, profile in channels.items():
+            if name in self._channels:
+                self._channels[name].catch_up(now)
+                self._channels[name].profile = profile
+            else:
+                self._channels[name] = _Channel(name, profile, self._touch)
+            self._touch(name)
+
+    def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int) -> None:
+        now, state = self.arrivals.loop.time(), self._channels[channel]
+        state.catch_up(now)
+        state.traffic = None if traffic is None else Occupation(traffic, seed, now)
+        state.count(CROSS_TRAFFIC, 0, 0)
+        self._touch(channel)
+
+    def has(self, channel: str) -> bool:
+        return channel in self._channels
+
+    def profile(self, channel: str) -> ChannelProfile:
+        return self._channels[channel].profile
+
+    def alone(self, profile: LinkProfile, crossings: Sequence[Crossing]) -> LinkProfile:
+        """The profile of a link that has its channels for itself."""
+        if not crossings:
+            return profile
+        rates = {each.channel: self._channels[each.channel].profile.rate_of(each.member) for each in crossings}
+        slowest = min(rates, key=rates.__getitem__)
+        return self.shaped(profile, rates[slowest], slowest)
+
+    def shaped(self, profile: LinkProfile, rate: float, channel: str) -> LinkProfile:
+        """The profile of a link that gets ``rate`` bit/s of a channel."""
+        if profile.rate is not None and profile.rate <= rate:
+            return profile
+        shared = self._channels[channel].profile
+        rate = max(1.0, rate)
+        part = min(shared.buffer, HEADROOM * shared.buffer * rate / shared.rate)  # s at the channel's rate
+        return replace(profile, rate=rate, buffer=part * shared.rate / rate, buffer_bytes=None)
+
+    def wait(self, crossings: Sequence[Crossing]) -> float:
+        """The seconds that the first packet of a link waits behind those of others."""
+        now = self.arrivals.loop.time()
+        return sum(self._channels[crossing.channel].queue(now) for crossing in crossings)
+
+    def note(self, flow: Sharing) -> None:
+        """Note that a link starts or stops sending."""
+        for crossing in flow.crossings:
+            sending = self._channels[crossing.channel].sending
+            if flow.sending:
+                sending[flow] = None
+            else:
+                sending.pop(flow, None)
+        self.touch(flow.crossings)
+
+    def touch(self, crossings: Iterable[Crossing]) -> None:
+        for crossing in crossings:
+            self._touch(crossing.channel)
+
+    def count(self, channel: str, member: str, packets: float, size: float, overflowed: int = 0) -> None:
+        """Count packets that have left a channel, and the bytes of them."""
+        self._channels[channel].count(member, packets, size, overflowed)
+
+    def rows(self, now: float) -> list[ChannelRow]:
+        """The counters of all channels."""
+        queued: Counter[tuple[str, str]] = Counter()
+        for flow in self.flows:
+            flow.count(now)
+            for channel, member in flow.crossings:
+                queued[channel, member] += flow.queued(now) if channel == flow.waits_in else 0
+        rows: list[ChannelRow] = []
+        for name, state in self._channels.items():
+            state.catch_up(now)
+            for member, count in state.counts.items():
+                rows.append(
+                    {
+                        "channel": name,
+                        "member": member,
+                        "packets": round(count.packets),
+                        "bytes": round(count.bytes),
+                        "seconds": count.seconds,
+                        "overflowed": count.overflowed,
+                        "queued_bytes": queued[name, member],
+                    }
+                )
+        return rows
+
+    def _touch(self, channel: str) -> None:
+        """Recompute the shares of a channel's links, after all changes of this turn of the event loop."""
+        if not self._changed:
+            self.arrivals.loop.call_soon(self._share_anew)
+        self._changed[channel] = None
+
+    def _share_anew(self) -> None:
+        now = self.arrivals.loop.time()
+        channels, flows = self._connected(self._changed)
+        self._changed = {}
+        sending = [flow for flow in flows if flow.crossings and not flow.is_silent(now)]
+        profiles = {name: channel.profile for name, channel in channels.items()}
+        links = Counter(crossing for flow in sending for crossing in flow.crossings)
+        transfers: dict[Hashable, Transfer] = {flow: flow.transfer(profiles, links) for flow in sending}
+        for name, channel in channels.items():
+            channel.catch_up(now)
+            if channel.traffic is not None and channel.profile.rule.own_queues:
+                transfers[name] = Transfer({name: use_of(channel.profile, CROSS_TRAFFIC)}, channel.traffic.rate)
+        free = {name: channel.free() for name, channel in channels.items()}
+        shares = allocate(transfers, free)
+        wakes = {name: math.inf for name in channels}
+        limited = transfers.copy()
+        for flow in sending:
+            demand, until = flow.demand(now)
+            if demand < shares[flow]:
+                limited[flow] = replace(transfers[flow], most=demand)
+                first = flow.crossings[0].channel
+                wakes[first] = min(wakes[first], until)
+        rates = allocate(limited, free) if limited != transfers else shares
+        used: defaultdict[str, float] = defaultdict(float)
+        for each, transfer in transfers.items():
+            for name, use in transfer.uses.items():
+                used[name] += rates[each] * use.seconds / free[name]
+        for name, channel in channels.items():
+            self._expect(channel, rates.get(name), wakes[name])
+            channel.full_since = min(now, channel.full_since) if used[name] > FULL else math.inf
+        for flow in sending:
+            fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
+            flow.limit(now, max(rates[flow], shares[flow]), fullest)
+
+    def _expect(self, channel: _Channel, rate: float | None, wake: float) -> None:
+        """Set what cross traffic gets, and when the shares change next."""
+        channel.plan += 1
+        if (traffic := channel.traffic) is not None:
+            channel.traffic_most = rate if rate is not None and rate < traffic.rate else channel.profile.rate
+            wake = min(wake, traffic.until)
+        if channel.sending and wake < math.inf:
+            self.arrivals.add(wake, channel)
+
+    def _connected(self, names: Iterable[str]) -> tuple[dict[str, _Channel], dict[Sharing, None]]:
+        """These channels, the links that send over them, the channels that those cross, and so on."""
+        channels: dict[str, _Channel] = {}
+        flows: dict[Sharing, None] = {}
+        waiting = list(names)
+        while waiting:
+            if (name := waiting.pop()) not in channels:
+                channels[name] = self._channels[name]
+                flows |= channels[name].sending
+                waiting += [each.channel for flow in channels[name].sending for each in flow.crossings]
+        return channels, flows

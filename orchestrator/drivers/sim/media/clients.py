@@ -1,0 +1,279 @@
+"""Clients of a population that share channels: a fluid model, whose cost does not depend on how many send.
+
+A client's transfer over its own link alone, with the channels for itself, takes what `netem.tcp.flow` gives. That is
+also how fast it can be: its mean rate then is the most that it takes of the channels. Transfers with the same channels,
+weight and most (in steps of `STEP`) have the same rate at all times. They are one *class*, which counts the bits that
+each of its transfers has been given. `orchestrator.drivers.sim.media.channels` gives classes their rates, as it gives
+them to single links. A change costs time in proportion to the number of classes, and each transfer a place in a heap.
+
+Not modelled: losses and round trips that the queue of a channel adds while a transfer goes on, and that a window grows
+more slowly there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from netem.impair import Counters
+from netem.media.allocation import Transfer, use_of
+from netem.media.profile import ChannelProfile, Crossing
+from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.flow import Flow
+from netem.tcp.path import SEGMENT
+from orchestrator.drivers.sim.media.channels import SharedMedia
+from orchestrator.drivers.sim.media.links import FIFO_SPREAD, fifo_weight
+from orchestrator.scenario.sections.topology import POPULATION
+
+STEP = 1.1
+"""The most that transfers of one class can use differs by less than this factor."""
+
+FASTEST = 1e12  # bit/s; of a link without a rate of its own
+
+LATER = 1e9  # s; an arrival whose time is not known
+
+TICK = 1e-6  # s; what is sent in less than this counts as sent: virtual times are rounded
+
+
+@dataclass(eq=False)
+class _Part:
+    """A message on its way, of so many ``bits`` with headers, and when it would arrive without other clients.
+
+    mean    bit/s, if it had the channels for itself
+    window  bits that the first round trip may carry
+    behind  s that it waits behind packets of others
+    phases  what is left to send once it has started, in bits, each with the most bit/s
+    end     what its class has given to each transfer at the end of the first phase
+    """
+
+    bits: float
+    alone: float
+    mean: float
+    window: float
+    behind: float = 0.0
+    phases: deque[tuple[float, float]] = field(default_factory=deque)
+    end: float = math.inf
+
+    def start(self, own: LinkProfile, round_trip: float, behind: float) -> None:
+        """Set the phases: slow start, whose window doubles in each round trip, then the rate of its own link. With
+        losses there is one, with the mean rate."""
+        self.behind, round_trip = behind, round_trip + behind
+        left, window = self.bits, self.window
+        lossy = bool(own.mean_loss or own.corrupt)
+        peak = self.mean if lossy else own.rate or FASTEST
+        while not lossy and window < min(left, peak * round_trip):
+            self.phases.append((window, window / round_trip))
+            left, window = left - window, 2 * window
+        self.phases.append((left, peak))
+
+
+class FlowClass:
+    """The transfers of a class, see `orchestrator.drivers.sim.media.channels.Sharing`."""
+
+    waits_in: str | None = None
+
+    def __init__(self, media: SharedMedia, crossings: tuple[Crossing, ...], most: float, weight: float) -> None:
+        self.crossings = crossings
+        self.sending, self.plan = False, 0
+        self._media, self._most, self._weight = media, most, weight
+        self.rate = self._given = 0.0  # bit/s and bits of each transfer
+        self._at = media.arrivals.loop.time()
+        self._waiting: list[tuple[float, int, _Part, ClientFlow]] = []  # a heap
+        self._numbers = count()
+        self._transfers = 0
+        self._uncounted = 0.0  # bits that all have been given
+        media.flows.append(self)
+
+    def add(self, part: _Part, flow: ClientFlow) -> None:
+        self._advance()
+        part.end = self._given + part.phases[0][0]
+        heappush(self._waiting, (part.end, next(self._numbers), part, flow))
+        self._resize(1)
+
+    def remove(self, part: _Part) -> None:
+        """End a transfer before it has been sent."""
+        part.end = math.inf
+        self._resize(-1)
+
+    def left(self, part: _Part) -> float:
+        """The bits that are left of a transfer."""
+        self._advance()
+        return max(0.0, part.end - self._given)
+
+    def arrive(self) -> None:
+        """Some transfers have been sent."""
+        self._advance()
+        done, given = [], self._given + self.rate * TICK
+        while self._waiting and (self._waiting[0][0] <= given or self._waiting[0][2].end == math.inf):
+            end, _, part, flow = heappop(self._waiting)
+            if part.end == end:
+                part.end = math.inf
+                done.append(flow)
+        self._resize(-len(done))
+        for flow in done:
+            flow.sent()
+
+    def is_silent(self, now: float) -> bool:
+        return False
+
+    def demand(self, now: float) -> tuple[float, float]:
+        return math.inf, math.inf
+
+    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer:
+        """What each transfer can use, at the expense of all of the class."""
+        uses = {}
+        for channel, member in self.crossings:
+            profile = profiles[channel]
+            use = use_of(profile, member, 1.0 if profile.rule.own_queues else self._weight)
+            uses[channel] = use._replace(seconds=self._transfers * use.seconds)
+        return Transfer(uses, self._most)
+
+    def limit(self, now: float, rate: float, channel: str | None) -> None:
+        self._advance()
+        self.rate = rate
+        self.plan += 1
+        if self._waiting and rate > 0:
+            self._media.arrivals.add(now + max(0.0, self._waiting[0][0] - self._given) / rate, self)
+
+    def count(self, now: float) -> None:
+        self._advance()
+        size, self._uncounted = self._uncounted / 8, 0.0
+        for channel, member in self.crossings:
+            self._media.count(channel, member, size / FULL_FRAME, size)
+
+    def queued(self, now: float) -> int:
+        return 0
+
+    def _advance(self) -> None:
+        """Give all transfers their bits until now."""
+        now = self._media.arrivals.loop.time()
+        bits = self.rate * (now - self._at)
+        self._given += bits
+        self._uncounted += bits * self._transfers
+        self._at = now
+
+    def _resize(self, by: int) -> None:
+        self._transfers += by
+        if not self._transfers:
+            self._waiting.clear()
+            self.rate = self._given = 0.0
+        self.sending = self._transfers > 0
+        self._media.note(self)
+
+
+class ClientFlow:
+    """The flow of a client over channels, see `node.messaging.delivery.pair.FlowModel`. ``flow``: what the link alone
+    does. ``classes``: those of the simulation. ``moved`` is called with the new arrival times of the messages in
+    flight."""
+
+    def __init__(
+        self,
+        media: SharedMedia,
+        classes: dict[tuple[object, ...], FlowClass],
+        link: tuple[LinkProfile, LinkProfile],
+        crossings: Sequence[Crossing],
+        flow: Flow,
+        seed: int,
+        moved: Callable[[list[float]], None],
+    ) -> None:
+        self._media, self._classes, self._flow, self._moved = media, classes, flow, moved
+        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in crossings)
+        self._link, self._round_trip = link[0], link[0].latency + link[1].latency
+        self._weight = 1.0
+        if not all(media.profile(crossing.channel).rule.own_queues for crossing in crossings):
+            luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
+            self._weight = fifo_weight(*link) * math.exp(FIFO_SPREAD * luck)
+        self._parts: deque[_Part] = deque()  # not yet sent
+        self._arrivals: deque[float] = deque()
+        self._class: FlowClass | None = None  # of the first of the parts
+
+    def open(self, now: float) -> float:
+        self.close()
+        return self._flow.open(now)
+
+    def send(self, now: float, size: int) -> float:
+        self._forget(now)
+        before = max(now, self._parts[-1].alone if self._parts else now)
+        alone = self._flow.send(now, size)
+        if alone == math.inf:
+            self._arrivals.append(alone)
+            return alone
+        bits = 8 * (size + (-(-size // SEGMENT) or 1) * (FULL_FRAME - SEGMENT))
+        mean = bits / max(alone - before - self._link.latency, 1e-6)
+        window = self._flow.demand(now)[0] * self._round_trip if self._round_trip else math.inf
+        self._parts.append(_Part(bits, alone, mean, window))
+        self._arrivals.append(LATER)
+        if self._class is None:
+            self._start()
+        return LATER
+
+    def cut(self, now: float) -> None:
+        raise NotImplementedError("no fault cuts the link of a client of a population")
+
+    def restore(self, now: float) -> list[float]:
+        raise NotImplementedError("no fault cuts the link of a client of a population")
+
+    def sent(self) -> None:
+        """The first phase of the first message is over."""
+        self._class = None
+        self._parts[0].phases.popleft()
+        if not self._parts[0].phases:
+            part, now = self._parts.popleft(), self._media.arrivals.loop.time()
+            self._forget(now)
+            place = self._arrivals.index(LATER)
+            before = self._arrivals[place - 1] if place else now
+            self._arrivals[place] = max(now + part.behind + self._link.latency, part.alone, before)
+            self._moved(list(self._arrivals))
+        if self._parts:
+            self._start()
+
+    def counted(self, now: float) -> Counters:
+        """The link's counters, without what has not been sent."""
+        counted, left = self._flow.counted(now), 0.0
+        if self._class is not None:
+            first, *others = self._parts
+            left = self._class.left(first) + sum(bits for bits, _ in list(first.phases)[1:])
+            left += sum(part.bits for part in others)
+        size = min(int(left / 8), counted.delivered_bytes)
+        packets = min(size // FULL_FRAME, counted.delivered)
+        counted.offered -= packets
+        counted.delivered -= packets
+        counted.offered_bytes -= size
+        counted.delivered_bytes -= size
+        return counted
+
+    def close(self) -> None:
+        """Send nothing of what is in flight any more."""
+        if self._class is not None:
+            self._class.remove(self._parts[0])
+            self._class = None
+        self._parts.clear()
+        self._arrivals.clear()
+
+    def _start(self) -> None:
+        """Start the next phase, or the last one, if the window does not hold the transfer back."""
+        part = self._parts[0]
+        if not part.phases:
+            part.start(self._link, self._round_trip, self._media.wait(self._crossings))
+        *slow, last = part.phases
+        final = self._class_of(last[1])
+        if slow and final.rate and final.rate < slow[0][1]:
+            part.phases = deque([(sum(bits for bits, _ in part.phases), last[1])])
+        self._class = self._class_of(part.phases[0][1])
+        self._class.add(part, self)
+
+    def _class_of(self, most: float) -> FlowClass:
+        step = math.ceil(math.log(most) / math.log(STEP))
+        key = self._crossings, step, self._weight
+        if key not in self._classes:
+            self._classes[key] = FlowClass(self._media, self._crossings, STEP**step, self._weight)
+        return self._classes[key]
+
+    def _forget(self, now: float) -> None:
+        while self._arrivals and self._arrivals[0] <= now:
+            self._arrivals.popleft()

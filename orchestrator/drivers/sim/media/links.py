@@ -1,0 +1,184 @@
+"""Links in a simulation that cross shared channels: the connection of each, see `netem.tcp.flow`, at its share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from netem.impair import Counters
+from netem.media.allocation import Transfer, use_of
+from netem.media.profile import ChannelProfile, Crossing
+from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.flow import Flow
+from orchestrator.drivers.sim.media.channels import SharedMedia
+
+FIFO_EXPONENT = 0.5
+"""In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
+this. Fitted to Linux' CUBIC over the userspace engine, see docs/explanation/simulation.md."""
+
+FIFO_SPREAD = 0.2
+"""The standard deviation of the logarithm of a random factor of that weight: losses in one queue hit connections at
+random. It is drawn whenever a link starts to send. Fitted likewise."""
+
+SAME = 0.02
+"""Shares that differ by less than this fraction count as the same. To compute the rest of a transfer anew takes longer
+than all else. Without this, the time would grow with the square of the number of links that send."""
+
+SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
+
+
+def fifo_weight(forward: LinkProfile, backward: LinkProfile) -> float:
+    """The weight of a link in a channel with the rule ``fifo``."""
+    return math.pow(max(forward.latency + backward.latency, SHORTEST), -FIFO_EXPONENT)
+
+
+class SharedFlow:
+    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.FlowModel`. ``moved`` is called with the
+    new arrival times of the messages in flight."""
+
+    def __init__(
+        self,
+        media: SharedMedia,
+        forward: LinkProfile,
+        backward: LinkProfile,
+        crossings: Sequence[Crossing],
+        seed: int,
+        make: Callable[[LinkProfile, LinkProfile], Flow],
+        moved: Callable[[list[float]], None],
+    ) -> None:
+        self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
+        self.sending, self.plan = False, 0
+        self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
+        self.narrowest: str | None = None
+        self.waits_in: str | None = None  # the same, unless the link's own rate is the narrowest
+        self.luck = 1.0  # in channels with one queue for all
+        self.behind = self._waits = 0.0  # s that the link's packets wait behind those of others, and as shaped
+        self._before = Counters()  # what has been added to the channels' counters
+        self._media, self._moved = media, moved
+        self._draw = Random(f"{seed} luck").lognormvariate
+        alone = media.alone(forward, crossings)
+        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # what the flow has, without silence
+        self._given, self._silent_until = forward, -math.inf
+        self.flow = make(alone, backward)
+        media.flows.append(self)
+
+    def open(self, now: float) -> float:
+        seconds = self.flow.open(now)
+        self._look(now)
+        return seconds
+
+    def send(self, now: float, size: int) -> float:
+        arrival = self.flow.send(now, size)
+        self._look(now)
+        return arrival
+
+    def cut(self, now: float) -> None:
+        self.count(now)
+        self.flow.cut(now)
+        self._before = self.flow.counted(now)  # what the cut has dropped did not cross
+        self._look(now)
+
+    def restore(self, now: float) -> list[float]:
+        arrivals = self.flow.restore(now)
+        self._look(now)
+        return arrivals
+
+    def arrive(self) -> None:
+        """The last packet has left the channels."""
+        self._set(False)
+
+    def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
+        """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
+        if forward != self._given:
+            self._given, self._silent_until, self._shaped = forward, now + forward.silence, None
+        self.count(now)
+        if tuple(crossings) != self.crossings:
+            self._set(False)
+            self.share, self.narrowest = math.inf, None
+        self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
+        self._shape(now)
+        self._look(now)
+        self._media.touch(self.crossings)
+
+    def is_silent(self, now: float) -> bool:
+        return now < self._silent_until
+
+    def limit(self, now: float, rate: float, channel: str | None) -> None:
+        """Send at most at ``rate`` bit/s; packets wait in ``channel``. A change by less than `SAME` has to wait for
+        others."""
+        if channel == self.narrowest and self.behind == self._waits and math.isclose(rate, self.share, rel_tol=SAME):
+            return
+        self.share, self.narrowest = rate, channel
+        self._shape(now)
+
+    def _shape(self, now: float) -> None:
+        """Let the flow have its share; without one it has its channels for itself."""
+        rate, channel, self._waits = self.share, self.narrowest, self.behind
+        self.waits_in = None if self.forward.rate is not None and self.forward.rate <= rate else channel
+        if channel is None:
+            forward = self._media.alone(self.forward, self.crossings)
+        else:
+            forward = self._media.shaped(self.forward, rate, channel)
+        if self.behind:
+            forward = replace(forward, latency=forward.latency + self.behind)
+        if (forward, self.backward) != self._shaped:
+            self._shaped = forward, self.backward
+            if self.is_silent(now):
+                forward = replace(forward, silence=self._silent_until - now)
+            self._moved(self.flow.reshape(now, forward, self.backward))
+            self._look(now)
+
+    def demand(self, now: float) -> tuple[float, float]:
+        """See `netem.tcp.flow.Flow.demand`."""
+        return self.flow.demand(now)
+
+    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer:
+        """What the link can use. ``links``: the number of sending links of each member of a channel, which share the
+        member's part."""
+        uses = {}
+        for crossing in self.crossings:
+            profile = profiles[crossing.channel]
+            if not profile.rule.own_queues:
+                weight = self.luck * fifo_weight(self.forward, self.backward)
+            else:
+                weight = 1 / links[crossing]
+            uses[crossing.channel] = use_of(profile, crossing.member, weight)
+        return Transfer(uses, self.forward.rate or math.inf)
+
+    def count(self, now: float) -> None:
+        """Count what the link has sent over its channels since the last call."""
+        counted, before = self.flow.counted(now), self._before
+        overflowed = counted.overflowed - before.overflowed
+        packets = counted.offered - before.offered + counted.duplicated - before.duplicated
+        packets -= counted.lost - before.lost + overflowed
+        size = counted.offered_bytes - before.offered_bytes
+        size += FULL_FRAME * (packets - (counted.offered - before.offered))
+        if packets < 0 or size < 0:  # losses are known later than what left the queue
+            return
+        self._before = counted
+        for channel, member in self.crossings:
+            dropped = overflowed if channel == self.waits_in else 0
+            self._media.count(channel, member, packets, size, dropped)
+
+    def queued(self, now: float) -> int:
+        """The bytes that wait in ``waits_in``."""
+        return FULL_FRAME * self.flow.queued(now)
+
+    def _look(self, now: float) -> None:
+        """Note whether the link sends, and when it will stop. A connection that would give up at its present share
+        sends, too: it may get more."""
+        leaves = self.flow.leaves()
+        self._set(now < leaves and not self.flow.is_cut)
+        if self.sending and leaves < math.inf:
+            self._media.arrivals.add(leaves, self)
+
+    def _set(self, sending: bool) -> None:
+        self.plan += 1
+        if sending != self.sending:
+            self.sending = sending
+            if sending:
+                self.luck = self._draw(0.0, FIFO_SPREAD)
+                self.behind = self._media.wait(self.crossings)
+            self._media.note(self)

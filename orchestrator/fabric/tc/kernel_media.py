@@ -1,0 +1,207 @@
+"""The shared media of the kernel engine: an IFB device in the hub for each channel, and the redirection of the links
+that cross it (`netem.kernel.media`). The devices end with the hub's namespace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from netem.kernel import batch, media
+from netem.kernel.filters import Match, show_counts_command
+from netem.kernel.media import CommonQueue, Offered, Queue
+from netem.kernel.tc import show_command
+from netem.media.profile import ChannelProfile, Crossing
+from orchestrator.errors import FabricError, HostError
+from orchestrator.fabric.base import ChannelRow
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.tc.kernel_counters import Pair
+from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
+
+SEVERAL = "the kernel engine leads a link through one medium: choose `engine: userspace` for several"
+
+
+@dataclass
+class _Channel:
+    """``members``: all that it has had, with numbers. ``read`` and ``seconds``: their counters, see ChannelRow."""
+
+    device: str
+    profile: ChannelProfile
+    members: dict[str, int] = field(default_factory=dict)
+    read: dict[str, Queue] = field(default_factory=dict)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    common: CommonQueue = field(default_factory=CommonQueue)
+
+
+class KernelMedia:
+    """The channels by name, and the links that cross one. ``addresses``: of the nodes."""
+
+    def __init__(self, hub: Hub, control: TrafficControl, addresses: Mapping[str, str]) -> None:
+        self._hub, self._tc, self._addresses = hub, control, addresses
+        self._channels: dict[str, _Channel] = {}
+        self._crossings: dict[Pair, Crossing] = {}
+        self._interfaces: dict[str, str] = {}  # of the attached nodes
+        self._redirecting: set[str] = set()  # interfaces
+        self._indexes = count(1)  # of actions; an index is never used again, so that its counter starts at 0
+        self._crossed: dict[int, Crossing] = {}  # by the index
+        self._offered: dict[int, Offered] = {}  # by the index, at the last reading
+
+    @classmethod
+    async def missing(cls, hub: Hub) -> str:
+        """Why this host cannot share media, found by trying; empty if it can."""
+        device, profile = media.device_of(0), ChannelProfile(1e6)
+        flow = Match("127.0.0.1", "127.0.0.2", media.class_of(profile, 0), 1, device)
+        commands = [
+            *media.channel_commands(device, profile),
+            *media.member_commands(device, profile, 0, 1),
+            *media.redirect_commands("lo", [flow]),
+        ]
+        refused, _, said = await hub.attempt(["ip", "link", "add", device, "type", "ifb"])
+        if not refused:
+            refused, _, said = await hub.attempt(["tc", "-batch", "-"], stdin=batch.lines(commands))
+            await hub.attempt(media.stop_redirecting_command("lo"))
+            await hub.attempt(["ip", "link", "del", device])
+        return (said.strip() or "refused") if refused else ""
+
+    async def share(self, name: str, profile: ChannelProfile) -> None:
+        """Make a channel, or change its rate and buffer in place; if the kernel refuses that, nothing changes."""
+        channel = self._channels.get(name)
+        if channel is None:
+            device = media.device_of(len(self._channels))
+            made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
+            await self._hub.run(["ip", "-batch", "-"], stdin=made)
+            await self._tc.run(media.channel_commands(device, profile))
+            self._channels[name] = _Channel(device, profile)
+            return
+        await self.rows()  # what has left was sent at the rate until now
+        before, channel.profile = channel.profile, profile
+        try:
+            await self._tc.run(self._changes(name))
+        except HostError as error:
+            channel.profile = before
+            await self._tc.attempt(self._changes(name))
+            raise FabricError(f"{name}: {error}") from error
+
+    def crossed_by(self, source: str) -> bool:
+        """Whether a link of this source crosses a channel."""
+        return any(pair[0] == source for pair in self._crossings)
+
+    async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
+        """Lead these links through these channels from now on; FabricError if there are several on a way, and then
+        nothing changes."""
+        changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
+        if any(len(way) > 1 for way in changed.values()):
+            raise FabricError(SEVERAL)
+        before, sources = dict(self._crossings), {source for source, _ in changed}
+        for pair, way in changed.items():
+            self._crossings.pop(pair, None)
+            if way:
+                self._crossings[pair] = way[0]
+        names = {each.channel for each in {*before.values()} ^ {*self._crossings.values()}}
+        try:
+            for name in names:
+                await self._admit(name)
+            await self._redirect(sources)
+        except HostError as error:
+            self._crossings = before
+            await self._tc.attempt([command for name in names for command in self._changes(name)])
+            await self._redirect(sources)
+            raise FabricError(str(error)) from error
+
+    async def attach(self, node: str, interface: str) -> None:
+        """Redirect what comes from a node through a new interface."""
+        self._interfaces[node] = interface
+        await self._redirect([node])
+
+    def detach(self, node: str) -> None:
+        self._redirecting.discard(self._interfaces.pop(node, ""))
+
+    async def rows(self) -> list[ChannelRow]:
+        """The counters of all members."""
+        if not self._channels:
+            return []
+        fifo = any(each.profile.share == "fifo" for each in self._channels.values())
+        interfaces = list(self._redirecting) if fifo else []
+        commands = [show_command(each.device) for each in self._channels.values()]
+        replies = await self._tc.attempt([*commands, *map(show_counts_command, interfaces)])
+        offered = self._grown([reply.shown for reply in replies[len(commands) :] if not reply.error])
+        rows: list[ChannelRow] = []
+        for (name, channel), reply in zip(self._channels.items(), replies, strict=False):
+            if reply.error:
+                raise FabricError(f"{name}: {reply.error}")
+            for member, now in _members(channel, media.parse_queues(reply.shown), offered.get(name, {})).items():
+                grown = now.bytes - channel.read.get(member, Queue()).bytes
+                channel.read[member] = now
+                channel.seconds[member] += 8 * grown / channel.profile.rate
+                if now.packets or now.dropped or now.waiting:
+                    counts: ChannelRow = {"packets": now.packets, "bytes": now.bytes, "overflowed": now.dropped}
+                    of: ChannelRow = {"channel": name, "member": member, "queued_bytes": now.waiting_bytes}
+                    rows.append(of | counts | {"seconds": channel.seconds[member]})
+        return rows
+
+    def way(self, pair: Pair) -> list[Crossing]:
+        """The channels that a link crosses."""
+        return [self._crossings[pair]] if pair in self._crossings else []
+
+    def _changes(self, name: str) -> list[list[str]]:
+        """The commands that give a channel its profile, and each member its part of the buffer."""
+        channel, present = self._channels[name], {each.member for each in self._crossings.values() if each[0] == name}
+        return media.change_commands(channel.device, channel.profile, len(channel.members), len(present))
+
+    async def _admit(self, name: str) -> None:
+        """Make the queues of new members, and divide the buffer anew."""
+        channel = self._channels[name]
+        members = dict.fromkeys(each.member for each in self._crossings.values() if each.channel == name)
+        new = [member for member in members if member not in channel.members]
+        numbers = {member: number for number, member in enumerate(new, start=len(channel.members))}
+        commands = [
+            command
+            for number in numbers.values()
+            for command in media.member_commands(channel.device, channel.profile, number, len(members))
+        ]
+        if commands:
+            await self._tc.run(commands)
+        channel.members |= numbers
+        await self._tc.run(self._changes(name))
+
+    async def _redirect(self, sources: Iterable[str]) -> None:
+        """Redirect the packets of these sources, as far as they are attached, to the channels of their links."""
+        for source in sources:
+            if (interface := self._interfaces.get(source)) is None:
+                continue
+            commands: list[Command] = []
+            if interface in self._redirecting:
+                await self.rows()  # the counters end with the filters
+                commands.append(media.stop_redirecting_command(interface))
+                self._redirecting.discard(interface)
+            if flows := [self._flow(pair) for pair in self._crossings if pair[0] == source]:
+                commands += media.redirect_commands(interface, flows)
+                self._redirecting.add(interface)
+            if commands:
+                await self._tc.run(commands)
+
+    def _flow(self, pair: Pair) -> Match:
+        crossing, index = self._crossings[pair], next(self._indexes)
+        channel = self._channels[crossing.channel]
+        self._crossed[index] = crossing
+        place = media.class_of(channel.profile, channel.members[crossing.member])
+        return Match(self._addresses[pair[0]], self._addresses[pair[1]], place, index, channel.device)
+
+    def _grown(self, shown: Sequence[str]) -> dict[str, dict[str, Offered]]:
+        """What each member has offered to each channel since the last reading."""
+        found: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
+        for index, now in [each for text in shown for each in media.parse_redirected(text).items()]:
+            before, self._offered[index] = self._offered.get(index, Offered()), now
+            name, member = self._crossed[index]
+            other = found[name].get(member, Offered())
+            more = Offered(now.packets - before.packets, now.bytes - before.bytes)
+            found[name][member] = Offered(other.packets + more.packets, other.bytes + more.bytes)
+        return found
+
+
+def _members(channel: _Channel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]) -> Mapping[str, Queue]:
+    """The counters of a channel by member."""
+    if channel.profile.share == "fifo":
+        return channel.common.add(queues[media.class_of(channel.profile, 0)], offered)
+    return {member: queues[media.class_of(channel.profile, number)] for member, number in channel.members.items()}

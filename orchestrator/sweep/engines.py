@@ -1,0 +1,230 @@
+"""The engines that execute the tasks of a sweep as a job: Slurm, Docker Swarm and Kubernetes.
+
+An engine has a description of the job, the command that submits it, and one that lists its tasks. It decides where and
+when tasks run, how often a failed one is repeated, and what happens when a host is lost. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RETRIES = 2  # of each task, by Swarm and Kubernetes; Slurm repeats only tasks of lost nodes
+
+
+@dataclass(frozen=True)
+class Job:
+    """The tasks of a sweep as a job, whose ``name`` no other job has. ``arguments`` are those of edgebed, without the
+    number of the task. ``python`` starts edgebed on this host. A task uses ``cores``. ``place`` is the working
+    directory, and ``folder`` that of the sweep. ``image`` is that of containers."""
+
+    name: str
+    count: int
+    arguments: Sequence[str]
+    python: Sequence[str]
+    cores: int
+    place: Path
+    folder: Path
+    image: str
+
+    def shell(self, start: Sequence[str], number: str) -> str:
+        """The command of a task for a shell that computes its ``number``."""
+        return f"exec {shlex.join([*start, *self.arguments])} --task {number}"
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The states of the tasks of a job, in words, and whether any of them waits or runs."""
+
+    states: Mapping[int, str]
+    active: bool
+
+
+@dataclass(frozen=True)
+class Engine:
+    """``describe`` writes the description, whose file has the name ``file``. ``submit``, ``list`` and ``cancel`` are
+    commands, in which FILE stands for the path of the file and JOB for the name of the job. ``parse`` reads what
+    ``list`` prints. ``contained``: its tasks run in containers."""
+
+    file: str
+    describe: Callable[[Job], str]
+    submit: Sequence[str]
+    list: Sequence[str]
+    parse: Callable[[str, int], Tasks]
+    cancel: Sequence[str]
+    contained: bool = True
+
+
+def _in_words(state: str, reason: str, host: str) -> str:
+    return f"{state.lower()}{reason and f' ({reason})'}{host and f' on {host}'}"
+
+
+# Slurm
+
+_ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+}
+"""The final states of squeue(1); in every other one, a task waits or runs."""
+
+
+def _slurm_script(job: Job) -> str:
+    options = {
+        "job-name": job.name,
+        "array": f"0-{job.count - 1}",
+        "cpus-per-task": job.cores,
+        "chdir": job.place,
+        "output": str(job.folder).replace("%", "%%") + "/slurm-%a.log",
+    }
+    lines = [f"#SBATCH --{name}={shlex.quote(str(value))}" for name, value in options.items()]
+    command = job.shell(job.python, '"$SLURM_ARRAY_TASK_ID"')
+    return "\n".join(["#!/bin/sh", *lines, "#SBATCH --open-mode=append", "#SBATCH --requeue", command, ""])
+
+
+def _slurm_tasks(printed: str, count: int) -> Tasks:
+    states, active = {}, False
+    for line in printed.splitlines():
+        task, state, reason, nodes = line.split("|")
+        active = active or state not in _ENDED
+        states[int(task)] = _in_words(state, "" if reason == "None" else reason, nodes)
+    return Tasks(states, active)
+
+
+# Docker Swarm
+
+
+def _swarm_script(job: Job) -> str:
+    # Swarm numbers the tasks of a job from 0 or from 1, by its version
+    task = job.shell(["edgebed"], f"$((SLOT % {job.count}))")
+    options = {
+        "name": job.name,
+        "mode": "replicated-job",
+        "replicas": job.count,
+        "restart-condition": "on-failure",
+        "restart-max-attempts": RETRIES,
+        "reserve-cpu": job.cores,
+        "user": f"{os.geteuid()}:{os.getegid()}",
+        "workdir": job.place,
+        "mount": f"type=bind,source={job.place},target={job.place}",
+        "entrypoint": "sh",
+    }
+    variables = {**_variables(job), "SLOT": "{{.Task.Slot}}"}
+    words = [f"--{name}={value}" for name, value in options.items()]
+    words += [f"--env={name}={value}" for name, value in variables.items()]
+    start = ["docker", "service", "create", "--detach", "--quiet", "--no-healthcheck"]
+    return " \\\n  ".join(map(shlex.join, (start, words, [job.image, "-c", task]))) + "\n"
+
+
+def _swarm_tasks(printed: str, count: int) -> Tasks:
+    states: dict[int, str] = {}
+    active = False
+    for line in printed.splitlines():  # the latest attempt of a task comes first
+        task = json.loads(line)
+        slot = task["Name"].rpartition(".")[2]
+        number = int(slot) % count if slot.isdecimal() else 0  # the name of slot 0 ends with the id of its host
+        if number in states:
+            continue
+        state = task["CurrentState"].partition(" ")[0]
+        active = active or state not in ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
+        states[number] = _in_words(state, task["Error"], task["Node"])
+    return Tasks(states, active)
+
+
+# Kubernetes
+
+
+def _kubernetes_job(job: Job) -> str:
+    shared = str(job.place)
+    container = {
+        "name": "task",
+        "image": job.image,
+        "command": ["sh", "-c", job.shell(["edgebed"], '"$JOB_COMPLETION_INDEX"')],
+        "workingDir": shared,
+        "env": [{"name": name, "value": value} for name, value in _variables(job).items()],
+        "resources": {"requests": {"cpu": str(job.cores)}},
+        "volumeMounts": [{"name": "shared", "mountPath": shared}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsUser": os.geteuid(), "runAsGroup": os.getegid()},
+        "containers": [container],
+        "volumes": [{"name": "shared", "hostPath": {"path": shared, "type": "Directory"}}],
+    }
+    labels = {"edgebed.sweep": job.name}
+    described = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job.name, "labels": labels},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": job.count,
+            "parallelism": job.count,
+            "backoffLimit": RETRIES * job.count,
+            "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        },
+    }
+    return yaml.safe_dump(described, sort_keys=False, width=1000)
+
+
+def _kubernetes_tasks(printed: str, count: int) -> Tasks:
+    """The phases of the pods, with the reason of a pod that waits or has failed."""
+    states, active = {}, True
+    found = json.loads(printed)["items"]
+    for item in sorted(found, key=lambda each: each["metadata"]["creationTimestamp"]):  # a later attempt replaces one
+        status = item.get("status", {})
+        if item["kind"] == "Job":
+            conditions = {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
+            active = not conditions & {"Complete", "Failed"}
+            continue
+        number = int(item["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+        states[number] = _in_words(status["phase"], _reason(status), item["spec"].get("nodeName", ""))
+    return Tasks(states, active)
+
+
+def _reason(status: Mapping[str, Any]) -> str:
+    states = [each["state"] for each in status.get("containerStatuses", ())]
+    details = [each.get("waiting") or each.get("terminated") or {} for each in states]
+    reasons = [status.get("reason"), *(each.get("reason") for each in details)]
+    reasons += [each.get("message") for each in status.get("conditions", ()) if each["status"] == "False"]
+    return next((each for each in reasons if each not in (None, "Completed")), "")
+
+
+def _variables(job: Job) -> dict[str, str]:
+    """A container of any user has no home. All tasks share the prepared data sets."""
+    return {"HOME": "/tmp", "EDGEBED_CACHE": str(job.folder / ".data")}
+
+
+ENGINES = {
+    "slurm": Engine(
+        "sweep.sbatch",
+        _slurm_script,
+        ["sbatch", "FILE"],
+        ["squeue", "--noheader", "--array", "--states=all", "--format=%K|%T|%r|%N", "--name=JOB"],
+        _slurm_tasks,
+        ["scancel", "--name=JOB"],
+        contained=False,
+    ),
+    "swarm": Engine(
+        "sweep.swarm.sh",
+        _swarm_script,
+        ["sh", "FILE"],
+        ["docker", "service", "ps", "--no-trunc", "--format={{json .}}", "JOB"],
+        _swarm_tasks,
+        ["docker", "service", "rm", "JOB"],
+    ),
+    "kubernetes": Engine(
+        "sweep.kubernetes.yaml",
+        _kubernetes_job,
+        ["kubectl", "create", "--filename=FILE"],
+        ["kubectl", "get", "jobs,pods", "--output=json", "--selector=edgebed.sweep=JOB"],
+        _kubernetes_tasks,
+        ["kubectl", "delete", "job", "JOB"],
+    ),
+}

@@ -1,0 +1,93 @@
+"""A sweep as a job of an engine: describe it, submit it, and follow it to its end."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError, RunError
+from orchestrator.host.directory import write_whole
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.sweep.engines import ENGINES, Engine, Job
+from orchestrator.sweep.reading import Sweep
+from orchestrator.sweep.sweeper import name_of
+
+PAUSE = 2.0  # s between two looks at a job
+
+
+def write_job(
+    engine: str, sweep: Sweep, directory: Path, arguments: Sequence[str], *, workers: int | None, image: str
+) -> tuple[Job, Path]:
+    """Write the description of the sweep as a job into ``directory``. Returns the job, and the path of the description.
+
+    ``arguments``: those of the command line that all tasks have. RunError if tasks in containers could not run.
+    """
+    place = Path.cwd()
+    simulated = all(DRIVERS[each.scenario.driver].simulated for each in sweep.combinations)
+    if ENGINES[engine].contained:
+        if not simulated:
+            raise RunError(f"--on {engine}: containers run the driver {listed(simulated=True)} only; use --on slurm")
+        for path in (sweep.file, sweep.scenario, directory):
+            if not path.resolve().is_relative_to(place):
+                raise RunError(f"--on {engine}: {path} is not below the working directory, which all hosts share")
+    cores = workers or 1
+    words = ["sweep", str(sweep.file), *arguments, *(["--workers", str(cores)] if simulated else [])]
+    python = [sys.executable, "-P", "-m", "orchestrator"]
+    name = f"{sweep.name}-{secrets.token_hex(3)}"
+    job = Job(name, len(sweep.combinations), words, python, cores, place, directory.resolve(), image)
+    file = directory / ENGINES[engine].file
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_whole(file, ENGINES[engine].describe(job))
+    except OSError as error:
+        raise RunError(f"cannot write {file} ({error.strerror}): make room, or choose --runs") from None
+    return job, file
+
+
+def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+    """Submit a job, and follow it until no task waits or runs. ``tell`` prints a line for each new state of a task.
+
+    HostError if a command of the engine fails. If this is interrupted, the job continues.
+    """
+    kind = ENGINES[engine]
+    _output(kind.submit, job, file)
+    cancel = shlex.join(_words(kind.cancel, job, file))
+    tell(f"submitted {file} as {job.name}; `{cancel}` ends it")
+    try:
+        _follow(kind, sweep, job, file, tell)
+    except KeyboardInterrupt:
+        tell(f"{job.name} continues; `{cancel}` ends it, and `--collect` writes the tables")
+        raise
+
+
+def _follow(kind: Engine, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+    states: dict[int, str] = {}
+    quiet = 0
+    while quiet < 2:  # an engine may take a moment to list a task, or its next attempt
+        tasks = kind.parse(_output(kind.list, job, file), job.count)
+        for number, state in tasks.states.items():
+            if states.get(number) != state:
+                tell(f"{name_of(sweep, number)}: {state}")
+        states |= tasks.states
+        quiet = 0 if tasks.active else quiet + 1
+        time.sleep(PAUSE)
+
+
+def _output(command: Sequence[str], job: Job, file: Path) -> str:
+    words = _words(command, job, file)
+    if shutil.which(words[0]) is None:
+        raise HostError(f"there is no command {words[0]}", "install the engine's client, or use --print")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HostError(f"`{shlex.join(words[:2])}` failed: {done.stderr.strip()}", f"see {file}")
+    return done.stdout
+
+
+def _words(command: Sequence[str], job: Job, file: Path) -> list[str]:
+    return [word.replace("FILE", str(file)).replace("JOB", job.name) for word in command]

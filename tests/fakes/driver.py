@@ -1,0 +1,162 @@
+"""The fakes of a driver and of a control plane. tests/conformance runs the suite of drivers over them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.drivers.base import Exit, ProgramEnd
+from orchestrator.errors import DriverError, HostError
+from orchestrator.fabric.base import NodeHandle
+from orchestrator.host.kernel.usage import ProcessUsage
+from orchestrator.planning.plan import NodePlan
+from orchestrator.planning.programs import ProgramPlan
+
+
+class FakeControl:
+    """See `orchestrator.drivers.base.Control`. ``say`` puts in what a node says; ``sent`` has the types of messages."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self.sent: list[tuple[str, str]] = []
+
+    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        while True:
+            yield await self.said.get()
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        self.sent.append((node, message["type"]))
+
+    def say(self, node: str, type: str, **fields: Any) -> None:
+        self.said.put_nowait((node, {"type": type, **fields}))
+
+
+class FakeDriver:
+    """See `Driver` and `CanPause`: a node is a line in its log, and registers at the control plane when it starts.
+
+    beat          seconds between a node's beats; None: it sends none
+    early         exit codes of nodes that end as they start, by node
+    silent        nodes that do not register
+    started       each node that was started, in order
+    assignments   the content of each node's assignment as it started; None if there was no file
+    paused        the nodes that are paused
+    running       the handles of the nodes that have not ended
+    """
+
+    name, breakdown = "fake", "the fake driver broke down"
+    last_words = "Traceback\nValueError: of no use"
+
+    def __init__(self, control: FakeControl, beat: float | None = None) -> None:
+        self.control, self.beat = control, beat
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self.early: dict[str, list[int]] = {}
+        self.silent: set[str] = set()
+        self.started: list[str] = []
+        self.assignments: dict[str, bytes | None] = {}
+        self.paused: set[str] = set()
+        self.running: dict[str, NodeHandle] = {}
+        self._handles: dict[str, NodeHandle] = {}
+        self._logs: dict[str, Path] = {}
+        self._beating: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None: ...
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
+        self.started.append(node.name)
+        self.assignments[node.name] = assignment.read_bytes() if assignment.exists() else None  # noqa: ASYNC240
+        handle = self._handles[node.name] = self.running[node.name] = NodeHandle(100 + len(self.started))
+        self._logs[node.name] = log
+        self._print(node.name, f"{node.name} at {node.address}")
+        if codes := self.early.get(node.name):
+            self._print(node.name, self.last_words)
+            self.end(node.name, codes.pop(0))
+        elif node.name not in self.silent:
+            self.control.say(node.name, "register")
+            if self.beat is not None:
+                self._beating.add(asyncio.create_task(self._beat(node.name, self.beat)))
+        return handle
+
+    async def _beat(self, node: str, seconds: float) -> None:
+        while node in self.running:
+            await asyncio.sleep(seconds)
+            if node not in self.paused:
+                self.control.say(node, "beat")
+
+    def end(self, node: str, code: int) -> None:
+        """A node ends."""
+        self.running.pop(node, None)
+        self.exits.put_nowait(Exit(node, self._handles[node], code))
+
+    async def kill(self, node: str) -> None:
+        if node not in self._handles:
+            raise DriverError(f"{node} does not run")
+        self._print(node, "killed")
+        self.end(node, -9)
+        await asyncio.sleep(0.01)  # its end is reported before this returns
+
+    async def pause(self, node: str) -> None:
+        self.paused.add(node)
+
+    async def resume(self, node: str) -> None:
+        self.paused.remove(node)
+
+    def notes(self) -> list[str]:
+        return ["a note"]
+
+    async def close(self) -> None:
+        self.running.clear()
+        for task in self._beating:
+            task.cancel()
+        await asyncio.gather(*self._beating, return_exceptions=True)
+
+    def _print(self, name: str, line: str) -> None:
+        with self._logs[name].open("a") as log:
+            log.write(f"{line}\n")
+
+
+class FakeProgramsDriver(FakeDriver):
+    """See `RunsPrograms`. A program prints its label, and again when it is to end.
+
+    requests    each request, in order
+    programs    those that it has started, by label
+    refuses     why it starts no program; "": it starts each
+    stubborn    labels of programs that SIGTERM does not end
+    ports       on which the programs of each node listen
+    """
+
+    def __init__(self, refuses: str = "") -> None:
+        super().__init__(FakeControl())
+        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
+        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self.requests: list[tuple[Any, ...]] = []
+        self.refuses, self.stubborn, self.ports = refuses, set[str](), set[int]()
+        self.programs: dict[str, ProgramPlan] = {}
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        if self.refuses:
+            raise HostError(self.refuses)
+        self.requests.append(("run", program.label))
+        self.programs[program.label], self._logs[program.label] = program, log
+        self._print(program.label, program.label)
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        self.requests.append(("terminate", program.label))
+        if program.label not in self.stubborn:
+            self._print(program.label, program.label)
+            self.end_program(program.label, -15)
+
+    def end_program(self, label: str, code: int) -> None:
+        self.ends.put_nowait(ProgramEnd(self.programs[label], code))
+
+    async def release(self, node: str, code: int = 0) -> None:
+        self.requests.append(("release", node, code))
+
+    async def listens(self, node: NodeHandle, port: int) -> bool:
+        self.requests.append(("listens", node.pid, port))
+        return port in self.ports
+
+    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
+        return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}

@@ -1,0 +1,108 @@
+"""Commands for channels of shared media, and their counters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from netem.errors import TcError
+from netem.kernel import media
+from netem.kernel.filters import Match
+from netem.kernel.media import CommonQueue, Offered, Queue
+from netem.media.profile import ChannelProfile
+
+FAIR = ChannelProfile(20e6, "fair", 0.2)  # 500 kB
+FIFO = ChannelProfile(20e6, "fifo", 0.2)
+
+
+def words(commands: list[list[str]]) -> list[str]:
+    return [" ".join(command) for command in commands]
+
+
+def test_a_class_for_each_member_that_only_borrows() -> None:
+    assert words(media.channel_commands("medium0", FAIR)) == [
+        "tc qdisc add dev medium0 root handle 10: htb default 1",
+        "tc class add dev medium0 parent 10: classid 10:1 htb rate 20mbit ceil 20mbit burst 10000b cburst 10000b"
+        " quantum 1514",
+    ]
+    assert words(media.member_commands("medium0", FAIR, 9, members=10)) == [
+        "tc class add dev medium0 parent 10:1 classid 10:b htb rate 8bit ceil 32gbit burst 1b cburst 40000000b"
+        " quantum 1514",
+        "tc qdisc add dev medium0 parent 10:b handle 1b: bfifo limit 50000",
+    ]
+
+
+def test_fifo_has_one_queue() -> None:
+    assert words(media.channel_commands("medium1", FIFO))[2:] == [
+        "tc qdisc add dev medium1 parent 10:1 handle 11: bfifo limit 500000"
+    ]
+    assert media.member_commands("medium1", FIFO, 9, members=10) == []
+    assert {media.class_of(FIFO, number) for number in range(3)} == {"10:1"}
+
+
+def test_a_change_names_the_rate_once_and_every_queue() -> None:
+    slower = ChannelProfile(2e6, "fair", 0.2)
+    changes = words(media.change_commands("medium0", slower, numbers=3, members=2))
+    assert changes[0].startswith("tc class change dev medium0 parent 10: classid 10:1 htb rate 2mbit ")
+    assert [change.partition(" handle ")[2] for change in changes[1:]] == [
+        f"1{minor}: bfifo limit 25000" for minor in (2, 3, 4)
+    ]
+    assert len(media.change_commands("medium0", FIFO, numbers=3, members=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("profile", "members", "part"),
+    [(FAIR, 0, 500_000), (FAIR, 4, 125_000), (FAIR, 1000, 3028), (FIFO, 4, 500_000)],
+)
+def test_the_part_of_the_buffer(profile: ChannelProfile, members: int, part: int) -> None:
+    assert media.part_of_buffer(profile, members) == part
+
+
+def test_packets_are_redirected_by_their_target() -> None:
+    commands = words(media.redirect_commands("v1.1", [Match("10.0.0.1", "10.0.0.2", "10:2", 7, "medium0")]))
+    assert commands == [
+        "tc qdisc add dev v1.1 ingress",
+        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 match ip src 10.0.0.1/32 match ip dst 10.0.0.2/32"
+        " action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7",
+    ]
+    assert words([media.stop_redirecting_command("v1.1")]) == ["tc qdisc del dev v1.1 ingress"]
+
+
+def test_queues_are_read_by_class() -> None:
+    shown = [
+        {"kind": "htb", "handle": "10:", "root": True, "bytes": 144, "packets": 3, "drops": 0},
+        {"kind": "bfifo", "parent": "10:2", "bytes": 144, "packets": 3, "drops": 1, "backlog": 96, "qlen": 2},
+    ]
+    assert media.parse_queues(json.dumps(shown)) == {"10:2": Queue(3, 144, 1, 2, 96)}
+    with pytest.raises(TcError, match="cannot read the output of tc"):
+        media.parse_queues("[{}]")
+
+
+def test_what_was_redirected_counts_with_its_ethernet_header() -> None:
+    stats = {"bytes": 100, "packets": 2, "drops": 0}
+    actions = [{"kind": "skbedit", "index": 7, "stats": stats}, {"kind": "mirred", "index": 7, "stats": stats}]
+    shown = [{"kind": "u32"}, {"kind": "u32", "options": {"actions": actions}}]
+    assert media.parse_redirected(json.dumps(shown)) == {7: Offered(2, 128)}
+    with pytest.raises(TcError, match="cannot read the output of tc"):
+        media.parse_redirected("[1]")
+
+
+def test_a_common_queue_that_is_empty_is_attributed_exactly() -> None:
+    queue = CommonQueue()
+    assert queue.add(Queue(), {}) == {}
+    first = queue.add(Queue(30, 30_000), {"a": Offered(10, 5_000), "b": Offered(20, 25_000)})
+    assert first == {"a": Queue(10, 5_000), "b": Queue(20, 25_000)}
+    assert queue.add(Queue(40, 40_000), {"a": Offered(10, 10_000)}) == {"a": Queue(20, 15_000), "b": Queue(20, 25_000)}
+
+
+def test_what_waits_and_what_was_dropped_is_attributed_by_what_was_offered() -> None:
+    queue = CommonQueue()
+    offered = {"a": Offered(100, 100_000), "b": Offered(300, 300_000)}
+    assert queue.add(Queue(200, 200_000, 80, 120, 120_000), offered) == {
+        "a": Queue(50, 50_000, 20, 30, 30_000),
+        "b": Queue(150, 150_000, 60, 90, 90_000),
+    }
+    last = queue.add(Queue(320, 320_000, 80), {})
+    assert last == {"a": Queue(80, 80_000, 20), "b": Queue(240, 240_000, 60)}
+    assert queue.add(Queue(321, 321_000, 80), {}) == {"a": Queue(80, 80_500, 20), "b": Queue(240, 240_500, 60)}

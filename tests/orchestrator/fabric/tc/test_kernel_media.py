@@ -1,0 +1,147 @@
+"""Shared media of the kernel engine, with a tc that only remembers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
+from orchestrator.errors import FabricError
+from orchestrator.fabric.base import LinkChange, NodeHandle
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.tc.kernel import KernelFabric
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan, channels_of
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.fabric.tc.test_kernel import WritingHub
+
+SCENARIO = """\
+algorithm: {name: fedavg, rounds: 1}
+topology: {edges: 0, devices: 3}
+links: {device-cloud: {latency: 10ms}}
+shared:
+  cell: {up: 4mbit, down: 8mbit, members: [device-0, device-1]}
+  line: {rate: 2mbit, share: fifo, members: [device-2]}
+"""
+UP, LINE = "cell up", "line up"
+FIRST = ("device-0", "cloud")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan(parse(SCENARIO, "media.yaml"), None)
+
+
+@pytest.fixture
+def hub() -> WritingHub:
+    return WritingHub()
+
+
+@pytest.fixture
+async def fabric(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
+    fabric = await KernelFabric.open(cast(Hub, hub), "run", tmp_path, wires_of(plan), seed=True)
+    await fabric.share(channels_of(plan.media))
+    await fabric.shape(plan.links)
+    for node in plan.nodes:
+        await fabric.attach(node, NodeHandle(4711))
+    return fabric
+
+
+def redirections(hub: WritingHub, interface: str) -> list[str]:
+    """The class and the device to which packets from an interface were redirected."""
+    lines = [line for line in hub.lines() if line.startswith(f"filter add dev {interface} parent ffff:")]
+    return [f"{line.split(' priority ')[1].split()[0]} {line.split(' redirect dev ')[1].split()[0]}" for line in lines]
+
+
+async def test_each_channel_is_a_device_with_a_class_for_each_member(hub: WritingHub, fabric: KernelFabric) -> None:
+    made = [line.split()[2] for line in hub.lines() if line.endswith("type ifb")]
+    assert made == ["medium0", "medium1", "medium2", "medium3"]
+    assert hub.leaves["medium0"].keys() == {"10:2", "10:3"}
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}  # half of 100 ms
+    assert hub.leaves["medium2"].keys() == {"10:1"}
+    assert fabric.notes() == []
+
+
+async def test_packets_are_redirected_where_they_come_to_the_hub(
+    plan: Plan, hub: WritingHub, fabric: KernelFabric
+) -> None:
+    assert redirections(hub, "v2.2") == ["10:2 medium0"]
+    assert redirections(hub, "v3.3") == ["10:3 medium0"]
+    assert redirections(hub, "v4.4") == ["10:1 medium2"]
+    assert redirections(hub, "v1.1") == ["10:2 medium1", "10:3 medium1", "10:1 medium3"]
+    hub.ran.clear()
+    await fabric.attach(plan.node("device-0"), NodeHandle(4712))
+    assert redirections(hub, "v2.5") == ["10:2 medium0"]
+    assert "link set data0 gso_max_segs 1" in hub.lines(4712)  # no super-packets
+
+
+async def test_counters_are_by_member(hub: WritingHub, fabric: KernelFabric) -> None:
+    counted = {(row["channel"], row["member"]): row for row in (await fabric.counters()).channels}
+    assert counted[UP, "device-1"] == {
+        **{"channel": UP, "member": "device-1", "packets": 10, "bytes": 15_000, "overflowed": 2},
+        **{"queued_bytes": 3_000, "seconds": 0.03},
+    }
+    assert (LINE, "device-2") not in counted  # it has offered nothing
+    hub.counts = [
+        {"options": {"actions": [{"kind": "mirred", "index": 6, "stats": {"packets": 14, "bytes": 20_000}}]}},
+    ]
+    counted = {(row["channel"], row["member"]): row for row in (await fabric.counters()).channels}
+    assert counted[LINE, "device-2"]["bytes"] == 15_000
+
+
+async def test_a_change_of_the_rate_counts_time_at_the_former_one(hub: WritingHub, fabric: KernelFabric) -> None:
+    await fabric.share({UP: ChannelProfile(2e6)})
+    assert "class change dev medium0 parent 10: classid 10:1 htb rate 2mbit ceil 2mbit " in " ".join(hub.lines())
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 12_500
+    hub.leaves["medium0"]["10:3"]["bytes"] += 10_000
+    (row,) = [row for row in (await fabric.counters()).channels if row["channel"] == UP and row["member"] == "device-1"]
+    assert row["seconds"] == pytest.approx(0.03 + 0.04)
+
+
+async def test_a_refused_change_of_a_channel_is_undone(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.refused = "parent 10:3 handle 13: bfifo limit 12500"
+    with pytest.raises(FabricError, match="cell up: "):
+        await fabric.share({UP: ChannelProfile(2e6)})
+    assert [line for line in hub.lines() if " htb rate " in line][-1].split(" htb rate ")[1].startswith("4mbit ")
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}
+
+
+async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.ran.clear()
+    assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]) == [None]
+    assert "qdisc del dev v2.2 ingress" in hub.lines()
+    assert redirections(hub, "v2.2") == ["10:1 medium2"]
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 50_000  # it is alone
+    hub.ran.clear()
+    assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"),))]) == [None]
+    assert redirections(hub, "v2.2") == ["10:2 medium0"]
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 25_000
+
+
+async def test_a_refused_handover_changes_nothing(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.refused, hub.ran = "redirect dev medium2 index", []
+    way = (Crossing(LINE, "device-0"),)
+    (error,) = await fabric.alter([LinkChange(*FIRST, crossings=way)])
+    assert isinstance(error, FabricError)
+    assert str(error).startswith("link device-0 -> cloud: ")
+    assert redirections(hub, "v2.2") == ["10:1 medium2", "10:2 medium0"]
+    (error,) = await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"), *way))])
+    assert "leads a link through one medium: choose `engine: userspace`" in str(error)
+
+
+async def test_cross_traffic_is_refused(fabric: KernelFabric) -> None:
+    await fabric.occupy(UP, None)
+    with pytest.raises(FabricError, match="cell up: the kernel engine has no cross traffic: choose `engine: userspace"):
+        await fabric.occupy(UP, CrossTraffic("constant", 1e6))
+
+
+async def test_shaping_again_redirects_nothing_anew(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.ran.clear()
+    await fabric.shape(plan.links)
+    assert not any("medium" in line for line in hub.lines())
+    await fabric.shape([replace(link, crossings=()) for link in plan.links])
+    assert sum("ingress" in line and " del " in line for line in hub.lines()) == 4

@@ -72,8 +72,7 @@ def print_row(row: Row, console: Console) -> None:
     write(console, "")
     entries = [(relation, "holds" if holds else "does not hold") for relation, holds in row.evaluation.holds.items()]
     entries += [(each, _interval(of)) for each, of in row.evaluation.differences.items()]
-    known = recorded(claim).state
-    same = "as recorded" if known == row.evaluation.state else f"recorded: {known}"
+    same = "as recorded" if row.as_recorded else f"recorded: {recorded(claim).state}"
     entries += [("state", f"{row.evaluation.state} ({same})"), ("seeds that agree", row.evaluation.seeds or "–")]
     write_entries(console, [*entries, ("size", row.size), ("time", _time(row))])
     write(console, "")

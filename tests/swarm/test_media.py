@@ -62,7 +62,7 @@ links: {{device-cloud: {{latency: 10ms}}}}
 hosts: {{cloud: a, device: b, device-5: c, device-6: c, device-7: c, device-8: c, device-9: c}}
 shared:
   cell: {{up: 16mbit, down: 50mbit, members: [device-*]}}
-  other: {{up: 4mbit, down: 50mbit}}
+  other: {{up: 4mbit, down: 50mbit, buffer: 1s}}
 faults:
   - {{round: 2, node: device-9, action: handover, to: other}}
   - {{round: 3, medium: cell, direction: up, action: degrade, rate: 12mbit}}
@@ -70,7 +70,7 @@ programs:
   cloud: {{command: "{PYTHON} server.py {{self}}", image: "{IMAGE}", ready: {{port: 8000}}, ends_the_run: true}}
   device: {{command: "{PYTHON} client.py {{name}}", image: "{IMAGE}", after: cloud}}
 """
-MTU = 1450
+MTU, ROUND_TRIP = 1450, 0.02
 BITS = 8 * SIZE * (MTU + 14) / (MTU - 52)  # of an upload, with the headers of Ethernet, IP and TCP
 
 
@@ -91,13 +91,14 @@ def misfits(rounds: list[dict[str, float]]) -> list[str]:
         (third.pop("device-9"), BITS / 4e6),
         (max(third.values()), (DEVICES - 1) * BITS / 12e6),
     ]
-    return [f"{took:.3f} s, not {wanted:.3f} s" for took, wanted in expected if abs(took / wanted - 1) > 0.05]
+    far = [(took, time + ROUND_TRIP) for took, time in expected if abs(took / (time + ROUND_TRIP) - 1) > 0.05]
+    return [f"{took:.3f} s, not {time:.3f} s" for took, time in far]
 
 
 def test_uploads_from_two_hosts_share_a_cell(tmp_path: Path, engines: Engines) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "client.py").write_text(CLIENT)
-    for _ in range(3):  # a machine that is busy with something else delays packets
+    for _ in range(4):  # a machine that is busy with something else delays packets
         result = up(tmp_path, SCENARIO, prefix=engines.manager.enter(), timeout=400)
         assert result.code in (0, 3), (result.summary, result.errors)  # 3: links were late
         directory = RunDirectory(Path(result.summary["run"]))

@@ -17,7 +17,7 @@ from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.figures import REACHED, Figures, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
-from orchestrator.verbs.version import versions
+from orchestrator.verbs.doctor import versions
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 
@@ -47,36 +47,21 @@ class Row:
         return self.claim.size or self.paper.read.size.ours
 
     def to_json(self) -> dict[str, Any]:
-        claim = self.claim
+        claim, found = self.claim, self.evaluation
+        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
         figures = {
-            name: {
-                "paper": each.paper,
-                "edgebed": None if (found := self.figures.get(name)) is None else found.written,
-                "seeds": {} if found is None else {str(seed): value for seed, value in found.by_seed.items()},
-            }
+            name: {"paper": each.paper, **({} if name not in self.figures else asdict(self.figures[name]))}
             for name, each in claim.figures.items()
         }
-        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
-        return {
-            "name": self.name,
-            "paper": self.paper.read.paper,
-            **kept,
-            "size": self.size,
-            "state": self.evaluation.state,
-            "recorded_state": recorded(claim).state,
-            "figures": figures,
-            "holds": dict(self.evaluation.holds),
-            "differences": {name: asdict(each) for name, each in self.evaluation.differences.items()},
-            "seeds": self.evaluation.seeds,
-            **self.made.model_dump(exclude={"seeds"}),
-            "command": self.command,
-        }
+        made = self.made.model_dump(exclude={"seeds"}) | {"command": self.command, "size": self.size}
+        row = {"name": self.name, "paper": self.paper.read.paper, "recorded_state": recorded(claim).state}
+        return row | kept | {"figures": figures} | asdict(found) | made
 
 
 def recorded_rows(papers: list[Paper]) -> list[Row]:
     """The rows of all claims with their recorded figures."""
     return [
-        Row(paper, name, _recorded_figures(claim), recorded(claim), claim.recorded)
+        Row(paper, name, claim.known, recorded(claim), claim.recorded)
         for paper in papers
         for name, claim in paper.read.claims.items()
     ]
@@ -101,13 +86,10 @@ def reproduce(
         raise KeyboardInterrupt
     complete = [each for each in outcome.results if not each.failed]
     cut = restrict([each.figures for each in complete])  # at the same place for all cases
-    runs_of = {
-        case: {
-            each.combination.seed: of for each, of in zip(complete, cut, strict=True) if each.combination.case == case
-        }
-        for case in cases.values()
-    }
-    figures = _recorded_figures(claim) | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
+    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
+    for each, found in zip(complete, cut, strict=True):
+        runs_of[each.combination.case][each.combination.seed] = found
+    figures = claim.known | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
     evaluation = evaluate(claim, figures)
     wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
     made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
@@ -141,10 +123,6 @@ def _is_named(case: str, name: str) -> bool:
     """Whether a name means this case. It may leave out varied values."""
     (own, *varied), (given, *chosen) = _VARIED.split(case), _VARIED.split(name)
     return own == given and set(chosen) <= set(varied)
-
-
-def _recorded_figures(claim: Claim) -> dict[str, Measured]:
-    return {name: found for name, each in claim.figures.items() if (found := each.recorded) is not None}
 
 
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:

@@ -71,7 +71,7 @@ def test_a_claim_runs_its_cases_and_is_compared_with_what_was_recorded(folder: P
     assert set(row["holds"].values()) == {True}
     wide = row["figures"]["wide"]
     assert wide["paper"] == 2
-    assert wide["seeds"]["1"] == wide["seeds"]["2"] > 10
+    assert wide["by_seed"]["1"] == wide["by_seed"]["2"] > 10
     assert not [each for each in (folder / "runs/mine/sweep.md").read_text().splitlines() if "unused" in each]
 
     (folder / "claims/mine.yaml").write_text(HEAD + CLAIMS.replace("ours: 20.5", "ours: 9.5"))

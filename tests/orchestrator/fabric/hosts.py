@@ -68,7 +68,7 @@ class Hosts:
     ) -> None:
         """``opening``: opens the engine under test. ``attached``: the nodes that are there, by default all.
         ``laying``: lays the trunk, by host. ``homes``: the number of the host of each node, if there are not two.
-        ``cell``: what all links to the cloud share, on the first host, which shapes them."""
+        ``cell``: what all links to the cloud share, on its host, which shapes them."""
         self.plan = make_plan(parse(SCENARIO.format(devices=devices), "hosts.yaml"), None)
         two = {node.name: int(node.name not in ("cloud", "device-0")) for node in self.plan.nodes}
         self.homes = dict(homes or two)
@@ -120,15 +120,20 @@ class Hosts:
             self._carriers.append(carrier)
             fabric = self._runner.run(_opened(opening(hub, RUN, folder, self.plan, trunk)))
             self.hosts.append(Host(outside, hub, trunk, carrier, fabric))
-            if self.cell is not None and not number:
+            self._shape(number, self.plan.links)
+
+    def _shape(self, number: int, links: Sequence[LinkPlan]) -> None:
+        fabric = self.hosts[number].fabric
+        if self.cell is not None:
+            if number == self.homes["cloud"]:
                 assert isinstance(fabric, SharesMedia)
                 self.do(fabric.share({CELL: self.cell}))
-            self.do(fabric.shape([self._shaped(link) for link in self.plan.links]))
+            links = [self._in_cell(link) if link.target == "cloud" else link for link in links]
+        self.do(fabric.shape(links))
 
-    def _shaped(self, link: LinkPlan) -> LinkPlan:
-        if self.cell is None or link.target != "cloud":
-            return link
-        return replace(link, crossings=(Crossing(CELL, link.source),), at_target=self.homes[link.source] != 0)
+    def _in_cell(self, link: LinkPlan) -> LinkPlan:
+        apart = self.homes[link.source] != self.homes["cloud"]
+        return replace(link, crossings=(Crossing(CELL, link.source),), at_target=apart)
 
     def _remotes(self, number: int) -> dict[str, str]:
         """The hosts of the nodes of other hosts than this."""
@@ -145,7 +150,7 @@ class Hosts:
                 self.do(host.carrier.redirect(self._remotes(number)))
                 self.do(host.fabric.redirect(self._remotes(number)))
                 own = [each for each in self.plan.links if name in (each.source, each.target)]
-                self.do(host.fabric.shape([each for each in own if number in self._ends(each)]))
+                self._shape(number, [each for each in own if number in self._ends(each)])
         self.attach(name)
 
     def _ends(self, link: LinkPlan) -> set[int]:

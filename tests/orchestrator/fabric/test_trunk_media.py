@@ -8,7 +8,8 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,9 +42,9 @@ def carried(hosts: Hosts) -> tuple[float, dict[str, float]]:
     return time.monotonic(), {str(row["member"]): float(row["bytes"]) for row in rows}
 
 
-def upload(hosts: Hosts, seconds: float = 1.5, skip: float = 0.5) -> dict[str, float]:
-    """What the cell carries of each member in bit/s while all devices send, ``skip`` seconds after the start."""
-    ends = [connection(hosts, device, "cloud") for device in DEVICES]
+def upload(hosts: Hosts, devices: Sequence[str] = DEVICES, seconds: float = 1.5, skip: float = 0.5) -> dict[str, float]:
+    """What the cell carries of each member in bit/s while devices send, ``skip`` seconds after the start."""
+    ends = [connection(hosts, device, "cloud") for device in devices]
     stop = time.monotonic() + seconds
 
     def feed(near: socket.socket) -> None:
@@ -77,15 +78,30 @@ def upload(hosts: Hosts, seconds: float = 1.5, skip: float = 0.5) -> dict[str, f
     return {member: 8 * (after[member] - before.get(member, 0)) / (ended - began) for member in after}
 
 
-def test_uploads_from_two_hosts_share_the_rate(hosts: Hosts) -> None:
+def check_shares(hosts: Hosts, devices: Sequence[str]) -> None:
     rates: dict[str, float] = {}
 
     def furthest() -> float:
-        rates.update(upload(hosts))
-        return max(abs(rates[device] / (RATE / 4) - 1) for device in DEVICES)
+        rates.update(upload(hosts, devices))
+        return max(abs(rates[device] * len(devices) / RATE - 1) for device in devices)
 
     settled(furthest, 0.0, 0.05)
     assert sum(rates.values()) == pytest.approx(RATE, rel=0.02)
+
+
+def test_uploads_from_two_hosts_share_the_rate(hosts: Hosts) -> None:
+    check_shares(hosts, DEVICES)
+
+
+def test_the_cell_moves_with_the_node_above_it(tmp_path: Path) -> None:
+    """The first host is lost, and the cloud moves to the host of device-0, whose link then no longer crosses hosts."""
+    homes = {"cloud": 0, "device-0": 1, "device-1": 2, "device-2": 2}
+    with namespaces():
+        made = Hosts(tmp_path, userspace, homes=homes, cell=ChannelProfile(RATE))
+    with made:
+        assert datagrams(made, "device-0", "cloud", 10) == list(range(10))
+        made.move("cloud", 1)
+        check_shares(made, DEVICES[:3])
 
 
 def test_a_link_has_its_latency_and_is_counted_once(hosts: Hosts) -> None:

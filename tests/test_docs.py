@@ -18,6 +18,7 @@ import yaml
 import edgebed
 import edgebed.plugin
 from docs.generate import EXAMPLES, PAGES
+from orchestrator.claims.reading import Claim, ClaimFile, Figure, Recorded
 from orchestrator.cli.main import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.hosts.inventory import Inventory
@@ -79,6 +80,13 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert placement.media == {"cell": "pc-1"}
 
 
+@pytest.mark.parametrize(
+    "key", [*ClaimFile.model_fields, *Claim.model_fields, *Figure.model_fields, *Recorded.model_fields]
+)
+def test_every_key_of_a_claim_is_explained(key: str) -> None:
+    assert re.search(rf"`{key}`|^ *{key}:", (ROOT / "docs/guides/reproduce.md").read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
     assert f"`{key}" in (ROOT / "docs/guides/sweep.md").read_text()
@@ -137,6 +145,8 @@ def test_every_yaml_example_is_valid(page: str, tmp_path: Path, monkeypatch: pyt
         shown = yaml.safe_load(block)
         if "scenario" in shown:
             SweepFile.model_validate({"name": "shown", **shown})
+        elif "claims" in shown:
+            ClaimFile.model_validate(shown)
         elif "jobs" in shown:
             (tmp_path / "workflow.yml").write_text(block)
             check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]

@@ -3,8 +3,8 @@ it, and tc's JSON back to counters. Pure, no I/O.
 
 A channel is an IFB device. Its HTB has the channel's rate, and a queue for each member, or with ``fifo`` one for all::
 
-    htb 10: ── class 10:1 (the rate) ─┬─ class 10:2 ── bfifo      the first member
-                                      └─ class 10:3 ── bfifo      the second member
+    htb 10: ── class 10:1 (the rate) ─┬─ class 10:2 ── netem      the first member
+                                      └─ class 10:3 ── netem      the second member
 
 Where the packets of a node come to the hub, filters by their target make the class the packet's priority and redirect
 it to the device. Packets that leave the device go on to the bridge and to their link (`netem.kernel.tc`). Decisions:
@@ -12,13 +12,17 @@ it to the device. Packets that leave the device go on to the bridge and to their
 - **Members only borrow.** Their classes have next to no rate of their own and no limit but the channel's, so HTB serves
   those with packets by deficit round robin with a quantum of one full frame (tc-htb(8)). A change of the rate is then a
   change of one class.
-- **The buffer is divided equally** among the members, because each class has a queue of its own. It counts bytes.
+- **The queues are netems without a delay.** netem detaches packets from their sockets. In another queue, TCP's small
+  queues would count them as not yet sent, and TCP would never fill the buffer (see `netem.kernel.tc`).
+- **The buffer is divided equally** among the members, because each class has a queue of its own. It counts packets, as
+  full frames.
 - **The burst is small** (BURST), because a burst passes unshaped after a pause. It must last until a late timer.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -58,10 +62,10 @@ def device_of(number: int) -> str:
     return f"medium{number}"
 
 
-def part_of_buffer(profile: ChannelProfile, members: int) -> int:
-    """The bytes that one of so many members may have waiting."""
+def queue_limit(profile: ChannelProfile, members: int) -> int:
+    """The packets that one of so many members may have waiting."""
     parts = 1 if profile.share == "fifo" else max(1, members)
-    return max(round(profile.buffer_bytes / parts), FEWEST_FRAMES * FULL_FRAME)
+    return max(math.ceil(profile.buffer_bytes / parts / FULL_FRAME), FEWEST_FRAMES)
 
 
 def class_of(profile: ChannelProfile, number: int) -> str:
@@ -114,7 +118,7 @@ def parse_queues(text: str) -> dict[str, Queue]:
         return {
             each["parent"]: Queue(each["packets"], each["bytes"], each["drops"], each["qlen"], each["backlog"])
             for each in json.loads(text)
-            if each["kind"] == "bfifo"
+            if each["kind"] == "netem"
         }
     except (ValueError, TypeError, KeyError) as error:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
@@ -176,7 +180,7 @@ def _rate(verb: str, device: str, profile: ChannelProfile) -> list[str]:
 
 def _queue(verb: str, device: str, profile: ChannelProfile, members: int, number: int = 0) -> list[str]:
     """The queue of a member, with its part of the buffer."""
-    limit = part_of_buffer(profile, members)
     parent = class_of(profile, number)
     handle = f"{0x10 + int(parent.removeprefix('10:'), 16):x}:"
-    return ["tc", "qdisc", verb, "dev", device, "parent", parent, "handle", handle, "bfifo", "limit", str(limit)]
+    options = ("limit", str(queue_limit(profile, members)), "rate", units.format_rate(UNLIMITED))
+    return ["tc", "qdisc", verb, "dev", device, "parent", parent, "handle", handle, "netem", *options]

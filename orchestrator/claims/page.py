@@ -35,7 +35,9 @@ The page is generated from the files in `scenarios/papers/claims/`
 
 *Seeds* counts the seeds with which all relations hold. *Floor* is the accuracy of each client alone,
 *ceiling* that with all data pooled. Minutes are for two cores; the driver is `sim` unless stated.
-Figures are means ± standard deviations over seeds.
+Figures are means ± standard deviations over seeds, and states compare means. So a state is no test: three
+seeds show only differences of over three standard deviations. `edgebed reproduce` prints the differences
+with their intervals.
 """
 
 

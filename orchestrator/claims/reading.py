@@ -68,7 +68,7 @@ def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
     decimals = 0 if largest >= 1000 else 1 if largest >= 1 else 3
     spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
     bound, of = ("≥ ", f" ({len(values) - censored} of {len(values)})") if censored else ("", "")
-    return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}", mean, by_seed)
+    return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}".replace("-", "−"), mean, by_seed)
 
 
 class Size(Strict):

@@ -17,7 +17,7 @@ from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.figures import REACHED, Figures, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
-from orchestrator.verbs.version import versions
+from orchestrator.verbs.doctor import versions
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 

@@ -110,7 +110,7 @@ def _fail(text: str, code: int) -> int:
 
 def _print_versions(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from orchestrator.verbs.version import versions
+        from orchestrator.verbs.doctor import versions
 
         for name, version in versions().items():
             click.echo(f"{name} {version}")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,14 +16,6 @@ from orchestrator.cli.options import (
 )
 from orchestrator.exports.kinds import KINDS, Destination
 from orchestrator.layout import open_console
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from orchestrator.host.directory import RunDirectory
-    from orchestrator.results.record.history import History
-
-T = TypeVar("T")
 
 
 @click.command("faults")
@@ -112,27 +101,21 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
     from orchestrator.host.directory import find_each
     from orchestrator.results.record.history import History
     from orchestrator.verbs.results.compare import compare, print_comparison, side
-    from orchestrator.verbs.results.compare_many import compare_many, print_many, run_overview
+    from orchestrator.verbs.results.compare_many import compare_many, print_many
 
-    def read(directory: RunDirectory, what: Callable[[History], T]) -> T:
-        with History.open(directory.path) as history:
-            return what(history)
-
-    show: Callable[[Console], None]
     if len(names) < 2:
         raise click.UsageError("name two runs or more")
-    found = find_each(names, runs)
+    sides = []
     with waiting("reading the records"):
-        if len(found) == 2:
-            pair = compare(*[read(directory, side) for directory in found])
-            result, show = pair.to_json(), partial(print_comparison, pair)
-        else:
-            many = compare_many([read(directory, run_overview) for directory in found])
-            result, show = many.to_json(), partial(print_many, many)
+        for directory in find_each(names, runs):
+            with History.open(directory.path) as history:
+                sides.append(side(history))
     if as_json:
-        print_json(result)
+        print_json((compare(*sides) if len(sides) == 2 else compare_many(sides)).to_json())
+    elif len(sides) == 2:
+        print_comparison(compare(*sides), open_console())
     else:
-        show(open_console())
+        print_many(compare_many(sides), open_console())
 
 
 @click.command("export")

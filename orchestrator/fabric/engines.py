@@ -31,7 +31,7 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
 
 async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
-    allowed = candidates(wires.engine, wires.beyond_kernel)
+    allowed = candidates(wires.engine, wires.beyond_kernel, media=wires.media)
     if not allowed:
         raise EngineError(
             f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from netem.kernel.media import part_of_buffer
+from netem.kernel.media import queue_limit
 from netem.media.profile import ChannelProfile
+from netem.profile import FULL_FRAME
 from orchestrator.planning.plan import Plan, channels_of
 from orchestrator.scenario.media.kernel import beyond_kernel
 
@@ -25,6 +26,6 @@ def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
         for each in link.crossings:
             members[each.channel].add(each.member)
     for name, found in members.items():
-        part = part_of_buffer(channels[name], len(found))
+        part = queue_limit(channels[name], len(found)) * FULL_FRAME
         channels[name] = replace(channels[name], buffer=8 * part / channels[name].rate)
     return channels

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.models import MODEL_GROUPS
 from orchestrator import text
 from orchestrator.drivers.base import entry_of
 from orchestrator.errors import HostError
-from orchestrator.host.descriptors import provide
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.sections.drivers import DRIVERS
 
@@ -53,3 +53,16 @@ def models_of_a_round(plan: Plan) -> int:
 def host_memory() -> int:
     """The memory of this host in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def provide(files: int) -> None:
+    """Let this process and its children have this number of files open. Every user may raise the soft limit up to the
+    hard limit (getrlimit(2)). HostError if the hard limit is too low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < files:
+        raise HostError(
+            f"the run needs {files} open files in one process, and this shell allows {hard}:"
+            f" `ulimit -n {files}` as root, or start from another shell"
+        )
+    if resource.RLIM_INFINITY != soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

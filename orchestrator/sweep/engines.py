@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-RETRIES = 2  # of each task, by Swarm and Kubernetes; Slurm repeats only tasks of lost nodes
+RETRIES = 2  # of each task on average, by Kubernetes
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Job:
     image: str
 
     def shell(self, start: Sequence[str], number: str) -> str:
-        """The command of a task for a shell that computes its ``number``."""
-        return f"exec {shlex.join([*start, *self.arguments])} --task {number}"
+        """The command of a task for a shell, which expands its ``number``."""
+        return f"{shlex.join([*start, *self.arguments])} --task {number}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Engine:
     describe: Callable[[Job], str]
     submit: Sequence[str]
     list: Sequence[str]
-    parse: Callable[[str, int], Tasks]
+    parse: Callable[[str], Tasks]
     cancel: Sequence[str]
     contained: bool = True
 
@@ -84,11 +84,11 @@ def _slurm_script(job: Job) -> str:
         "output": str(job.folder).replace("%", "%%") + "/slurm-%a.log",
     }
     lines = [f"#SBATCH --{name}={shlex.quote(str(value))}" for name, value in options.items()]
-    command = job.shell(job.python, '"$SLURM_ARRAY_TASK_ID"')
+    command = "exec " + job.shell(job.python, '"$SLURM_ARRAY_TASK_ID"')
     return "\n".join(["#!/bin/sh", *lines, "#SBATCH --open-mode=append", "#SBATCH --requeue", command, ""])
 
 
-def _slurm_tasks(printed: str, count: int) -> Tasks:
+def _slurm_tasks(printed: str) -> Tasks:
     states, active = {}, False
     for line in printed.splitlines():
         task, state, reason, nodes = line.split("|")
@@ -101,14 +101,14 @@ def _slurm_tasks(printed: str, count: int) -> Tasks:
 
 
 def _swarm_script(job: Job) -> str:
-    # Swarm numbers the tasks of a job from 0 or from 1, by its version
-    task = job.shell(["edgebed"], f"$((SLOT % {job.count}))")
+    # Swarm gives slot 0 the id of its host instead of a number. It repeats a task without end unless its exit code is
+    # 0, so that only a task that was killed must have another one.
+    task = f"case $SLOT in *[!0-9]*) SLOT=0;; esac; {job.shell(['edgebed'], '$SLOT')} || [ $? -lt 128 ]"
     options = {
         "name": job.name,
         "mode": "replicated-job",
         "replicas": job.count,
         "restart-condition": "on-failure",
-        "restart-max-attempts": RETRIES,
         "reserve-cpu": job.cores,
         "user": f"{os.geteuid()}:{os.getegid()}",
         "workdir": job.place,
@@ -122,13 +122,13 @@ def _swarm_script(job: Job) -> str:
     return " \\\n  ".join(map(shlex.join, (start, words, [job.image, "-c", task]))) + "\n"
 
 
-def _swarm_tasks(printed: str, count: int) -> Tasks:
+def _swarm_tasks(printed: str) -> Tasks:
     states: dict[int, str] = {}
     active = False
     for line in printed.splitlines():  # the latest attempt of a task comes first
         task = json.loads(line)
         slot = task["Name"].rpartition(".")[2]
-        number = int(slot) % count if slot.isdecimal() else 0  # the name of slot 0 ends with the id of its host
+        number = int(slot) if slot.isdecimal() else 0
         if number in states:
             continue
         state = task["CurrentState"].partition(" ")[0]
@@ -145,7 +145,7 @@ def _kubernetes_job(job: Job) -> str:
     container = {
         "name": "task",
         "image": job.image,
-        "command": ["sh", "-c", job.shell(["edgebed"], '"$JOB_COMPLETION_INDEX"')],
+        "command": ["sh", "-c", "exec " + job.shell(["edgebed"], "$JOB_COMPLETION_INDEX")],
         "workingDir": shared,
         "env": [{"name": name, "value": value} for name, value in _variables(job).items()],
         "resources": {"requests": {"cpu": str(job.cores)}},
@@ -173,7 +173,7 @@ def _kubernetes_job(job: Job) -> str:
     return yaml.safe_dump(described, sort_keys=False, width=1000)
 
 
-def _kubernetes_tasks(printed: str, count: int) -> Tasks:
+def _kubernetes_tasks(printed: str) -> Tasks:
     """The phases of the pods, with the reason of a pod that waits or has failed."""
     states, active = {}, True
     found = json.loads(printed)["items"]

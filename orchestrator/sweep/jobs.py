@@ -70,7 +70,7 @@ def _follow(kind: Engine, sweep: Sweep, job: Job, file: Path, tell: Callable[[st
     states: dict[int, str] = {}
     quiet = 0
     while quiet < 2:  # an engine may take a moment to list a task, or its next attempt
-        tasks = kind.parse(_output(kind.list, job, file), job.count)
+        tasks = kind.parse(_output(kind.list, job, file))
         for number, state in tasks.states.items():
             if states.get(number) != state:
                 tell(f"{name_of(sweep, number)}: {state}")

@@ -114,6 +114,15 @@ def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:
     return versions, missing
 
 
+def versions() -> dict[str, str]:
+    """The versions that a bug report needs: of edgebed, Python, the system and the packages that edgebed is built on.
+    ``-``: not installed."""
+    packages = ("edgebed", *PACKAGES, *LEARNING_PACKAGES)
+    found = dict.fromkeys(packages, "-") | dict(each.split() for each in _versions(packages)[0])
+    system = {"python": f"{platform.python_version()} ({sys.executable})", "system": platform.platform()}
+    return {"edgebed": found["edgebed"]} | system | found
+
+
 def _learning() -> Trial:
     name, used_by = "learning", "training, under the drivers namespaces and sim"
     versions, missing = _versions(LEARNING_PACKAGES)

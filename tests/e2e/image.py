@@ -119,7 +119,7 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
                 tar.add(folder / package, HOME / package, filter=_wanted)
             if "orchestrator" in contents.packages:
                 script = folder / "command"
-                script.write_text(f'#!/bin/sh\nexec {python} -P -m orchestrator "$@"\n')
+                script.write_text(f'#!/usr/bin/sh\nexec {python} -P -m orchestrator "$@"\n')
                 script.chmod(0o755)
                 tar.add(script, COMMANDS / "edgebed", filter=_wanted)
 

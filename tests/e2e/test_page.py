@@ -35,6 +35,8 @@ pytestmark = [
 MARKUP = "<img src=x onerror=document.title=1>"
 LAG = 5.0  # s; on an idle host it is below one
 FAULT = "faults: [{at: 0.5s, node: device-0-1, action: pause, for: 5s}]\nstop: {after: 6s}\n"
+CELLS = "shared: {cell-1: {rate: 1mbit, members: []}, cell-0: {rate: 20mbit, members: [device-0-*]}}\n"
+MEDIA = "[...document.querySelectorAll('.medium title')].map((each) => each.textContent)"
 NODE = "document.querySelector('[data-node=\"device-0-1\"]')"
 HEARD = "document.documentElement.dataset.now"
 
@@ -115,7 +117,7 @@ def test_the_page_follows_a_run_and_stays(tmp_path: Path, browser: Tab) -> None:
 
 def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
     """A simulation that is slow enough to be touched: what the page asks for is done, recorded and shown."""
-    scenario = write(tmp_path, f"# {MARKUP}\n{SMALL.replace('rounds: 3', 'rounds: 2000')}")
+    scenario = write(tmp_path, f"# {MARKUP}\n{SMALL.replace('rounds: 3', 'rounds: 2000')}{CELLS}")
     run = subprocess.Popen(
         command("up", scenario, "--runs", tmp_path / "runs", "--driver", "sim", "--pace", "1x", "--serve", "--json"),
         cwd=ROOT,
@@ -134,6 +136,8 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         browser.wait_for(f"{HEARD} > 1")
         (directory,) = known_runs(tmp_path / "runs")
         browser.value(f"{NODE}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+        _make(browser, "handover", "60s")
+        browser.wait_for(f"{MEDIA}.some((text) => /cell-1 up: busy [1-9]/.test(text))")
         _make(browser, "crash", "60s")
         browser.wait_for(f"{NODE}.dataset.state === 'crashed'")
         _make(browser, "join", None, refused=True)
@@ -144,12 +148,12 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         browser.wait_for(f"{link}.querySelector('.link').dataset.state === 'cut'")
         with History.open(directory.path) as history:
             made = [(event.data["via"], event.data["written"]) for event in history.events("injected")]
-            assert [span.by for span in history.faults()] == [user_name(os.geteuid())] * 2
-        assert [via for via, _ in made] == ["the page"] * 2
-        assert made[0][1] | {"at": None} == {"at": None, "action": "crash", "node": "device-0-1", "for": "60s"}
+            assert [span.by for span in history.faults()] == [user_name(os.geteuid())] * 3
+        assert [via for via, _ in made] == ["the page"] * 3
+        assert made[1][1] | {"at": None} == {"at": None, "action": "crash", "node": "device-0-1", "for": "60s"}
         browser.value("document.querySelector('.panel .title button').click()")
         browser.value("document.querySelector('#faults details:last-child summary').click()")
-        browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# manual').length === 3")
+        browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# manual').length === 4")
         again = "document.querySelector('#faults details:last-child')"
         browser.click(f"{again}.querySelector('button')")
         browser.wait_for(f"{again}.querySelector('[role=status]').textContent === 'copied'")

@@ -72,11 +72,11 @@ class Stream:
 class FakeContainer:
     """A container whose process is this one, or none where it is to end at once."""
 
-    def __init__(self, client: FakeDockerClient, number: int, asked: dict[str, Any]) -> None:
-        self.id, self.name, self.asked = f"{number:064x}", asked["name"], asked
-        self.labels = asked["labels"]
+    def __init__(self, client: FakeDockerClient, number: int, options: dict[str, Any]) -> None:
+        self.id, self.name, self.options = f"{number:064x}", options["name"], options
+        self.labels = options["labels"]
         self.attrs: dict[str, Any] = {"State": {"Pid": 0}}
-        self.told: list[str] = []
+        self.signals: list[str] = []
         self._client = client
         self._output = Stream()
 
@@ -84,7 +84,7 @@ class FakeContainer:
         return self._output
 
     def start(self) -> None:
-        self._client.asked_to_start.set()
+        self._client.starting.set()
         self._client.may_start.wait(5)
         if self._client.refuses is not None:
             raise self._client.refuses
@@ -97,17 +97,17 @@ class FakeContainer:
         pass
 
     def kill(self, signal: str) -> None:
-        self.told.append(signal)
+        self.signals.append(signal)
         if self.id in self._client.gone:
             raise NotFound("gone", answer(404), "no such container")
         if signal == "SIGKILL":
             self.die(137)
 
     def pause(self) -> None:
-        self.told.append("pause")
+        self.signals.append("pause")
 
     def unpause(self) -> None:
-        self.told.append("unpause")
+        self.signals.append("unpause")
 
     def die(self, code: int) -> None:
         self._client.gone.add(self.id)
@@ -127,7 +127,7 @@ class FakeDockerClient:
         self.stream = Stream()
         self.ends_at_once = False
         self.refuses: Exception | None = None
-        self.asked_to_start, self.may_start = threading.Event(), threading.Event()
+        self.starting, self.may_start = threading.Event(), threading.Event()
         self.may_start.set()
         self.images = SimpleNamespace(get=self._image)
         self.containers = SimpleNamespace(create=self._create, list=self._list)
@@ -147,8 +147,8 @@ class FakeDockerClient:
             raise ImageNotFound("none", answer(404), "no such image")
         return SimpleNamespace(attrs=self.known[name])
 
-    def _create(self, image: str, command: list[str], **asked: Any) -> FakeContainer:
-        self.made.append(FakeContainer(self, len(self.made) + 1, {"image": image, "command": command, **asked}))
+    def _create(self, image: str, command: list[str], **options: Any) -> FakeContainer:
+        self.made.append(FakeContainer(self, len(self.made) + 1, {"image": image, "command": command, **options}))
         return self.made[-1]
 
     def _list(self, **_: Any) -> list[FakeContainer]:
@@ -171,18 +171,18 @@ def image(layer: str) -> dict[str, Any]:
 
 
 class FakeEngine:
-    """An Engine with images by name. What it loads becomes an image of one layer. ``takes``: cleared while it does not
-    go on. ``full``: it has no room."""
+    """An Engine with images by name. What it loads becomes an image of one layer. ``reading``: cleared while it
+    takes nothing. ``full``: it has no room."""
 
     def __init__(self, **images: dict[str, Any]) -> None:
         self.images = images
-        self.takes = threading.Event()
-        self.takes.set()
+        self.reading = threading.Event()
+        self.reading.set()
         self.full = False
         self.loading: list[bytes] = []
         self.closed = 0
         self.registry: dict[str, Any] = {}
-        self.asked: list[str] = []
+        self.looked_up: list[str] = []
         self.pulled: list[tuple[str, str, str | None]] = []
 
     def connected(self) -> FakeEngine:
@@ -198,7 +198,7 @@ class FakeEngine:
         self.closed += 1
 
     def in_registry(self, name: str) -> dict[str, Any]:
-        self.asked.append(name)
+        self.looked_up.append(name)
         if not self.registry:
             raise DriverError("the registry is away")
         return self.registry
@@ -220,7 +220,7 @@ class FakeLoading:
         self._engine = engine
 
     def add(self, data: bytes) -> None:
-        assert self._engine.takes.wait(PATIENCE)
+        assert self._engine.reading.wait(PATIENCE)
         if self._engine.full:
             raise HostError("loading: the disk is full")
         self._engine.loading.append(data)
@@ -240,7 +240,7 @@ class FakePulling:
 
     def finish(self, tell: Callable[[int, int], None]) -> None:
         tell(30, 100)
-        assert self._engine.takes.wait(PATIENCE)
+        assert self._engine.reading.wait(PATIENCE)
         if self._engine.full:
             raise HostError("pulling: the disk is full")
         self._engine.images[self._reference] = image("p") | {"RepoDigests": [self._reference]}

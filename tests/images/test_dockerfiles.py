@@ -50,14 +50,23 @@ def test_an_agent_stands_upon_the_base_and_the_commands_that_make_links() -> Non
     assert "install --yes --no-install-recommends iproute2 " in arguments("agent", "RUN")[0]
 
 
-def test_an_agent_knows_its_version() -> None:
-    assert f"Name: edgebed\\nVersion: {VERSION}\\n'" in arguments("agent", "RUN")[-1]
+@pytest.mark.parametrize("image", ["agent", "edgebed"])
+def test_an_image_with_all_of_edgebed_knows_its_version(image: str) -> None:
+    assert f"Name: edgebed\\nVersion: {VERSION}\\n'" in arguments(image, "RUN")[-1]
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", [*IMAGES, "edgebed"])
 def test_the_modules_that_a_build_imports_exist(image: str) -> None:
     imported = re.findall(r"(?:import |, )((?:node|netem|orchestrator)\.[\w.]+)", " ".join(arguments(image, "RUN")))
     assert [each for each in imported if find_spec(each) is None] == []
+
+
+def test_tasks_of_a_sweep_stand_upon_a_node_and_have_all_of_the_project() -> None:
+    assert arguments("edgebed", "ARG")[0] == "BASE=edgebed-node"
+    assert arguments("edgebed", "FROM") == ["${BASE} AS packages", "${BASE}"]
+    requirements, *packages = copied("edgebed")
+    assert (requirements, packages) == ("images/edgebed/requirements.txt", list(PACKAGES))
+    assert arguments("edgebed", "ENTRYPOINT") == ['["edgebed"]']
 
 
 def test_a_plain_build_has_a_base_of_a_fixed_python_but_no_jetson_is_guessed() -> None:

@@ -136,6 +136,26 @@ def test_the_versions_of_an_agent_are_those_of_the_project() -> None:
     assert of_agents() == {name: project[name] for name in of_agents()}
 
 
+A_TASK = """
+import sys
+
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+import orchestrator.cli.main, orchestrator.drivers.sim.simulation, orchestrator.sweep.running
+print("loaded")
+"""
+
+
+@pytest.mark.slow
+def test_a_task_of_a_sweep_needs_what_a_node_has_and_its_own_packages() -> None:
+    own, project = pins(ROOT / "images" / "edgebed" / "requirements.txt"), pins(ROOT / "constraints.txt")
+    assert own == {name: project[name] for name in own}
+    for machine in MACHINES:
+        assert not own.keys() & of(machine).keys()
+        command = [sys.executable, "-c", A_TASK, *absent({*of(machine), *own})]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert said == "loaded\n"
+
+
 NOTHING_ELSE = """
 import sys
 

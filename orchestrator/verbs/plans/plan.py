@@ -271,7 +271,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = candidates(plan.engine, beyond_kernel_of(plan))
+    first, *others = candidates(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
         where = "" if not others else ", if it works on this host" if name == first else ", otherwise"

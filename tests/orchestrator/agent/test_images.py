@@ -116,25 +116,25 @@ async def test_only_hosts_that_need_it_get_the_image_of_a_program(world: World) 
 
 async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -> None:
     slow = world.engines["pc-2"]
-    slow.takes.clear()
+    slow.reading.clear()
     bringing_it = asyncio.create_task(world.bring())
     await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
     for _ in range(3):  # other requests are answered
         await world.stage.agents.call("pc-2", HostImages.images, [])
     assert PIECES - SAVINGS[0].left <= 1
-    slow.takes.set()
+    slow.reading.set()
     await asyncio.wait_for(bringing_it, PATIENCE)
     assert world.layers() == ["a", "a", "a"]
 
 
 async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
     slow = world.engines["pc-2"]
-    slow.takes.clear()
+    slow.reading.clear()
     bringing_it = asyncio.create_task(world.bring())
     await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
     bringing_it.cancel()
     await asyncio.gather(bringing_it, return_exceptions=True)
-    slow.takes.set()
+    slow.reading.set()
     closed = slow.closed
     await world.stage.leave("pc-2")
     assert slow.closed > closed
@@ -155,7 +155,7 @@ async def test_hosts_pull_the_image_of_a_registry_by_one_digest(world: World, mo
     first = world.engines["pc-1"]
     first.registry = {"Descriptor": {"digest": "sha256:abc"}, "Platforms": [{"architecture": "amd64"}]}
     assert await world.bring() == ["nodes are made from the image registry:5000/node@sha256:abc"]
-    assert first.asked == ["registry:5000/node:1"]
+    assert first.looked_up == ["registry:5000/node:1"]
     for engine in world.engines.values():
         assert engine.pulled == [("registry:5000/node", "sha256:abc", "who I am")]
         there = engine.image("registry:5000/node:1")
@@ -172,11 +172,11 @@ async def test_the_progress_and_the_error_of_a_pull_arrive(world: World, monkeyp
     world.engines["pc-1"].registry = {"Descriptor": {"digest": "sha256:abc"}}
     slow = world.engines["pc-2"]
     slow.full = True
-    slow.takes.clear()
+    slow.reading.clear()
     pulling = asyncio.create_task(world.bring())
     progress = "pc-2 pulls registry:5000/node: 30% (30 B of about 100 B)"
     await asyncio.to_thread(wait_for, lambda: progress in world.told or None, progress, PATIENCE)
-    slow.takes.set()
+    slow.reading.set()
     with pytest.raises(HostError, match="pc-2: pulling: the disk is full"):
         await asyncio.wait_for(pulling, PATIENCE)
 

@@ -20,9 +20,10 @@ from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 from tests.orchestrator.run.links.test_channel_probe import CELL, plan
 
 
-def test_auto_is_userspace_where_the_kernel_cannot_share_the_media() -> None:
+def test_auto_is_userspace_where_links_share_media() -> None:
     assert candidates("auto") == ENGINES["auto"] == ("kernel", "userspace")
-    assert candidates("auto", "cross traffic on cell-0") == ("userspace",)
+    assert candidates("auto", media=True) == ("userspace",)
+    assert candidates("kernel", media=True) == ("kernel",)
     assert candidates("kernel", "cross traffic on cell-0") == ()
 
 

@@ -27,7 +27,7 @@ ARGUMENTS = "sweep mine.yaml --runs 'my runs' --set driver=sim --workers 2 --tas
 
 
 def parsed(engine: str, printed: str) -> Tasks:
-    return ENGINES[engine].parse(printed, 24)
+    return ENGINES[engine].parse(printed)
 
 
 def test_a_script_for_slurm() -> None:
@@ -50,7 +50,11 @@ def test_a_command_for_swarm() -> None:
     assert {"--mode=replicated-job", "--replicas=24", "--reserve-cpu=2", "--name=mine-ab12cd"} <= set(words)
     assert {"--mount=type=bind,source=/shared/study,target=/shared/study", "--workdir=/shared/study"} <= set(words)
     assert {"--env=SLOT={{.Task.Slot}}", f"--user={os.geteuid()}:{os.getegid()}"} <= set(words)
-    assert words[-3:] == ["registry/edgebed:2", "-c", f"exec edgebed {ARGUMENTS} $((SLOT % 24))"]
+    assert words[-3:] == [
+        "registry/edgebed:2",
+        "-c",
+        f"case $SLOT in *[!0-9]*) SLOT=0;; esac; edgebed {ARGUMENTS} $SLOT || [ $? -lt 128 ]",
+    ]
 
 
 def test_a_job_for_kubernetes() -> None:
@@ -60,7 +64,7 @@ def test_a_job_for_kubernetes() -> None:
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 24, 24)
     assert spec["template"]["metadata"]["labels"] == job["metadata"]["labels"] == {"edgebed.sweep": "mine-ab12cd"}
     (container,), (volume,) = pod["containers"], pod["volumes"]
-    assert container["command"] == ["sh", "-c", f'exec edgebed {ARGUMENTS} "$JOB_COMPLETION_INDEX"']
+    assert container["command"] == ["sh", "-c", f"exec edgebed {ARGUMENTS} $JOB_COMPLETION_INDEX"]
     assert container["workingDir"] == container["volumeMounts"][0]["mountPath"] == volume["hostPath"]["path"]
     assert container["volumeMounts"][0]["name"] == volume["name"]
 
@@ -88,8 +92,8 @@ def line(number: int, state: str, node: str = "", error: str = "") -> str:
 
 def test_states_of_swarm() -> None:
     lost = line(2, "Running 3 seconds ago", "b") + line(2, "Failed 9 seconds ago", "c", "task: non-zero exit (1)")
-    last = line(24, "Complete 1 second ago", "a")  # of 24 tasks that are numbered from 1
-    assert parsed("swarm", lost + last) == Tasks({2: "running on b", 0: "complete on a"}, True)
+    first = json.dumps({**json.loads(line(0, "Complete 1 second ago", "a")), "Name": "mine-ab12cd.j73035yba232"})
+    assert parsed("swarm", lost + first) == Tasks({2: "running on b", 0: "complete on a"}, True)
     assert parsed("swarm", line(1, "Failed 1 second ago", "c", "no such image")) == Tasks(
         {1: "failed (no such image) on c"}, False
     )

@@ -159,4 +159,4 @@ def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
 def test_shipped_sweeps_are_valid_and_begin_with_their_question(path: Path) -> None:
     assert path.read_text().splitlines()[0].endswith("?")
     if "\nscenario:" in path.read_text():
-        assert load(path).target is not None
+        assert load(path).combinations

@@ -100,7 +100,7 @@ async def test_a_node_is_a_labelled_container_without_network_or_rights(
     driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     assert await start(driver, plan, directory) == os.getpid()
-    asked = client.made[0].asked
+    asked = client.made[0].options
     assert (asked["image"], asked["command"]) == ("edgebed-node", ["/run/edgebed/assignment.json"])
     assert asked["labels"] == {
         "org.edgebed.run": directory.run,
@@ -155,7 +155,7 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
         await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
         client.made[-1].die(0)
         await exit_of(made)
-    assert [(each.asked["image"], each.asked["user"]) for each in client.made] == [
+    assert [(each.options["image"], each.options["user"]) for each in client.made] == [
         ("edgebed-node", "1000:1000"),
         ("board", "7:8"),
     ]
@@ -223,7 +223,7 @@ async def test_nodes_get_the_accelerators_of_their_host(
     assert "device-0 trains on cuda, Tesla T4" in made.notes()
     node = replace(plan.node("device-0"), device="cuda")
     await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
-    trial, container = (each.asked for each in client.made)
+    trial, container = (each.options for each in client.made)
     assert (trial["command"], trial["network_mode"], trial["read_only"]) == (["--try", "cuda"], "none", True)
     assert trial["labels"]["org.edgebed.run"] == directory.run  # `down` finds it
     assert client.made[0].id in client.gone
@@ -271,7 +271,7 @@ async def test_what_ended_meanwhile_needs_no_signal(
     await start(driver, plan, directory)
     client.gone.add(client.made[0].id)
     await driver.kill("device-0")
-    assert client.made[0].told == ["SIGKILL"]
+    assert client.made[0].signals == ["SIGKILL"]
     client.made[0].die(0)
 
 
@@ -294,7 +294,7 @@ async def test_a_thawed_process_finds_a_signal(
     await driver.pause("device-0")
     await driver.resume("device-0")
     monkeypatch.undo()
-    assert client.made[0].told == ["pause", "unpause"]
+    assert client.made[0].signals == ["pause", "unpause"]
     assert [(pid, number.name) for pid, number in sent] == [(os.getpid(), "SIGCONT")]
 
 
@@ -320,7 +320,7 @@ async def test_a_start_that_was_given_up_leaves_no_container(
 ) -> None:
     client.may_start.clear()
     given_up = asyncio.create_task(start(driver, plan, directory))
-    await asyncio.to_thread(client.asked_to_start.wait, 5)
+    await asyncio.to_thread(client.starting.wait, 5)
     given_up.cancel()
     closing = asyncio.create_task(driver.close())
     await asyncio.wait([given_up])

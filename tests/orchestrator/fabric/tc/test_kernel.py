@@ -99,8 +99,8 @@ class WritingHub:
                 said += f"{json.dumps(self.counts)}\n"
             elif show := re.match(r"qdisc show dev (\S+)", line):
                 said += json.dumps(list(self.leaves.setdefault(show[1], {}).values())) + "\n"
-            elif queue := re.match(r"qdisc (?:add|change) dev (\S+) parent (10:\S+) .* bfifo limit (\d+)", line):
-                self.leaves.setdefault(queue[1], {})[queue[2]] = self.bfifo(queue[2], int(queue[3]))
+            elif queue := re.match(r"qdisc (?:add|change) dev (\S+) parent (10:\S+) .* netem limit (\d+)", line):
+                self.leaves.setdefault(queue[1], {})[queue[2]] = self.queue(queue[2], int(queue[3]))
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
                 leaves = self.leaves.setdefault(made[1], {})
                 leaves[made[2]] = self.netem(made[2], made[3]) if " netem " in line else self.blackhole(made[2])
@@ -131,9 +131,9 @@ class WritingHub:
             **{"packets": 5, "bytes": 500, "drops": 1, "backlog": 200, "qlen": 2},
         }
 
-    def bfifo(self, parent: str, limit: int) -> dict[str, Any]:
+    def queue(self, parent: str, limit: int) -> dict[str, Any]:
         counts = {"packets": 10, "bytes": 15_000, "drops": 2, "backlog": 3_000, "qlen": 2}
-        return {"kind": "bfifo", "parent": parent, "options": {"limit": limit}, **counts}
+        return {"kind": "netem", "parent": parent, "options": {"limit": limit}, **counts}
 
     def blackhole(self, parent: str) -> dict[str, Any]:
         return {"kind": "blackhole", "parent": parent, "options": {}, "drops": 3, "packets": 0}

@@ -61,7 +61,7 @@ async def test_each_channel_is_a_device_with_a_class_for_each_member(hub: Writin
     made = [line.split()[2] for line in hub.lines() if line.endswith("type ifb")]
     assert made == ["medium0", "medium1", "medium2", "medium3"]
     assert hub.leaves["medium0"].keys() == {"10:2", "10:3"}
-    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}  # half of 100 ms
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {17}  # full packets: half of 100 ms
     assert hub.leaves["medium2"].keys() == {"10:1"}
     assert fabric.notes() == []
 
@@ -96,18 +96,18 @@ async def test_counters_are_by_member(hub: WritingHub, fabric: KernelFabric) -> 
 async def test_a_change_of_the_rate_counts_time_at_the_former_one(hub: WritingHub, fabric: KernelFabric) -> None:
     await fabric.share({UP: ChannelProfile(2e6)})
     assert "class change dev medium0 parent 10: classid 10:1 htb rate 2mbit ceil 2mbit " in " ".join(hub.lines())
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 12_500
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 9
     hub.leaves["medium0"]["10:3"]["bytes"] += 10_000
     (row,) = [row for row in (await fabric.counters()).channels if row["channel"] == UP and row["member"] == "device-1"]
     assert row["seconds"] == pytest.approx(0.03 + 0.04)
 
 
 async def test_a_refused_change_of_a_channel_is_undone(hub: WritingHub, fabric: KernelFabric) -> None:
-    hub.refused = "parent 10:3 handle 13: bfifo limit 12500"
+    hub.refused = "parent 10:3 handle 13: netem limit 9 "
     with pytest.raises(FabricError, match="cell up: "):
         await fabric.share({UP: ChannelProfile(2e6)})
     assert [line for line in hub.lines() if " htb rate " in line][-1].split(" htb rate ")[1].startswith("4mbit ")
-    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {17}
 
 
 async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric: KernelFabric) -> None:
@@ -115,11 +115,11 @@ async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric:
     assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]) == [None]
     assert "qdisc del dev v2.2 ingress" in hub.lines()
     assert redirections(hub, "v2.2") == ["10:1 medium2"]
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 50_000  # it is alone
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 34  # it is alone
     hub.ran.clear()
     assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"),))]) == [None]
     assert redirections(hub, "v2.2") == ["10:2 medium0"]
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 25_000
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 17
 
 
 async def test_a_refused_handover_changes_nothing(hub: WritingHub, fabric: KernelFabric) -> None:

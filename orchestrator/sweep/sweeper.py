@@ -59,7 +59,8 @@ class Sweeper:
     ) -> None:
         self._sweep, self._directory, self._workers, self._again = sweep, directory, workers, again
         self._tell, self._track = tell, track
-        self._runs: dict[bytes, KnownRun] | None = None
+        self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
+        self._read: set[Path] = set()  # the complete ones
         self.interrupted = False
 
     def run(self, number: int) -> Result:
@@ -115,14 +116,22 @@ class Sweeper:
             self._say(combination, f"waits for process {holder}, which executes it")
             while lock.holder() is not None:
                 time.sleep(PAUSE)
-            self._runs = None
         return lock
 
     def _run_of(self, plan: Plan) -> KnownRun | None:
-        """The run of a plan in the folder. The folder is read once, under the lock of the first task."""
-        if self._runs is None:
-            self._runs = runs_by_plan(self._directory)
-        return self._runs.get(_digest(plan.recorded))
+        """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
+        time."""
+        digest, latest = _digest(plan.recorded), None
+        for run in known_runs(self._directory) if digest not in self._complete else ():
+            if run.path in self._read or (known := _read(run.path)) is None:
+                continue
+            of, found = known
+            if found.complete:
+                self._complete[of] = found
+                self._read.add(run.path)
+            elif of == digest:
+                latest = found
+        return self._complete.get(digest, latest)
 
     def _failed(self, combination: Combination, error: OrchestratorError | str, run: Path | None = None) -> Result:
         """The result of a combination without a complete run."""
@@ -180,19 +189,14 @@ def name_of(sweep: Sweep, number: int) -> str:
     return f"[{number + 1}/{len(sweep.combinations)}] {combination.case}, seed {combination.seed}"
 
 
-def runs_by_plan(directory: Path) -> dict[bytes, KnownRun]:
-    """The runs in a folder, by the digest of their plan.json: of each plan a complete one, or else the latest."""
-    found: dict[bytes, KnownRun] = {}
-    for run in known_runs(directory):
-        try:
-            with History.open(run.path) as history:
-                digest, outcome = _digest(history.plan), history.outcome
-        except OrchestratorError:
-            continue  # an unreadable run is repeated
-        known = KnownRun(run.path, outcome and outcome.ended, outcome and outcome.error)
-        if known.complete or digest not in found or not found[digest].complete:
-            found[digest] = known
-    return found
+def _read(run: Path) -> tuple[bytes, KnownRun] | None:
+    """The digest of a run's plan.json, and the run; None if it cannot be read, so that it is repeated."""
+    try:
+        with History.open(run) as history:
+            outcome = history.outcome
+            return _digest(history.plan), KnownRun(run, outcome and outcome.ended, outcome and outcome.error)
+    except OrchestratorError:
+        return None
 
 
 def _state(run: KnownRun | None) -> str:

@@ -172,11 +172,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             where = f"{frames[0].f_code.co_qualname} (line {frames[0].f_lineno})" if frames else "?"
             lines.append(f"  {task.get_name()} waits in {where}")
         more = f"\n  and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-        return "nothing is ready and no timer is set:\n" + "\n".join(sorted(lines, key=_named_first)[:NAMED]) + more
-
-
-def _named_first(line: str) -> tuple[bool, str]:
-    return line.lstrip().startswith("Task-"), line
+        lines.sort(key=lambda line: (line.lstrip().startswith("Task-"), line))
+        return "nothing is ready and no timer is set:\n" + "\n".join(lines[:NAMED]) + more
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:

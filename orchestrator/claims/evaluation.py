@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from orchestrator.claims.reading import Claim, Measured, State
@@ -31,9 +31,8 @@ def recorded(claim: Claim) -> Evaluation:
     """The state from the recorded figures, or the one that the claim states."""
     if claim.state is not None:
         return Evaluation(claim.state, {}, claim.recorded.seeds)
-    figures = {name: figure.recorded for name, figure in claim.figures.items()}
-    found = evaluate(claim, {name: figure for name, figure in figures.items() if figure is not None})
-    return Evaluation(found.state, found.holds, found.seeds or claim.recorded.seeds, found.differences)
+    found = evaluate(claim, claim.known)
+    return replace(found, seeds=found.seeds or claim.recorded.seeds)
 
 
 def evaluate(claim: Claim, figures: Mapping[str, Measured]) -> Evaluation:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-from orchestrator.claims.reading import STATES, Paper
+from orchestrator.claims.evaluation import recorded
+from orchestrator.claims.reading import STATES, Paper, written
 from orchestrator.claims.rows import Row, recorded_rows
 from orchestrator.layout import write, write_entries, write_table
 from orchestrator.sweep.statistics import Difference
@@ -66,13 +67,12 @@ def print_row(row: Row, console: Console) -> None:
     """Print the result of checking a claim."""
     claim = row.claim
     write(console, f"{row.paper.read.paper}, {claim.place}: {claim.says}", "")
-    cells = [(name, _written(each.paper), _edgebed(row, name)) for name, each in claim.figures.items()]
+    cells = [(name, written(each.paper), _edgebed(row, name)) for name, each in claim.figures.items()]
     write_table(console, ("figure", f"paper, {claim.unit}", f"edgebed, {claim.unit}"), cells)
     write(console, "")
     entries = [(relation, "holds" if holds else "does not hold") for relation, holds in row.evaluation.holds.items()]
     entries += [(each, _interval(of)) for each, of in row.evaluation.differences.items()]
-    known = row.to_json()["recorded_state"]
-    same = "as recorded" if known == row.evaluation.state else f"recorded: {known}"
+    same = "as recorded" if row.as_recorded else f"recorded: {recorded(claim).state}"
     entries += [("state", f"{row.evaluation.state} ({same})"), ("seeds that agree", row.evaluation.seeds or "–")]
     write_entries(console, [*entries, ("size", row.size), ("time", _time(row))])
     write(console, "")
@@ -91,7 +91,7 @@ def _counts(rows: Sequence[Row]) -> list[str]:
 def _cells(row: Row) -> Sequence[str]:
     claim, figures = row.claim, row.claim.figures
     link = f"[{claim.place}]({row.paper.read.page}#{claim.section})" if claim.section else claim.place
-    papers = [f"{name} {_written(each.paper)}" for name, each in figures.items() if each.paper is not None]
+    papers = [f"{name} {written(each.paper)}" for name, each in figures.items() if each.paper is not None]
     bounds = "; ".join((claim.floor or "–", claim.ceiling or "–")) if claim.floor or claim.ceiling else "–"
     notes = [claim.size, claim.note, f"cost: {claim.cost}" if claim.cost else ""]
     return (
@@ -118,28 +118,16 @@ def _figures(parts: Sequence[str], unit: str) -> str:
     return f"{', '.join(parts)}{f' ({unit})' * bool(unit)}" if parts else "–"
 
 
-def _written(figure: str | float | None) -> str:
-    return "–" if figure is None else figure if isinstance(figure, str) else f"{figure:,.10g}"
-
-
 def _edgebed(row: Row, name: str) -> str:
     return row.figures[name].written if name in row.figures else "–"
 
 
 def _time(row: Row) -> str:
     made = row.made
-    parts = [
-        "" if made.minutes is None else f"{made.minutes:g} min",
-        made.driver * (made.driver != "sim"),
-        made.version,
-    ]
-    return ", ".join(filter(None, parts)) or "–"
+    time, driver = f"{made.minutes:g} min" if made.minutes else "", made.driver * (made.driver != "sim")
+    return ", ".join(filter(None, (time, driver, made.version))) or "–"
 
 
 def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
     head = list(headings)
-    body = [f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |" for row in rows]
-    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *body]
-
-
-BAR = r"\|"
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]

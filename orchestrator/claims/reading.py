@@ -72,22 +72,17 @@ def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
 
 
 class Size(Strict):
-    """The size of the evaluation, in words."""
-
-    paper: str = Field(description="in the paper")
-    ours: str = Field(description="in edgebed")
+    paper: str
+    ours: str
 
 
 class Figure(Strict):
-    """One figure of a claim: the paper's, and the last one of edgebed, as its page writes it or by seed."""
+    """One figure of a claim: the paper's, and edgebed's last one, as its page writes it or by seed."""
 
-    case: str | None = Field(
-        default=None,
-        description="the case of the sweep that gives it; varied values may be left out if one case is left",
-    )
-    metric: str | None = Field(default=None, description="the figure in sweep.json; default: that of the claim")
-    paper: str | float | None = Field(default=None, description="the paper's figure")
-    ours: list[float] | str | float | None = Field(default=None, description="the last figure, or one for each seed")
+    case: str | None = None
+    metric: str | None = None  # default: that of the claim
+    paper: str | float | None = None
+    ours: list[float] | str | float | None = None
 
     @property
     def recorded(self) -> Measured | None:
@@ -96,47 +91,50 @@ class Figure(Strict):
             return None
         if isinstance(self.ours, list):
             return measured(dict(enumerate(self.ours, start=1)))
-        written = self.ours if isinstance(self.ours, str) else f"{self.ours:,.10g}"
-        return Measured(written, number(written), {})
+        return Measured(written(self.ours), number(written(self.ours)), {})
 
 
 class Recorded(Strict):
     """How the last figures were made."""
 
-    seeds: str = Field(default="", description="how many seeds agree with the claim, such as 3 of 3")
-    minutes: float | None = Field(default=None, gt=0, description="minutes of the claim's runs on two cores")
-    driver: str = Field(default="sim", description="the driver")
-    version: str = Field(default="", description="the version of edgebed")
+    seeds: str = ""
+    minutes: float | None = Field(default=None, gt=0)
+    driver: str = "sim"
+    version: str = ""
 
 
 class Claim(Strict):
-    """One table, figure or headline of a paper, and whether it was reproduced."""
+    """One table, figure or headline of a paper, and whether it was reproduced. docs/guides/reproduce.md explains the
+    keys."""
 
-    place: str = Field(description="the table, figure or section in the paper")
-    says: str = Field(description="the paper's statement, in words")
-    section: str = Field(default="", description="the anchor of the heading on the paper's page that shows the figures")
-    size: str = Field(default="", description="what is different in size from the rest of the file")
-    full_size: bool = Field(default=False, description="whether edgebed's setting has the paper's size")
-    any_data: bool = Field(
-        default=False, description="whether any data set will do; by default it is the first of the scenario's list"
-    )
-    sweep: str | None = Field(default=None, description="the sweep that gives the figures, relative to the file")
-    command: str | None = Field(default=None, description="the command that gives them, if no sweep does")
-    metric: str = Field(default="final.global", description="the figure in sweep.json")
-    unit: str = Field(default="%", description="the unit of the figures")
-    figures: dict[str, Figure] = Field(default={}, description="the figures by name")
-    holds: list[str] = Field(default=[], description="the relations between figures that the paper claims")
-    each_seed: bool = Field(default=False, description="whether they must hold with each seed, instead of the mean")
-    floor: str = Field(default="", description="accuracy of each client alone")
-    ceiling: str = Field(default="", description="accuracy with all data pooled")
-    recorded: Recorded = Field(default=Recorded(), description="how the last figures were made")
-    state: State | None = Field(default=None, description="the state, only without recorded figures")
-    note: str = Field(default="", description="why the state is stated, or what else to know")
-    cost: str = Field(default="", description="what it costs to try")
+    place: str
+    says: str
+    section: str = ""
+    size: str = ""
+    full_size: bool = False
+    any_data: bool = False
+    sweep: str | None = None
+    command: str | None = None
+    metric: str = "final.global"
+    unit: str = "%"
+    figures: dict[str, Figure] = Field(default={})
+    holds: list[str] = Field(default=[])
+    each_seed: bool = False
+    floor: str = ""
+    ceiling: str = ""
+    recorded: Recorded = Recorded()
+    state: State | None = None
+    note: str = ""
+    cost: str = ""
 
     @property
     def relations(self) -> list[Relation]:
         return [parse(each, self.figures) for each in self.holds]
+
+    @property
+    def known(self) -> dict[str, Measured]:
+        """The recorded figures."""
+        return {name: found for name, each in self.figures.items() if (found := each.recorded) is not None}
 
     @property
     def cheap(self) -> bool:
@@ -147,10 +145,10 @@ class Claim(Strict):
 class ClaimFile(Strict):
     """The claims of a paper."""
 
-    paper: str = Field(description="the paper's method")
-    page: str = Field(description="the page in docs/papers")
-    size: Size = Field(description="the sizes of the evaluations")
-    claims: dict[Name, Claim] = Field(min_length=1, description="the claims by name")
+    paper: str
+    page: str
+    size: Size
+    claims: dict[Name, Claim] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
@@ -165,9 +163,14 @@ class Paper:
         return Problem(self.source.place(path), dotted(path), message)
 
 
-def number(written: str) -> float:
+def written(figure: str | float | None) -> str:
+    """A figure of a claim as a page shows it."""
+    return "–" if figure is None else figure if isinstance(figure, str) else f"{figure:,.10g}"
+
+
+def number(text: str) -> float:
     """The first number of a figure as a page writes it, such as 76.1 of "76.1 ± 1.3"; infinity without one."""
-    match = _NUMBER.search(written)
+    match = _NUMBER.search(text)
     return float(match[0].replace(",", "").replace("−", "-")) if match else math.inf
 
 

@@ -17,7 +17,9 @@ from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.figures import REACHED, Figures, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.tables import failures
 from orchestrator.verbs.doctor import versions
+from orchestrator.verbs.sources import check_workers
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 
@@ -31,11 +33,14 @@ class Row:
     figures: Mapping[str, Measured]
     evaluation: Evaluation
     made: Recorded
-    exit_code: int = 0
 
     @property
     def claim(self) -> Claim:
         return self.paper.read.claims[self.name]
+
+    @property
+    def as_recorded(self) -> bool:
+        return self.evaluation.state == recorded(self.claim).state
 
     @property
     def command(self) -> str:
@@ -47,36 +52,21 @@ class Row:
         return self.claim.size or self.paper.read.size.ours
 
     def to_json(self) -> dict[str, Any]:
-        claim = self.claim
+        claim, found = self.claim, self.evaluation
+        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
         figures = {
-            name: {
-                "paper": each.paper,
-                "edgebed": None if (found := self.figures.get(name)) is None else found.written,
-                "seeds": {} if found is None else {str(seed): value for seed, value in found.by_seed.items()},
-            }
+            name: {"paper": each.paper, **({} if name not in self.figures else asdict(self.figures[name]))}
             for name, each in claim.figures.items()
         }
-        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
-        return {
-            "name": self.name,
-            "paper": self.paper.read.paper,
-            **kept,
-            "size": self.size,
-            "state": self.evaluation.state,
-            "recorded_state": recorded(claim).state,
-            "figures": figures,
-            "holds": dict(self.evaluation.holds),
-            "differences": {name: asdict(each) for name, each in self.evaluation.differences.items()},
-            "seeds": self.evaluation.seeds,
-            **self.made.model_dump(exclude={"seeds"}),
-            "command": self.command,
-        }
+        made = self.made.model_dump(exclude={"seeds"}) | {"command": self.command, "size": self.size}
+        row = {"name": self.name, "paper": self.paper.read.paper, "recorded_state": recorded(claim).state}
+        return row | kept | {"figures": figures} | asdict(found) | made
 
 
 def recorded_rows(papers: list[Paper]) -> list[Row]:
     """The rows of all claims with their recorded figures."""
     return [
-        Row(paper, name, _recorded_figures(claim), recorded(claim), claim.recorded)
+        Row(paper, name, claim.known, recorded(claim), claim.recorded)
         for paper in papers
         for name, claim in paper.read.claims.items()
     ]
@@ -88,7 +78,7 @@ def reproduce(
     """Run the cases of a claim's sweep in the sweep's folder in ``runs``, and compare their figures with the claim.
     Complete runs are not repeated.
 
-    The exit code is 0 if the state is as recorded, 3 if not, 1 if a run failed. RunError if no sweep checks the claim.
+    RunError if no sweep checks the claim, or if a run failed.
     """
     claim = paper.read.claims[name]
     if claim.sweep is None:
@@ -96,24 +86,22 @@ def reproduce(
         raise RunError(f"no sweep checks {name}: {why}")
     driver = driver or claim.recorded.driver
     sweep, cases = claimed(paper, name, driver)
+    for combination in sweep.combinations:
+        check_workers(workers, combination.scenario)
     outcome = carry_out(sweep, runs / sweep.name, workers=workers, tell=tell)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    complete = [each for each in outcome.results if not each.failed]
-    cut = restrict([each.figures for each in complete])  # at the same place for all cases
-    runs_of = {
-        case: {
-            each.combination.seed: of for each, of in zip(complete, cut, strict=True) if each.combination.case == case
-        }
-        for case in cases.values()
-    }
-    figures = _recorded_figures(claim) | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
+    if failed := failures(outcome.results):
+        raise RunError(f"{name}: {len(failed)} of {len(outcome.results)} runs failed: {failed[0]}")
+    cut = restrict([each.figures for each in outcome.results])  # at the same place for all cases
+    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
+    for each, found in zip(outcome.results, cut, strict=True):
+        runs_of[each.combination.case][each.combination.seed] = found
+    figures = claim.known | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
     evaluation = evaluate(claim, figures)
     wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
     made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
-    failed = any(each.failed for each in outcome.results)
-    code = 1 if failed else 0 if evaluation.state == recorded(claim).state else 3
-    return Row(paper, name, figures, evaluation, made, code)
+    return Row(paper, name, figures, evaluation, made)
 
 
 def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]]:
@@ -143,15 +131,11 @@ def _is_named(case: str, name: str) -> bool:
     return own == given and set(chosen) <= set(varied)
 
 
-def _recorded_figures(claim: Claim) -> dict[str, Measured]:
-    return {name: found for name, each in claim.figures.items() if (found := each.recorded) is not None}
-
-
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
-    """A figure by seed from the complete runs of its case, in the unit of the claim."""
+    """A figure by seed from the runs of its case, in the unit of the claim."""
     metric, factor = claim.figures[key].metric or claim.metric, UNITS.get(claim.unit, 1.0)
     known = {name for each in runs.values() for name in each}
-    if known and metric not in known:
+    if metric not in known:
         raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
     censored = sum(not each.get(REACHED, 1) for each in runs.values()) if metric.startswith("to_target.") else 0
     return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)

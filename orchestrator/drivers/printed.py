@@ -79,7 +79,8 @@ class Printed:
         if event is not None and not _finite(told):
             yield _unreadable("an event has NaN or an infinity, and JSON has no such number: leave it out")
         elif event is not None:
-            yield {"type": "event", "name": event, "round": round, **_without(told, "type", "name")}
+            fields = {key: value for key, value in told.items() if key not in ("type", "name")}
+            yield {"type": "event", "name": event, "round": round, **fields}
         elif phase not in (None, "start", "end"):
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
         elif phase == "start":
@@ -131,7 +132,3 @@ def _whole(value: Any) -> Any:
 
 def _unreadable(reason: str) -> dict[str, Any]:
     return {"type": "unreadable", "reason": f"a line that begins with {MARK.strip()}: {reason}"}
-
-
-def _without(told: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in told.items() if key not in names}

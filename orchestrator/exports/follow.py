@@ -45,7 +45,7 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
                 return  # the run was removed because nothing of it was started
             raise
         with history:
-            if tracker is None and _has_begun(history):
+            if tracker is None and (history.outcome is not None or history.states()):
                 try:
                     tracker = store.begin(history)
                 except AlreadyThereError:
@@ -56,10 +56,6 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
                     _wait_until_released(history)
                     tracker.finish(history)
         pause = max(EVERY, (time.monotonic() - began) / SHARE)
-
-
-def _has_begun(history: History) -> bool:
-    return history.outcome is not None or bool(history.states())
 
 
 def _wait_until_released(history: History) -> None:

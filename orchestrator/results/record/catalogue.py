@@ -64,16 +64,6 @@ class Table:
     read: Callable[[History], Sequence[NamedTuple]]
 
 
-def accuracy_rows(history: History) -> list[AccuracyRow]:
-    """Every accuracy in the order of reporting."""
-    return [AccuracyRow(m.round, m.t, m.node, m.scope, m.value) for m in history.metrics("accuracy")]
-
-
-def check_rows(history: History) -> list[CheckRow]:
-    """The checks of the verdict, in the order of the summary."""
-    return [CheckRow(each["name"], each["verdict"], each["detail"]) for each in checks(history)]
-
-
 def node_rows(history: History) -> list[NodeRow]:
     """The nodes in the plan's order."""
     rows = []
@@ -96,9 +86,12 @@ def node_rows(history: History) -> list[NodeRow]:
 
 
 TABLES: dict[str, Table] = {
-    "accuracy": Table(AccuracyRow, accuracy_rows),
+    "accuracy": Table(
+        AccuracyRow,
+        lambda history: [AccuracyRow(m.round, m.t, m.node, m.scope, m.value) for m in history.metrics("accuracy")],
+    ),
     "channels": Table(media.ChannelCounters, media.channel_counters),
-    "checks": Table(CheckRow, check_rows),
+    "checks": Table(CheckRow, lambda history: [CheckRow(**each) for each in checks(history)]),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),
     "links": Table(LinkCounters, volumes.link_counters),

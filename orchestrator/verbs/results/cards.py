@@ -42,7 +42,7 @@ def run_card(history: History) -> str:
         if running
         else [f"{each['name']}: {each['detail']}" for each in found["checks"] if each["verdict"] == "fail"]
     )
-    return "".join(f"<div>{each}</div>" for each in (_spaced(parts), *map(escape, reasons)))
+    return "".join(f"<div>{each}</div>" for each in (" &nbsp; ".join(filter(None, parts)), *map(escape, reasons)))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -72,7 +72,3 @@ def sparkline(values: Sequence[float]) -> str:
 def link(path: Path, words: str) -> str:
     """A link to a file, seen from the working directory, where a notebook is. Empty without the file."""
     return f'<a href="{quote(os.path.relpath(path))}">{escape(words)}</a>' if path.exists() else ""
-
-
-def _spaced(parts: Iterable[str]) -> str:
-    return " &nbsp; ".join(part for part in parts if part)

@@ -71,7 +71,7 @@ def test_a_claim_runs_its_cases_and_is_compared_with_what_was_recorded(folder: P
     assert set(row["holds"].values()) == {True}
     wide = row["figures"]["wide"]
     assert wide["paper"] == 2
-    assert wide["seeds"]["1"] == wide["seeds"]["2"] > 10
+    assert wide["by_seed"]["1"] == wide["by_seed"]["2"] > 10
     assert not [each for each in (folder / "runs/mine/sweep.md").read_text().splitlines() if "unused" in each]
 
     (folder / "claims/mine.yaml").write_text(HEAD + CLAIMS.replace("ours: 20.5", "ours: 9.5"))
@@ -89,7 +89,10 @@ def test_a_claim_runs_its_cases_and_is_compared_with_what_was_recorded(folder: P
 
 def test_what_cannot_be_checked(folder: Path) -> None:
     assert str(call("mine-cost").exception) == "no sweep checks mine-cost: no board; cost: a week"
-    assert "name a claim, or choose --list, --cheap or --page FILE" in call().output
+    for words in ([], ["--list", "--cheap"], ["mine-bytes", "--page", "page.md"]):
+        assert "name claims, or choose one of --cheap, --list and --page FILE" in call(*words).output
+    refused = call("mine-bytes", "--driver", "docker", "--workers", "2")
+    assert "workers: they are for the driver sim" in str(refused.exception)
     assert str(call("mine-byte").exception) == (
         "'mine-byte' is no claim; did you mean 'mine-bytes'? (known: mine-bytes, mine-cost)"
     )

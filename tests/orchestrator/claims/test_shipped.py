@@ -85,7 +85,7 @@ def forms(figure: object) -> list[str]:
     """A number as it is and rounded to one decimal; a list of numbers in a row."""
     if isinstance(figure, list):
         return [", ".join(f"{each:g}" for each in figure).replace("-", "−")]
-    return [f"{figure:,.10g}", f"{figure:,.1f}"] if isinstance(figure, int | float) else [str(figure)]
+    return [f"{figure:,.10g}", f"{figure + 1e-9:,.1f}"] if isinstance(figure, int | float) else [str(figure)]
 
 
 def is_on(text: str, figure: str) -> bool:

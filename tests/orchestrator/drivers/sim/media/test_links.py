@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from statistics import median
 from typing import Any
 
 import pytest
 
+from benchmarks.simulated_media import Sending, seconds
 from netem.media.profile import CROSS_TRAFFIC, ChannelProfile, Crossing, CrossTraffic
 from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.flow import Flow
 from netem.tcp.path import SEGMENT
 from node.assignment import Timeouts
 from node.messaging.delivery.pair import InFlight
@@ -416,3 +419,17 @@ def test_a_link_through_an_unknown_channel_is_refused() -> None:
         assert isinstance(error, FabricError)
 
     run(work)
+
+
+def test_many_links_are_not_computed_anew_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, reshape = Counter[int](), Flow.reshape
+
+    def counted(flow: Flow, *arguments: Any) -> list[float]:
+        made[number] += 1
+        return reshape(flow, *arguments)
+
+    monkeypatch.setattr(Flow, "reshape", counted)
+    for number in (50, 200):
+        sendings = [Sending(f"device-{n}", 40_000, (CELL,), at=0.002 * n) for n in range(number)]
+        seconds({CELL: ChannelProfile(20e6)}, sendings)
+    assert made[200] < 8 * made[50]  # their square would be 16 times as many

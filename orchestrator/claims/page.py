@@ -11,6 +11,7 @@ from orchestrator.claims.evaluation import recorded
 from orchestrator.claims.reading import STATES, Paper, written
 from orchestrator.claims.rows import Row, recorded_rows
 from orchestrator.layout import write, write_entries, write_table
+from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.sweep.statistics import Difference
 
 HEAD = """\
@@ -124,7 +125,10 @@ def _edgebed(row: Row, name: str) -> str:
 
 def _time(row: Row) -> str:
     made = row.made
-    time, driver = f"{made.minutes:g} min" if made.minutes else "", made.driver * (made.driver != "sim")
+    time, driver = (
+        f"{made.minutes:g} min" if made.minutes else "",
+        "" if kind_of(made.driver).simulated else made.driver,
+    )
     return ", ".join(filter(None, (time, driver, made.version))) or "–"
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import text
 from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.scenario.language.strict import unknown
-from orchestrator.sweep.figures import REACHED, Figures, restrict
+from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
 from orchestrator.sweep.tables import failures
@@ -93,13 +94,14 @@ def reproduce(
         raise KeyboardInterrupt
     if failed := failures(outcome.results):
         raise RunError(f"{name}: {len(failed)} of {len(outcome.results)} runs failed: {failed[0]}")
-    cut = restrict([each.figures for each in outcome.results])  # at the same place for all cases
-    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
-    for each, found in zip(outcome.results, cut, strict=True):
-        runs_of[each.combination.case][each.combination.seed] = found
-    figures = claim.known | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
-    evaluation = evaluate(claim, figures)
-    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
+    results = outcome.results
+    figures = claim.known | {key: comparable(claim, {key: case}, results)[key] for key, case in cases.items()}
+
+    def figures_of(names: Collection[str]) -> Mapping[str, Measured]:
+        return figures | comparable(claim, {key: cases[key] for key in names if key in cases}, results)
+
+    evaluation = evaluate(claim, figures_of)
+    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in results)
     made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
     return Row(paper, name, figures, evaluation, made)
 
@@ -129,6 +131,19 @@ def _is_named(case: str, name: str) -> bool:
     """Whether a name means this case. It may leave out varied values."""
     (own, *varied), (given, *chosen) = _VARIED.split(case), _VARIED.split(name)
     return own == given and set(chosen) <= set(varied)
+
+
+def comparable(claim: Claim, cases: Mapping[str, str], results: Sequence[Result]) -> dict[str, Measured]:
+    """Figures by name, each of its case. Times to a target are cut at the same place. RunError if no run reached it."""
+    own = [each for each in results if each.combination.case in cases.values()]
+    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
+    for each, found in zip(own, restrict([each.figures for each in own]), strict=True):
+        runs_of[each.combination.case][each.combination.seed] = found
+    figures = {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
+    timed = [key for key in cases if (claim.figures[key].metric or claim.metric).startswith("to_target.")]
+    if len(timed) > 1 and not any(each.figures.get(REACHED, 1) for each in own):
+        raise RunError(f"no run of {text.some(timed)} reached the target, so they cannot be compared")
+    return figures
 
 
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:

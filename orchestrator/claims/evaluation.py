@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from orchestrator.claims.reading import Claim, Measured, State
 from orchestrator.claims.relations import Relation
-from orchestrator.sweep.statistics import Difference, paired
+from orchestrator.sweep.statistics import Difference, available, paired
+
+FiguresOf = Callable[[Collection[str]], Mapping[str, Measured]]
 
 _COMPARISON = re.compile(r"\s*[<>]=?\s*")
 
@@ -31,42 +33,47 @@ def recorded(claim: Claim) -> Evaluation:
     """The state from the recorded figures, or the one that the claim states."""
     if claim.state is not None:
         return Evaluation(claim.state, {}, claim.recorded.seeds)
-    found = evaluate(claim, claim.known)
+    found = evaluate(claim, lambda _: claim.known)
     return replace(found, seeds=found.seeds or claim.recorded.seeds)
 
 
-def evaluate(claim: Claim, figures: Mapping[str, Measured]) -> Evaluation:
-    """Compare figures with the relations of a claim, for the mean or for each seed."""
-    means = {name: figure.mean for name, figure in figures.items()}
-    by_seed = _by_seed(claim, figures)
-    agreeing = {each.text: [each.holds(of) for of in by_seed.values()] for each in claim.relations}
+def evaluate(claim: Claim, figures_of: FiguresOf) -> Evaluation:
+    """Compare figures with the relations of a claim, for the mean or for each seed. ``figures_of`` gives the figures
+    with certain names, so that they can be compared with one another."""
+    compared = {each.text: figures_of(each.names) for each in claim.relations}
+    used = [compared[each.text][name] for each in claim.relations for name in each.names]
+    seeds = sorted({seed for each in used for seed in each.by_seed}) if all(each.by_seed for each in used) else []
+    by_seed = {each.text: _by_seed(each, compared[each.text], seeds) for each in claim.relations}
+    agreeing = {each.text: [each.holds(of) for of in by_seed[each.text].values()] for each in claim.relations}
     holds = {
-        each.text: all(agreeing[each.text]) if claim.each_seed and by_seed else each.holds(means)
+        each.text: all(agreeing[each.text])
+        if claim.each_seed and seeds
+        else each.holds({name: compared[each.text][name].mean for name in each.names})
         for each in claim.relations
     }
     if all(holds.values()):
         state: State = "reproduced at full size" if claim.full_size else "in direction"
     else:
         state = "partly" if any(holds.values()) else "contradicted at this size"
-    agree = sum(map(all, zip(*agreeing.values(), strict=True)))
-    seeds = f"{agree} of {len(by_seed)}" if by_seed else ""
-    differences = {name: each for relation in claim.relations for name, each in _differences(relation, by_seed).items()}
-    return Evaluation(state, holds, seeds, differences if len(by_seed) > 1 else {})
+    agree = f"{sum(map(all, zip(*agreeing.values(), strict=True)))} of {len(seeds)}" if seeds else ""
+    found = [_differences(each, by_seed[each.text]) for each in claim.relations] if len(seeds) > 1 else []
+    return Evaluation(state, holds, agree, {name: each for part in found for name, each in part.items()})
 
 
-def _by_seed(claim: Claim, figures: Mapping[str, Measured]) -> dict[int, dict[str, float]]:
-    """The figures that relations use, by seed; nan where a seed has none. Empty if some figure is not known by seed."""
-    names = dict.fromkeys(name for each in claim.relations for name in each.names)
-    if not all(figures[name].by_seed for name in names):
-        return {}
-    seeds = sorted({seed for name in names for seed in figures[name].by_seed})
-    return {seed: {name: figures[name].by_seed.get(seed, math.nan) for name in names} for seed in seeds}
+def _by_seed(relation: Relation, figures: Mapping[str, Measured], seeds: Sequence[int]) -> dict[int, dict[str, float]]:
+    """The figures of a relation, by seed; nan where a seed has none."""
+    return {seed: {name: figures[name].by_seed.get(seed, math.nan) for name in relation.names} for seed in seeds}
 
 
 def _differences(relation: Relation, by_seed: Mapping[int, Mapping[str, float]]) -> dict[str, Difference]:
-    """The left minus the right side of each comparison, by its text; none of a tolerance, or if a seed lacks a side."""
+    """The left minus the right side of each comparison, by its text; none of a tolerance, if a seed lacks a side, or
+    without SciPy."""
     sides = {seed: relation.sides(of) for seed, of in by_seed.items()}
-    if "±" in relation.text or not all(math.isfinite(value) for of in sides.values() for value in of):
+    if (
+        not available()
+        or "±" in relation.text
+        or not all(math.isfinite(value) for of in sides.values() for value in of)
+    ):
         return {}
     texts = _COMPARISON.split(relation.text)
     return {

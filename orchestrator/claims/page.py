@@ -11,6 +11,7 @@ from orchestrator.claims.evaluation import recorded
 from orchestrator.claims.reading import STATES, Paper, written
 from orchestrator.claims.rows import Row, recorded_rows
 from orchestrator.layout import write, write_entries, write_table
+from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.sweep.statistics import Difference
 
 HEAD = """\
@@ -72,8 +73,7 @@ def print_row(row: Row, console: Console) -> None:
     write(console, "")
     entries = [(relation, "holds" if holds else "does not hold") for relation, holds in row.evaluation.holds.items()]
     entries += [(each, _interval(of)) for each, of in row.evaluation.differences.items()]
-    known = recorded(claim).state
-    same = "as recorded" if known == row.evaluation.state else f"recorded: {known}"
+    same = "as recorded" if row.as_recorded else f"recorded: {recorded(claim).state}"
     entries += [("state", f"{row.evaluation.state} ({same})"), ("seeds that agree", row.evaluation.seeds or "–")]
     write_entries(console, [*entries, ("size", row.size), ("time", _time(row))])
     write(console, "")
@@ -125,7 +125,10 @@ def _edgebed(row: Row, name: str) -> str:
 
 def _time(row: Row) -> str:
     made = row.made
-    time, driver = f"{made.minutes:g} min" if made.minutes else "", made.driver * (made.driver != "sim")
+    time, driver = (
+        f"{made.minutes:g} min" if made.minutes else "",
+        "" if kind_of(made.driver).simulated else made.driver,
+    )
     return ", ".join(filter(None, (time, driver, made.version))) or "–"
 
 

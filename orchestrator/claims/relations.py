@@ -26,7 +26,7 @@ _COMPARISONS: dict[type[ast.AST], Any] = {
     ast.Lt: operator.lt,
 }
 _NAME = re.compile(r"[^\W\d][\w.-]*")
-_TOLERANCE = re.compile(r"(?P<name>.+?) = (?P<value>[\d.]+) ± (?P<by>[\d.]+)(?P<percent>%?)")
+_TOLERANCE = re.compile(r"(?P<name>[^<>=]+?) = (?P<value>[\d.]+) ± (?P<by>[\d.]+)(?P<percent>%?)")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def parse(text: str, figures: Collection[str]) -> Relation:
     if match := _TOLERANCE.fullmatch(text):
         value = float(match["value"])
         by = float(match["by"]) * (value / 100 if match["percent"] else 1)
-        return Relation(text, *_parsed(f"{value - by} <= {match['name']} <= {value + by}", figures))
+        return Relation(text, *_parsed(f"{value - by:f} <= {match['name']} <= {value + by:f}", figures))
     return Relation(text, *_parsed(text, figures))
 
 
@@ -75,13 +75,17 @@ def _parsed(text: str, figures: Collection[str]) -> tuple[dict[str, str], ast.Co
 def _is_known(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, float)
-    return isinstance(node, (ast.Compare, ast.BinOp, ast.Name, ast.Load, *_ARITHMETIC, *_COMPARISONS))
+    return isinstance(
+        node, (ast.Compare, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load, *_ARITHMETIC, *_COMPARISONS)
+    )
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:
     match node:
         case ast.BinOp():
             return float(_ARITHMETIC[type(node.op)](_value(node.left, values), _value(node.right, values)))
+        case ast.UnaryOp():
+            return -_value(node.operand, values)
         case ast.Name():
             return values[node.id]
         case ast.Constant():

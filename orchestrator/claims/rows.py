@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import text
 from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.scenario.language.strict import unknown
-from orchestrator.sweep.figures import REACHED, Figures, restrict
+from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.tables import failures
 from orchestrator.verbs.doctor import versions
+from orchestrator.verbs.sources import check_workers
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 
@@ -31,11 +34,14 @@ class Row:
     figures: Mapping[str, Measured]
     evaluation: Evaluation
     made: Recorded
-    exit_code: int = 0
 
     @property
     def claim(self) -> Claim:
         return self.paper.read.claims[self.name]
+
+    @property
+    def as_recorded(self) -> bool:
+        return self.evaluation.state == recorded(self.claim).state
 
     @property
     def command(self) -> str:
@@ -73,7 +79,7 @@ def reproduce(
     """Run the cases of a claim's sweep in the sweep's folder in ``runs``, and compare their figures with the claim.
     Complete runs are not repeated.
 
-    The exit code is 0 if the state is as recorded, 3 if not, 1 if a run failed. RunError if no sweep checks the claim.
+    RunError if no sweep checks the claim, or if a run failed.
     """
     claim = paper.read.claims[name]
     if claim.sweep is None:
@@ -81,21 +87,23 @@ def reproduce(
         raise RunError(f"no sweep checks {name}: {why}")
     driver = driver or claim.recorded.driver
     sweep, cases = claimed(paper, name, driver)
+    for combination in sweep.combinations:
+        check_workers(workers, combination.scenario)
     outcome = carry_out(sweep, runs / sweep.name, workers=workers, tell=tell)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    complete = [each for each in outcome.results if not each.failed]
-    cut = restrict([each.figures for each in complete])  # at the same place for all cases
-    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
-    for each, found in zip(complete, cut, strict=True):
-        runs_of[each.combination.case][each.combination.seed] = found
-    figures = claim.known | {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
-    evaluation = evaluate(claim, figures)
-    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in outcome.results)
+    if failed := failures(outcome.results):
+        raise RunError(f"{name}: {len(failed)} of {len(outcome.results)} runs failed: {failed[0]}")
+    results = outcome.results
+    figures = claim.known | {key: comparable(claim, {key: case}, results)[key] for key, case in cases.items()}
+
+    def figures_of(names: Collection[str]) -> Mapping[str, Measured]:
+        return figures | comparable(claim, {key: cases[key] for key in names if key in cases}, results)
+
+    evaluation = evaluate(claim, figures_of)
+    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in results)
     made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
-    failed = any(each.failed for each in outcome.results)
-    code = 1 if failed else 0 if evaluation.state == recorded(claim).state else 3
-    return Row(paper, name, figures, evaluation, made, code)
+    return Row(paper, name, figures, evaluation, made)
 
 
 def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]]:
@@ -125,11 +133,24 @@ def _is_named(case: str, name: str) -> bool:
     return own == given and set(chosen) <= set(varied)
 
 
+def comparable(claim: Claim, cases: Mapping[str, str], results: Sequence[Result]) -> dict[str, Measured]:
+    """Figures by name, each of its case. Times to a target are cut at the same place. RunError if no run reached it."""
+    own = [each for each in results if each.combination.case in cases.values()]
+    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
+    for each, found in zip(own, restrict([each.figures for each in own]), strict=True):
+        runs_of[each.combination.case][each.combination.seed] = found
+    figures = {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
+    timed = [key for key in cases if (claim.figures[key].metric or claim.metric).startswith("to_target.")]
+    if len(timed) > 1 and not any(each.figures.get(REACHED, 1) for each in own):
+        raise RunError(f"no run of {text.some(timed)} reached the target, so they cannot be compared")
+    return figures
+
+
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
-    """A figure by seed from the complete runs of its case, in the unit of the claim."""
+    """A figure by seed from the runs of its case, in the unit of the claim."""
     metric, factor = claim.figures[key].metric or claim.metric, UNITS.get(claim.unit, 1.0)
     known = {name for each in runs.values() for name in each}
-    if known and metric not in known:
+    if metric not in known:
         raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
     censored = sum(not each.get(REACHED, 1) for each in runs.values()) if metric.startswith("to_target.") else 0
     return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)

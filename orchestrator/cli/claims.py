@@ -45,29 +45,32 @@ def reproduce_claims(
     from orchestrator.claims.reading import FOLDER, find, load
     from orchestrator.claims.rows import recorded_rows, reproduce
     from orchestrator.host.directory import write_whole
-    from orchestrator.host.places import check_folder
+    from orchestrator.host.places import check_file, check_folder
 
-    if not names and not (listed or page or cheap):
-        raise click.UsageError("name a claim, or choose --list, --cheap or --page FILE")
+    if bool(names or cheap) + listed + (page is not None) != 1:
+        raise click.UsageError("name claims, or choose one of --cheap, --list and --page FILE")
     papers = load(claims or FOLDER)
     if page is not None:
+        check_file(page, "choose another place for the scoreboard")
+        page.parent.mkdir(parents=True, exist_ok=True)
         write_whole(page, scoreboard.page(papers))
+        return
     if listed:
         rows = recorded_rows(papers)
-        print_json({"claims": [each.to_json() for each in rows]}) if as_json else scoreboard.print_list(
-            rows, open_console()
-        )
-    chosen = [*names, *(name for each in papers for name, claim in each.read.claims.items() if cheap and claim.cheap)]
-    if not chosen:
+        if as_json:
+            print_json({"claims": [each.to_json() for each in rows]})
+        else:
+            scoreboard.print_list(rows, open_console())
         return
+    cheapest = [name for each in papers for name, claim in each.read.claims.items() if cheap and claim.cheap]
+    found = [(find(papers, name), name) for name in dict.fromkeys([*names, *cheapest])]
     check_folder(runs, "choose another folder for runs")
-    found, tell = [(find(papers, name), name) for name in dict.fromkeys(chosen)], printer(err=as_json)
+    tell, checked = printer(err=as_json), []
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
-        rows = [reproduce(paper, name, runs, driver=driver, workers=workers, tell=tell) for paper, name in found]
+        for paper, name in found:
+            checked.append(reproduce(paper, name, runs, driver=driver, workers=workers, tell=tell))
+            if not as_json:
+                scoreboard.print_row(checked[-1], open_console())
     if as_json:
-        print_json({"claims": [each.to_json() for each in rows]})
-    else:
-        for each in rows:
-            scoreboard.print_row(each, open_console())
-    codes = {each.exit_code for each in rows}
-    sys.exit(next((code for code in (1, 3) if code in codes), 0))
+        print_json({"claims": [each.to_json() for each in checked]})
+    sys.exit(0 if all(each.as_recorded for each in checked) else 3)

@@ -157,7 +157,7 @@ def sweep_runs(
         print_json({"count": len(sweep.combinations)}) if as_json else click.echo(len(sweep.combinations))
         return
     _check_places(runs, track=track)
-    for each in sweep.combinations:
+    for each in sweep.combinations if on is None else ():
         _check_workers(workers, each.scenario.driver)
     tell, directory = printer(err=as_json), runs / sweep.name
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]

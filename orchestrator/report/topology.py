@@ -25,6 +25,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import LinkCounters
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.drivers import LinkKind
+from orchestrator.scenario.sections.topology import POPULATION
 
 WIDTH = 1120.0
 MARGIN = 28.0
@@ -255,8 +256,8 @@ def _crossed(link: Mapping[str, Any]) -> list[str]:
 
 
 def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
-    """The centre of each shared medium: above the mean of its links, or at the left if no link crosses it. Media of one
-    height are moved apart."""
+    """The centre of each shared medium: above the mean of its links. One that no link crosses is at the left, and those
+    of a population's clients are above it. Media of one height are moved apart."""
     points: dict[str, list[Place]] = {medium["name"]: [] for medium in history.plan.get("media", ())}
     if not points:
         return {}
@@ -270,7 +271,7 @@ def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
         for number, name in enumerate(crossed, start=1):
             part = number / (len(crossed) + 1)
             points[name].append((x1 + part * (x2 - x1), y1 + part * (y2 - y1) - (40 if y1 == y2 else 0)))
-    outside = MARGIN, max(tops.values()) - 65
+    outside = places.get(POPULATION, (MARGIN + 30, 0.0))[0], max(tops.values()) - 65
     means = {name: tuple(map(fmean, zip(*of, strict=True))) if of else outside for name, of in points.items()}
     found: dict[str, Place] = {}
     for name, (x, y) in sorted(means.items(), key=lambda each: each[1]):

@@ -222,7 +222,7 @@ ENGINES = {
     "kubernetes": Engine(
         "sweep.kubernetes.yaml",
         _kubernetes_job,
-        ["kubectl", "create", "--filename=FILE"],
+        ["kubectl", "create", "--filename", "FILE"],
         ["kubectl", "get", "jobs,pods", "--output=json", "--selector=edgebed.sweep=JOB"],
         _kubernetes_tasks,
         ["kubectl", "delete", "job", "JOB"],

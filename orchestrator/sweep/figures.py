@@ -203,10 +203,12 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
         for figure in COMPARED:
             seeds = [seed for seed in of_case if figure in of_case[seed] and figure in of_reference.get(seed, {})]
             both = restrict([of_case[seed] for seed in seeds] + [of_reference[seed] for seed in seeds])
-            if not seeds or (_until_target(figure) and not any(run.get(REACHED, 1) for run in both)):
+            if not seeds:
                 continue
             values = [run[figure] for run in both]
             a, b = (dict(zip(seeds, part, strict=True)) for part in (values[: len(seeds)], values[len(seeds) :]))
+            if a == b and not all(run.get(REACHED, 1) for run in both):
+                continue
             found.append((figure, case, reference, paired(a, b)))
     tested = [difference.p_value for *_, difference in found if difference.p_value is not None]
     adjusted = dict(zip(tested, holm(tested), strict=True))

@@ -90,4 +90,4 @@ def _output(command: Sequence[str], job: Job, file: Path) -> str:
 
 
 def _words(command: Sequence[str], job: Job, file: Path) -> list[str]:
-    return [word.replace("FILE", str(file)).replace("JOB", job.name) for word in command]
+    return [str(file) if word == "FILE" else word.replace("JOB", job.name) for word in command]

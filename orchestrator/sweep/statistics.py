@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 LEVEL = 0.05  # of the tests; intervals have a confidence of 1 - LEVEL
 POWER = 0.8
-SAME = 1e-9  # differences that vary by less than this part of themselves are equal, but for rounding
+SAME = 1e-9  # differences that vary by less than this part of the values are equal, but for rounding
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Difference:
     """The mean difference of two cases over the seeds that both have, in the unit of the values.
 
     ``low``, ``high``: its 95% confidence interval. ``p_value``: of the two-sided paired t-test. ``smallest``: the true
-    difference that this test finds with a probability of 80%, at the 5% level, with this number of seeds and this
+    difference that this test alone finds with a probability of 80%, at the 5% level, with this number of seeds and this
     deviation. These four are None with a single seed, and if all seeds have the same difference.
     """
 
@@ -49,7 +49,7 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:
     values = list(by_seed.values())
     mean = statistics.fmean(values)
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    if deviation <= SAME * max(map(abs, values)):
+    if deviation <= SAME * max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed):
         return Difference(by_seed, mean)
     freedom, error = len(values) - 1, deviation / math.sqrt(len(values))
     bound = float(special.stdtrit(freedom, 1 - LEVEL / 2))

@@ -59,7 +59,8 @@ class Sweeper:
     ) -> None:
         self._sweep, self._directory, self._workers, self._again = sweep, directory, workers, again
         self._tell, self._track = tell, track
-        self._runs: dict[bytes, KnownRun] | None = None
+        self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
+        self._read: set[Path] = set()  # the complete ones
         self.interrupted = False
 
     def run(self, number: int) -> Result:
@@ -67,33 +68,33 @@ class Sweeper:
         last checkpoint. A simulation starts again, so that its figures are the same to the last digit."""
         combination = self._sweep.combinations[number]
         try:
-            plan = self.plan(combination)
+            plan = self._plan(combination)
             with self._free_lock(combination, number).held():
-                return self.known(combination, plan) or self._execute(combination, plan)
+                return self._known(combination, plan) or self._execute(combination, plan)
         except OrchestratorError as error:
-            return self.failed(combination, error)
+            return self._failed(combination, error)
 
     def find(self, number: int) -> Result | None:
         """Find the result of a task; None if its run is missing or not complete."""
         combination = self._sweep.combinations[number]
         try:
-            plan = self.plan(combination)
-            if (found := self.known(combination, plan)) is not None:
+            plan = self._plan(combination)
+            if (found := self._known(combination, plan)) is not None:
                 return found
         except OrchestratorError as error:
-            return self.failed(combination, error)
+            return self._failed(combination, error)
         run = self._run_of(plan)
         if run is not None and run.ended == "failed":
-            return self._failed_run(combination, run.path, run.error or "failed")
-        self.say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
+            return self._failed(combination, run.error or "failed", run.path)
+        self._say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
         return None
 
-    def plan(self, combination: Combination) -> Plan:
+    def _plan(self, combination: Combination) -> Plan:
         """The plan of a combination. OrchestratorError if there is none."""
         with placed(self._sweep.scenario, combination.overrides, self._sweep.text):
             return prepared_plan(combination.scenario, self._sweep.scenario)
 
-    def known(self, combination: Combination, plan: Plan) -> Result | None:
+    def _known(self, combination: Combination, plan: Plan) -> Result | None:
         """The result of the complete run of a plan; None if there is none."""
         run = None if self._again else self._run_of(plan)
         if run is None or not run.complete:
@@ -112,31 +113,38 @@ class Sweeper:
             raise RunError(f"cannot make {folder}: {error.strerror}; choose --runs") from None
         lock = RunDirectory(folder)
         if (holder := lock.holder()) is not None:
-            self.say(combination, f"waits for process {holder}, which executes it")
+            self._say(combination, f"waits for process {holder}, which executes it")
             while lock.holder() is not None:
                 time.sleep(PAUSE)
-            self._runs = None
         return lock
 
     def _run_of(self, plan: Plan) -> KnownRun | None:
-        """The run of a plan in the folder. The folder is read once, under the lock of the first task."""
-        if self._runs is None:
-            self._runs = runs_by_plan(self._directory)
-        return self._runs.get(_digest(plan.recorded))
+        """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
+        time."""
+        digest, latest = _digest(plan.recorded), None
+        for run in known_runs(self._directory) if digest not in self._complete else ():
+            if run.path in self._read or (known := _read(run.path)) is None:
+                continue
+            of, found = known
+            if found.complete:
+                self._complete[of] = found
+                self._read.add(run.path)
+            elif of == digest:
+                latest = found
+        return self._complete.get(digest, latest)
 
-    def failed(self, combination: Combination, error: OrchestratorError | str) -> Result:
-        """The result of a combination without a run."""
-        self.say(combination, f"failed: {error}")
-        return Result(combination, None, None, str(error), {})
-
-    def _origin(self, combination: Combination) -> Origin:
-        sweep, meta = self._sweep, self._meta(combination)
-        return Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
+    def _failed(self, combination: Combination, error: OrchestratorError | str, run: Path | None = None) -> Result:
+        """The result of a combination without a complete run."""
+        see = "" if run is None else f"; see {run}"
+        self._say(combination, f"{'' if self.interrupted else 'failed: '}{error}{see}")
+        return Result(combination, run, None, str(error), {})
 
     def _execute(self, combination: Combination, plan: Plan) -> Result:
         outcome, run = self._continued(combination, plan) or self._fresh(combination, plan)
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
-        return self._concluded(combination, outcome.summary, run, "done")
+        if outcome.summary["ended"] in COMPLETE:
+            return self._judged(combination, run, "done")
+        return self._failed(combination, outcome.summary["error"] or outcome.summary["ended"], run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
         run = None if self._again or DRIVERS[plan.driver].simulated else self._run_of(plan)
@@ -152,34 +160,23 @@ class Sweeper:
             return outcome, run.path
 
     def _fresh(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path]:
-        options = RunOptions(self._workers, track=self._track)
-        outcome, directory = launch(plan, self._origin(combination), self._directory, self._view(combination), options)
+        sweep, options = self._sweep, RunOptions(self._workers, track=self._track)
+        meta = {"sweep": sweep.name, "case": combination.case}
+        origin = Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
+        outcome, directory = launch(plan, origin, self._directory, self._view(combination), options)
         return outcome, directory.path
 
     def _view(self, combination: Combination) -> OpenView:
         return lambda _: Glimpse(self._name(combination))
 
-    def _concluded(self, combination: Combination, summary: Mapping[str, Any], run: Path, how: str) -> Result:
-        if summary["ended"] not in COMPLETE:
-            return self._failed_run(combination, run, summary["error"] or summary["ended"])
-        return self._judged(combination, run, how)
-
-    def _failed_run(self, combination: Combination, run: Path, error: str) -> Result:
-        self.say(combination, f"{error if self.interrupted else f'failed: {error}'}; see {run}")
-        return Result(combination, run, None, error, {})
-
     def _judged(self, combination: Combination, run: Path, how: str) -> Result:
         with History.open(run) as history:
             found = figures(history, self._sweep.target)
             verdict = overall(checks(history))
-        self.say(combination, f"{how}, {_in_words(found)}{'' if verdict == 'pass' else f', checks: {verdict}'}")
+        self._say(combination, f"{how}, {_in_words(found)}{'' if verdict == 'pass' else f', checks: {verdict}'}")
         return Result(combination, run, verdict, None, found)
 
-    def _meta(self, combination: Combination) -> dict[str, str]:
-        return {"sweep": self._sweep.name, "case": combination.case}
-
-    def say(self, combination: Combination, what: str) -> None:
-        """Tell something about a combination."""
+    def _say(self, combination: Combination, what: str) -> None:
         self._tell(f"{self._name(combination)}: {what}")
 
     def _name(self, combination: Combination) -> str:
@@ -192,19 +189,14 @@ def name_of(sweep: Sweep, number: int) -> str:
     return f"[{number + 1}/{len(sweep.combinations)}] {combination.case}, seed {combination.seed}"
 
 
-def runs_by_plan(directory: Path) -> dict[bytes, KnownRun]:
-    """The runs in a folder, by the digest of their plan.json: of each plan a complete one, or else the latest."""
-    found: dict[bytes, KnownRun] = {}
-    for run in known_runs(directory):
-        try:
-            with History.open(run.path) as history:
-                digest, outcome = _digest(history.plan), history.outcome
-        except OrchestratorError:
-            continue  # an unreadable run is repeated
-        known = KnownRun(run.path, outcome and outcome.ended, outcome and outcome.error)
-        if known.complete or digest not in found or not found[digest].complete:
-            found[digest] = known
-    return found
+def _read(run: Path) -> tuple[bytes, KnownRun] | None:
+    """The digest of a run's plan.json, and the run; None if it cannot be read, so that it is repeated."""
+    try:
+        with History.open(run) as history:
+            outcome = history.outcome
+            return _digest(history.plan), KnownRun(run, outcome and outcome.ended, outcome and outcome.error)
+    except OrchestratorError:
+        return None
 
 
 def _state(run: KnownRun | None) -> str:

@@ -126,7 +126,7 @@ def about_comparisons(sweep: Sweep, comparisons: Sequence[Comparison]) -> str:
     return (
         f"Each case minus {minus}, paired by seed, with 95% intervals. p is adjusted for all comparisons in the table "
         f"(Holm): only p below {LEVEL} shows a difference. A true difference as large as 'detectable' is found in four "
-        "of five such sweeps."
+        "of five such sweeps, if it is the only comparison."
     ) + (" Runs to the target are cut where the first of both cases ended without." if sweep.target else "")
 
 

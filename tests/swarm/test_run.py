@@ -480,6 +480,7 @@ def test_nodes_of_a_host_that_was_cut_off_start_elsewhere_and_never_live_twice(
     for host in ("b", "c"):
         engines.set_label(host, "edgebed.home", "1")
     scenario = re.sub("hosts: {.*}", f"hosts: {{{pins}}}", LONG)
+    scenario += 'shared: {backhaul: {rate: 50mbit, members: ["edge-* <-> cloud"]}}\n'  # its queues move with the cloud
     with Background(tmp_path, scenario, prefix=manager) as run, closing(engines.hosts[2].daemon.client()) as lost:
         run.wait_round(2, timeout=200)
         name = run.directory.run

@@ -20,7 +20,8 @@ def media_rows(media: Sequence[MediumPlan], homes: Mapping[str, str]) -> Iterato
         channels = list(medium.channels.values())
         first = channels[0]
         buffers = dict.fromkeys(text.duration(each.buffer) for each in channels)
-        members = f"{len(medium.members)}: {text.some(medium.members, limit=6)}" if medium.members else "none at first"
+        number = "clients" if any("*" in member for member in medium.members) else len(medium.members)
+        members = f"{number}: {text.some(medium.members, limit=6)}" if medium.members else "none at first"
         home = [homes.get(medium.name, "")] if homes else []
         yield [medium.name, first.share, _rate(channels), ", ".join(buffers), *home, members + _own_rates(first)]
 

@@ -25,6 +25,8 @@ FIGURES = {"phe-fl": 81.0, "onlyedge": 84.7, "edgecloud": 74.9, "e-1.5": 45.1, "
         ("never < never", False),
         ("never - never <= 1", False),
         ("phe-fl / nothing > 0", False),
+        ("nothing >= -3", True),
+        ("nothing = 0.00001 ± 50%", False),
     ],
 )
 def test_relations(text: str, holds: bool) -> None:
@@ -45,7 +47,15 @@ def test_the_names_that_it_compares() -> None:
         ),
         *[
             (text, f"'{text}' is no relation: write one like 'a >= b + 3', 'a >= b >= c' or 'a = 40 ± 5%'")
-            for text in ("phe-fl", "1 > 0", "phe-fl = edgecloud", "phe-fl >", "phe-fl ** 2 > 1", "")
+            for text in (
+                "phe-fl",
+                "1 > 0",
+                "phe-fl > onlyedge = 80 ± 1",
+                "phe-fl = edgecloud",
+                "phe-fl >",
+                "phe-fl ** 2 > 1",
+                "",
+            )
         ],
     ],
 )

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from orchestrator.claims.evaluation import evaluate
+from orchestrator.claims.rows import comparable
 from orchestrator.cli.main import cli
-from tests.orchestrator.claims.test_reading import HEAD
+from orchestrator.errors import RunError
+from orchestrator.scenario.reading import parse
+from orchestrator.sweep.figures import REACHED
+from orchestrator.sweep.figures import Result as SweepResult
+from orchestrator.sweep.reading import Combination
+from tests.orchestrator.claims.test_reading import HEAD, claim
 
 SCENARIO = """\
 # Does a small hierarchy learn the digits?
@@ -89,7 +96,10 @@ def test_a_claim_runs_its_cases_and_is_compared_with_what_was_recorded(folder: P
 
 def test_what_cannot_be_checked(folder: Path) -> None:
     assert str(call("mine-cost").exception) == "no sweep checks mine-cost: no board; cost: a week"
-    assert "name a claim, or choose --list, --cheap or --page FILE" in call().output
+    for words in ([], ["--list", "--cheap"], ["mine-bytes", "--page", "page.md"]):
+        assert "name claims, or choose one of --cheap, --list and --page FILE" in call(*words).output
+    refused = call("mine-bytes", "--driver", "docker", "--workers", "2")
+    assert "workers: they are for the driver sim" in str(refused.exception)
     assert str(call("mine-byte").exception) == (
         "'mine-byte' is no claim; did you mean 'mine-bytes'? (known: mine-bytes, mine-cost)"
     )
@@ -121,3 +131,22 @@ def test_the_list_and_the_page(folder: Path) -> None:
     page = (folder / "page.md").read_text()
     assert "| Mine | 2 | 0 | 1 | 0 | 0 | 1 |" in page
     assert "small 10.5 ± 0.1, wide 20.5 (kB)" in page
+
+
+def timed(case: str, rounds: float, *, reached: bool) -> SweepResult:
+    combination = Combination(case, 1, (), parse("algorithm: {name: hierfavg}", "base.yaml"), None)
+    return SweepResult(combination, Path(case), "pass", None, {"to_target.rounds": rounds, REACHED: float(reached)})
+
+
+def test_times_are_cut_by_the_runs_that_they_are_compared_with() -> None:
+    of = claim(["a >= 2 * b"], metric="to_target.rounds", unit="rounds")
+    runs = [timed("a", 38, reached=True), timed("b", 6, reached=True), timed("c", 5, reached=False)]
+    figures = comparable(of, {"a": "a", "b": "b"}, runs)
+    assert (figures["a"].mean, figures["b"].mean) == (38, 6)
+    assert evaluate(of, lambda _: figures).state == "in direction"
+
+
+def test_times_of_which_none_reached_the_target_are_not_compared() -> None:
+    runs = [timed("a", 10, reached=False), timed("b", 5, reached=False)]
+    with pytest.raises(RunError, match="no run of a, b reached the target"):
+        comparable(claim(["a <= 2 * b"], metric="to_target.rounds", unit="rounds"), {"a": "a", "b": "b"}, runs)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from orchestrator.report.host import MOST, Curve, highest, host_figures, host_ro
 from orchestrator.results.hosts import hosts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import SensorReading
-from orchestrator.results.record.writer import Record
+from orchestrator.results.record.writer import DATABASE, Record
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 
@@ -124,7 +125,7 @@ def test_no_section_without_anything_to_show(tmp_path: Path) -> None:
 
 def test_a_lost_host_is_named_at_the_top_and_its_nodes_say_where_they_moved(tmp_path: Path) -> None:
     run = Example(hosts=3, rounds_made=4, ending=None, with_faults=False).build(tmp_path)
-    record = Record.resume(run, 0.0, "killed", 0)
+    record = Record(run, sqlite3.connect(run / DATABASE))
     moved = {"node": "edge-1", "from": "pc-2", "to": "pc-1", "reason": "silent", "checkpoint": 1.0}
     record.event(SETUP + 3.5 * ROUND, None, "moved", 4, moved)
     record.close()

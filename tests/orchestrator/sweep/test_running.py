@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.errors import HostError, RunError
+from orchestrator.errors import RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
 from orchestrator.results.record.history import History
@@ -244,24 +244,6 @@ def test_workers_are_for_simulations(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--driver", "namespaces", "--workers", "2"])
     assert done.exit_code == 2
     assert "--workers is for --driver sim" in done.output
-
-
-def test_hosts_are_for_simulations(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SCENARIO)
-    (tmp_path / "mine.yaml").write_text(SWEEP)
-    words = ["sweep", str(tmp_path / "mine.yaml"), "--driver", "namespaces", "--on", "swarm"]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 2
-    assert "--on: only runs of the driver sim are spread over hosts; this sweep has namespaces" in done.output
-
-
-def test_without_a_swarm_one_error_says_so_and_nothing_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing")
-    with pytest.raises(HostError, match="no Docker Engine answers"):
-        swept(tmp_path, SWEEP, "--on", "swarm")
-    assert list((tmp_path / "runs" / "mine").iterdir()) == []
 
 
 def test_a_sweep_that_is_complete_needs_no_swarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

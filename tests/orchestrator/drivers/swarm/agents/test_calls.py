@@ -103,7 +103,7 @@ def test_arguments_that_do_not_fit_are_named_with_their_place() -> None:
         arguments_of(HostLinks.shape, data)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS[:7], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("protocol", PROTOCOLS[:6], ids=lambda each: each.__name__)
 def test_the_agent_has_each_call_as_it_is_declared(protocol: type) -> None:
     """Those of a run have their own conformance tests."""
     of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Probes), strict=False))

@@ -109,7 +109,7 @@ class KernelMedia:
                 self._crossings.pop(pair, None)
                 if way:
                     self._crossings[pair] = way[0]
-            names = {each.channel for each in {*before.values()} ^ {*self._crossings.values()}}
+            names = sorted({each.channel for each in {*before.values()} ^ {*self._crossings.values()}})
             try:
                 for name in names:
                     await self._admit(name)

@@ -49,7 +49,8 @@ class FakeTc:
         self.stdout.feed_data(self._answer(lines, self._lines + 1).encode())
         self._lines += len(lines)
 
-    async def drain(self) -> None: ...
+    async def drain(self) -> None:
+        await asyncio.sleep(0)  # others act meanwhile
 
     def close(self) -> None: ...
 

@@ -145,7 +145,8 @@ async def test_a_handover_of_a_node_that_has_just_gone_fails_nothing(
 
 async def test_a_node_is_attached_while_it_is_handed_over(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     await fabric.detach(plan.node("device-2"))
-    ways = {("device-2", "cloud"): [Crossing(UP, "device-2")]}
+    up, down = ("device-2", "cloud"), ("cloud", "device-2")
+    ways = {up: [Crossing(UP, "device-2")], down: [Crossing("cell down", "device-2")]}
     await asyncio.gather(fabric._media.cross(ways), fabric._media.attach("device-2", "v4.5"))
     assert redirections(hub, "v4.5")[-1] == "10:4 medium0"
 

@@ -37,17 +37,46 @@ def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> 
     sources = [int(ipaddress.IPv4Address(flow.source)) & 0xFF for flow in flows]
     targets = [int(ipaddress.IPv4Address(flow.target or flow.source)) & 0xFF for flow in flows]
     by_target = all(flow.target for flow in flows) and len(set(targets)) > len(set(sources))
-    # The source is at byte 12 of the IP header, the destination at byte 16 (RFC 791). The last byte chooses the bucket.
-    field, at, buckets = ("dst", "16", targets) if by_target else ("src", "12", sources)
-    table = [*add, "handle", "2:", "u32", "divisor", "256"]
+    buckets = targets if by_target else sources
+    entries = [
+        [*add, "u32", "ht", f"2:{bucket:x}:", *_match(flow)] for flow, bucket in zip(flows, buckets, strict=True)
+    ]
+    return [*table_commands(device, parent, by_target=by_target), *entries]
+
+
+def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
+    """The commands that make an empty hash table over the last byte of the target's address, or of the source's."""
+    add = ["tc", "filter", "add", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
+    field, at = ("dst", "16") if by_target else ("src", "12")  # bytes of the IP header (RFC 791)
     jump = [
         *(*add, "u32", "ht", "800::", "match", "ip", field, "0.0.0.0/0"),
         *("hashkey", "mask", "0x000000ff", "at", at, "link", "2:"),
     ]
-    entries = [
-        [*add, "u32", "ht", f"2:{bucket:x}:", *_match(flow)] for flow, bucket in zip(flows, buckets, strict=True)
+    return [[*add, "handle", "2:", "u32", "divisor", "256"], jump]
+
+
+def entry_command(device: str, flow: Match, parent: str) -> list[str]:
+    """The command that adds a match to a table by target, or replaces the one of its target in place. The table must
+    have one source, and the targets must differ in their last 19 bits."""
+    bucket, number = _place(flow.target or "")
+    return [
+        *("tc", "filter", "replace", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"),
+        *("handle", f"2:{bucket:x}:{number:x}", "u32", "ht", f"2:{bucket:x}:", *_match(flow)),
     ]
-    return [table, jump, *entries]
+
+
+def remove_entry_command(device: str, target: str, parent: str) -> list[str]:
+    bucket, number = _place(target)
+    return [
+        *("tc", "filter", "del", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"),
+        *("handle", f"2:{bucket:x}:{number:x}", "u32"),
+    ]
+
+
+def _place(target: str) -> tuple[int, int]:
+    """The bucket of a target, and its number there, from 1 to 0xfff."""
+    rest, bucket = divmod(int(ipaddress.IPv4Address(target)), 256)
+    return bucket, 1 + rest % 0xFFF
 
 
 def _match(flow: Match) -> list[str]:

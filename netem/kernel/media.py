@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from netem import units
 from netem.errors import TcError
-from netem.kernel.filters import INGRESS, Match, filter_commands
+from netem.kernel.filters import INGRESS, Match, entry_command, remove_entry_command, table_commands
 from netem.kernel.tc import UNLIMITED
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
@@ -64,13 +64,13 @@ def device_of(number: int) -> str:
 
 def queue_limit(profile: ChannelProfile, members: int) -> int:
     """The packets that one of so many members may have waiting."""
-    parts = 1 if profile.share == "fifo" else max(1, members)
+    parts = max(1, members) if profile.rule.own_queues else 1
     return max(math.ceil(profile.buffer_bytes / parts / FULL_FRAME), FEWEST_FRAMES)
 
 
 def class_of(profile: ChannelProfile, number: int) -> str:
     """The class of the member of this number, from 0."""
-    return _RATE_CLASS if profile.share == "fifo" else f"10:{FIRST_MEMBER + number:x}"
+    return f"10:{FIRST_MEMBER + number:x}" if profile.rule.own_queues else _RATE_CLASS
 
 
 def channel_commands(device: str, profile: ChannelProfile) -> list[list[str]]:
@@ -79,33 +79,44 @@ def channel_commands(device: str, profile: ChannelProfile) -> list[list[str]]:
         ["tc", "qdisc", "add", "dev", device, "root", "handle", "10:", "htb", "default", "1"],
         _rate("add", device, profile),
     ]
-    return [*commands, _queue("add", device, profile, 1)] if profile.share == "fifo" else commands
+    return commands if profile.rule.own_queues else [*commands, _queue("add", device, profile, 1)]
 
 
 def member_commands(device: str, profile: ChannelProfile, number: int, members: int) -> list[list[str]]:
-    """The commands that add the member of this number to a channel; none with ``fifo``."""
-    if profile.share == "fifo":
+    """The commands that add the member of this number to a channel; none with ``fifo``. They can be repeated."""
+    if not profile.rule.own_queues:
         return []
     ceil, burst = units.format_rate(UNLIMITED), f"{round(UNLIMITED / 8 / 100)}b"
     return [
         [
-            *("tc", "class", "add", "dev", device, "parent", _RATE_CLASS, "classid", class_of(profile, number), "htb"),
+            *("tc", "class", "replace", "dev", device, "parent", _RATE_CLASS),
+            *("classid", class_of(profile, number), "htb"),
             *("rate", "8bit", "ceil", ceil, "burst", "1b", "cburst", burst, "quantum", str(FULL_FRAME)),
         ],
-        _queue("add", device, profile, members, number),
+        _queue("replace", device, profile, members, number),
     ]
 
 
 def change_commands(device: str, profile: ChannelProfile, numbers: int, members: int) -> list[list[str]]:
     """The commands that give a channel another rate and buffer in place. ``numbers``: the members that it has had, of
     which ``members`` are in it at present."""
-    queues = range(1 if profile.share == "fifo" else numbers)
+    queues = range(numbers if profile.rule.own_queues else 1)
     return [_rate("change", device, profile), *(_queue("change", device, profile, members, each) for each in queues)]
 
 
-def redirect_commands(device: str, flows: Sequence[Match]) -> list[list[str]]:
-    """The commands that redirect these packets, which come to the hub through a device, to channels."""
-    return [["tc", "qdisc", "add", "dev", device, "ingress"], *filter_commands(device, flows, INGRESS)]
+def redirect_commands(device: str) -> list[list[str]]:
+    """The commands that prepare a device, through which the packets of a node come to the hub, for `flow_command`."""
+    return [["tc", "qdisc", "add", "dev", device, "ingress"], *table_commands(device, INGRESS, by_target=True)]
+
+
+def flow_command(device: str, flow: Match) -> list[str]:
+    """The command that redirects these packets to a channel, and no longer to the one they have gone to."""
+    return entry_command(device, flow, INGRESS)
+
+
+def stop_flow_command(device: str, target: str) -> list[str]:
+    """The command after which the packets to an address go to no channel."""
+    return remove_entry_command(device, target, INGRESS)
 
 
 def stop_redirecting_command(device: str) -> list[str]:
@@ -139,35 +150,53 @@ def parse_redirected(text: str) -> dict[int, Offered]:
 
 class CommonQueue:
     """The queue of ``fifo`` by member: the kernel counts what each one offers, and what leaves only for all together.
-    What left, was dropped or waits is attributed to members in proportion to what they had in the queue. So the sums
-    are exact, and all values are whenever the queue is empty and has dropped nothing."""
+    What left, was dropped or waits is attributed to members in proportion to what they had in the queue, in whole
+    numbers. So the sums are exact, and all values are whenever the queue is empty and has dropped nothing."""
 
     def __init__(self) -> None:
         self._last = Queue()
         self._waiting: dict[str, Offered] = {}
-        self._gone: dict[str, tuple[float, float, float]] = {}  # packets, bytes, dropped
+        self._gone: dict[str, list[int]] = {}  # packets, bytes, dropped
+        self._due: dict[str, list[float]] = {}  # what of its part is not in ``_gone``, or below 0 what is too much
 
     def add(self, now: Queue, offered: Mapping[str, Offered]) -> dict[str, Queue]:
         """The counters by member. ``now``: those of the queue. ``offered``: since the last time."""
         for member, more in offered.items():
-            had = self._waiting.get(member, Offered())
+            had = self._waiting.setdefault(member, Offered())
             self._waiting[member] = Offered(had.packets + more.packets, had.bytes + more.bytes)
-        packets, size = (sum(each[place] for each in self._waiting.values()) for place in (0, 1))
-        found = {}
-        for member, waiting in self._waiting.items():
-            of_packets = waiting.packets / packets if packets else 1 / len(self._waiting)
-            of_bytes = waiting.bytes / size if size else 1 / len(self._waiting)
-            before = self._gone.get(member, (0.0, 0.0, 0.0))
-            gone = (
-                before[0] + of_packets * (now.packets - self._last.packets),
-                before[1] + of_bytes * (now.bytes - self._last.bytes),
-                before[2] + of_packets * (now.dropped - self._last.dropped),
-            )
-            self._gone[member] = gone
-            self._waiting[member] = Offered(of_packets * now.waiting, of_bytes * now.waiting_bytes)
-            found[member] = Queue(*(int(each + 1e-6) for each in (*gone, *self._waiting[member])))
-        self._last = now if found else self._last
-        return found
+        if not self._waiting:
+            return {}
+        of_packets, of_bytes = (_parts([each[place] for each in self._waiting.values()]) for place in (0, 1))
+        for member in self._waiting:
+            self._gone.setdefault(member, [0, 0, 0])
+            self._due.setdefault(member, [0.0, 0.0, 0.0])
+        for place, parts in enumerate((of_packets, of_bytes, of_packets)):
+            grown = now[place] - self._last[place]
+            due = [each[place] + part * grown for each, part in zip(self._due.values(), parts, strict=True)]
+            for member, part, step in zip(self._waiting, due, _whole(due, grown), strict=True):
+                self._gone[member][place] += step
+                self._due[member][place] = part - step
+        self._last = now
+        waiting = [part * now.waiting for part in of_packets], [part * now.waiting_bytes for part in of_bytes]
+        self._waiting = {member: Offered(*each) for member, *each in zip(self._waiting, *waiting, strict=True)}
+        whole = zip(self._gone, _whole(waiting[0], now.waiting), _whole(waiting[1], now.waiting_bytes), strict=True)
+        return {member: Queue(*[*self._gone[member], *each]) for member, *each in whole}
+
+
+def _parts(values: Sequence[float]) -> list[float]:
+    """The part of each in their sum; equal parts of nothing."""
+    together = sum(values)
+    return [each / together if together else 1 / len(values) for each in values]
+
+
+def _whole(parts: Sequence[float], total: int) -> list[int]:
+    """These parts of a total in whole numbers of 0 or more, of which the last gets the rest."""
+    found: list[int] = []
+    left = total
+    for part in parts[:-1]:
+        found.append(min(left, max(0, int(part + 1e-6))))
+        left -= found[-1]
+    return [*found, left]
 
 
 def _rate(verb: str, device: str, profile: ChannelProfile) -> list[str]:

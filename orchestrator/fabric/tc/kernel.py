@@ -27,7 +27,7 @@ from netem.kernel.batch import Reply
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
 from netem.media.profile import ChannelProfile, CrossTraffic
-from orchestrator.errors import FabricError, HostError
+from orchestrator.errors import FabricError, HostError, OrchestratorError
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
@@ -308,7 +308,7 @@ class KernelFabric(Coalescing):
         changes = [each.change for each in alterations]
         try:
             await self._media.cross({(each.source, each.target): each.crossings or () for each in changes})
-        except FabricError as error:
+        except (OrchestratorError, NetemError) as error:
             for each in alterations:
                 each.error = FabricError(f"link {each.change.source} -> {each.change.target}: {error}")
 

@@ -3,21 +3,24 @@ that cross it (`netem.kernel.media`). The devices end with the hub's namespace."
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from netem.errors import NetemError
 from netem.kernel import batch, media
 from netem.kernel.filters import Match, show_counts_command
 from netem.kernel.media import CommonQueue, Offered, Queue
 from netem.kernel.tc import show_command
 from netem.media.profile import ChannelProfile, Crossing
-from orchestrator.errors import FabricError, HostError
+from orchestrator.errors import FabricError, HostError, OrchestratorError
 from orchestrator.fabric.base import ChannelRow
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc.kernel_counters import Pair
-from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
+from orchestrator.fabric.tc.traffic_control import TrafficControl
 
 SEVERAL = "the kernel engine leads a link through one medium: choose `engine: userspace` for several"
 
@@ -43,6 +46,8 @@ class KernelMedia:
         self._crossings: dict[Pair, Crossing] = {}
         self._interfaces: dict[str, str] = {}  # of the attached nodes
         self._redirecting: set[str] = set()  # interfaces
+        self._crossing = asyncio.Lock()  # while members join, so that a node is attached before or after
+        self._flows: dict[Pair, int] = {}  # the links that are redirected, with the index of the action
         self._indexes = count(1)  # of actions; an index is never used again, so that its counter starts at 0
         self._crossed: dict[int, Crossing] = {}  # by the index
         self._offered: dict[int, Offered] = {}  # by the index, at the last reading
@@ -55,7 +60,8 @@ class KernelMedia:
         commands = [
             *media.channel_commands(device, profile),
             *media.member_commands(device, profile, 0, 1),
-            *media.redirect_commands("lo", [flow]),
+            *media.redirect_commands("lo"),
+            media.flow_command("lo", flow),
         ]
         refused, _, said = await hub.attempt(["ip", "link", "add", device, "type", "ifb"])
         if not refused:
@@ -88,41 +94,50 @@ class KernelMedia:
         return any(pair[0] == source for pair in self._crossings)
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
-        """Lead these links through these channels from now on; FabricError if there are several on a way, and then
-        nothing changes."""
-        changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
-        if any(len(way) > 1 for way in changed.values()):
-            raise FabricError(SEVERAL)
-        before, sources = dict(self._crossings), {source for source, _ in changed}
-        for pair, way in changed.items():
-            self._crossings.pop(pair, None)
-            if way:
-                self._crossings[pair] = way[0]
-        names = {each.channel for each in {*before.values()} ^ {*self._crossings.values()}}
-        try:
-            for name in names:
-                await self._admit(name)
-            await self._redirect(sources)
-        except HostError as error:
-            self._crossings = before
-            await self._tc.attempt([command for name in names for command in self._changes(name)])
-            await self._redirect(sources)
-            raise FabricError(str(error)) from error
+        """Lead these links through these channels from now on. If there are several on a way (FabricError), or tc fails
+        (OrchestratorError, NetemError), nothing changes."""
+        async with self._crossing:
+            changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
+            if any(len(way) > 1 for way in changed.values()):
+                raise FabricError(SEVERAL)
+            if unknown := {each.channel for way in changed.values() for each in way} - self._channels.keys():
+                raise FabricError(f"there is no channel {min(unknown)}")
+            if changed.keys() & self._flows.keys():
+                await self.rows()  # the counter of a filter ends with it
+            before = dict(self._crossings)
+            for pair, way in changed.items():
+                self._crossings.pop(pair, None)
+                if way:
+                    self._crossings[pair] = way[0]
+            names = sorted({each.channel for each in {*before.values()} ^ {*self._crossings.values()}})
+            try:
+                for name in names:
+                    await self._admit(name)
+                await self._redirect(changed)
+            except (OrchestratorError, NetemError):
+                self._crossings = before
+                with contextlib.suppress(OrchestratorError, NetemError):
+                    await self._tc.attempt([command for name in names for command in self._changes(name)])
+                    await self._redirect(changed)
+                raise
 
     async def attach(self, node: str, interface: str) -> None:
         """Redirect what comes from a node through a new interface."""
-        self._interfaces[node] = interface
-        await self._redirect([node])
+        async with self._crossing:
+            self._interfaces[node] = interface
+            await self._redirect([pair for pair in self._crossings if pair[0] == node])
 
     def detach(self, node: str) -> None:
         self._redirecting.discard(self._interfaces.pop(node, ""))
+        for pair in [pair for pair in self._flows if pair[0] == node]:
+            self._forget(pair)
 
     async def rows(self) -> list[ChannelRow]:
         """The counters of all members."""
         if not self._channels:
             return []
-        fifo = any(each.profile.share == "fifo" for each in self._channels.values())
-        interfaces = list(self._redirecting) if fifo else []
+        common = not all(each.profile.rule.own_queues for each in self._channels.values())
+        interfaces = list(self._redirecting) if common else []
         commands = [show_command(each.device) for each in self._channels.values()]
         replies = await self._tc.attempt([*commands, *map(show_counts_command, interfaces)])
         offered = self._grown([reply.shown for reply in replies[len(commands) :] if not reply.error])
@@ -130,7 +145,11 @@ class KernelMedia:
         for (name, channel), reply in zip(self._channels.items(), replies, strict=False):
             if reply.error:
                 raise FabricError(f"{name}: {reply.error}")
-            for member, now in _members(channel, media.parse_queues(reply.shown), offered.get(name, {})).items():
+            try:
+                members = _members(channel, media.parse_queues(reply.shown), offered.get(name, {}))
+            except KeyError as error:
+                raise FabricError(f"{name}: tc does not show the queue {error}") from error
+            for member, now in members.items():
                 grown = now.bytes - channel.read.get(member, Queue()).bytes
                 channel.read[member] = now
                 channel.seconds[member] += 8 * grown / channel.profile.rate
@@ -165,26 +184,62 @@ class KernelMedia:
         channel.members |= numbers
         await self._tc.run(self._changes(name))
 
-    async def _redirect(self, sources: Iterable[str]) -> None:
-        """Redirect the packets of these sources, as far as they are attached, to the channels of their links."""
-        for source in sources:
-            if (interface := self._interfaces.get(source)) is None:
+    async def _redirect(self, pairs: Iterable[Pair]) -> None:
+        """Redirect the packets of these links to their channels, as far as their sources are attached. A refusal leaves
+        the others redirected; HostError."""
+        of: defaultdict[str, list[Pair]] = defaultdict(list)
+        for pair in pairs:
+            is_now = self._crossed[self._flows[pair]] if pair in self._flows else None
+            if pair[0] in self._interfaces and self._crossings.get(pair) != is_now:
+                of[self._interfaces[pair[0]]].append(pair)
+        errors = []
+        for interface, changed in of.items():
+            try:
+                await self._redirect_from(interface, changed)
+            except HostError as error:
+                gone, _, _ = await self._hub.attempt(["ip", "link", "show", "dev", interface])
+                errors += [] if gone else [error]  # gone: its node has just ended
+        if errors:
+            raise errors[0]
+
+    async def _redirect_from(self, interface: str, pairs: Sequence[Pair]) -> None:
+        if interface not in self._redirecting:
+            try:
+                await self._tc.run(media.redirect_commands(interface))
+            except HostError:
+                await self._tc.attempt([media.stop_redirecting_command(interface)])
+                raise
+            self._redirecting.add(interface)
+        flows = {pair: self._flow(pair) for pair in pairs if pair in self._crossings}
+        commands = [
+            media.flow_command(interface, flows[pair])
+            if pair in flows
+            else media.stop_flow_command(interface, self._addresses[pair[1]])
+            for pair in pairs
+        ]
+        errors = []
+        for pair, command, reply in zip(pairs, commands, await self._tc.attempt(commands), strict=True):
+            index = flows[pair].counter if pair in flows else 0
+            if reply.error:
+                errors.append(HostError(f"`{' '.join(command)}` failed ({reply.error})"))
+            if reply.error or self._interfaces.get(pair[0]) != interface:  # detached meanwhile
+                self._crossed.pop(index, None)
                 continue
-            commands: list[Command] = []
-            if interface in self._redirecting:
-                await self.rows()  # the counters end with the filters
-                commands.append(media.stop_redirecting_command(interface))
-                self._redirecting.discard(interface)
-            if flows := [self._flow(pair) for pair in self._crossings if pair[0] == source]:
-                commands += media.redirect_commands(interface, flows)
-                self._redirecting.add(interface)
-            if commands:
-                await self._tc.run(commands)
+            self._forget(pair)
+            if index:
+                self._flows[pair] = index
+        if errors:
+            raise errors[0]
+
+    def _forget(self, pair: Pair) -> None:
+        """The filter of a link is not there any more."""
+        index = self._flows.pop(pair, 0)
+        self._crossed.pop(index, None)
+        self._offered.pop(index, None)
 
     def _flow(self, pair: Pair) -> Match:
         crossing, index = self._crossings[pair], next(self._indexes)
-        channel = self._channels[crossing.channel]
-        self._crossed[index] = crossing
+        channel, self._crossed[index] = self._channels[crossing.channel], crossing
         place = media.class_of(channel.profile, channel.members[crossing.member])
         return Match(self._addresses[pair[0]], self._addresses[pair[1]], place, index, channel.device)
 
@@ -192,6 +247,8 @@ class KernelMedia:
         """What each member has offered to each channel since the last reading."""
         found: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
         for index, now in [each for text in shown for each in media.parse_redirected(text).items()]:
+            if index not in self._crossed:
+                continue  # it has ended meanwhile
             before, self._offered[index] = self._offered.get(index, Offered()), now
             name, member = self._crossed[index]
             other = found[name].get(member, Offered())
@@ -202,6 +259,6 @@ class KernelMedia:
 
 def _members(channel: _Channel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]) -> Mapping[str, Queue]:
     """The counters of a channel by member."""
-    if channel.profile.share == "fifo":
+    if not channel.profile.rule.own_queues:
         return channel.common.add(queues[media.class_of(channel.profile, 0)], offered)
     return {member: queues[media.class_of(channel.profile, number)] for member, number in channel.members.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -46,12 +47,15 @@ class Media:
         await self._share(self._profiles)
 
     async def overlay(self, values: Mapping[str, Mapping[str, Any]], cause: Cause) -> None:
-        """Give channels other values until ``cause`` is lifted."""
+        """Give channels other values until ``cause`` is lifted. If one refuses (OrchestratorError), none has them."""
         self._overlays[cause] = values
         try:
             await self._share(values)
         except OrchestratorError:
             del self._overlays[cause]
+            for channel in values:
+                with contextlib.suppress(OrchestratorError):
+                    await self._share([channel])
             raise
 
     async def follow(self, channel: str, link: LinkProfile) -> None:

@@ -287,7 +287,7 @@ def _kernel_lines(plan: Plan) -> Iterator[str]:
         yield f"  {name}, on the device {device}"
         making = channel_commands(device, channel) + (member_commands(device, channel, 0, many) if many else [])
         yield from (f"    {' '.join(command)}" for command in making)
-        if many > 1 and channel.share != "fifo":
+        if many > 1 and channel.rule.own_queues:
             yield f"    ... {2 * (many - 1)} more: the class and the queue of each other member"
     tiers = {node.name: node.tier for node in plan.nodes}
     arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]

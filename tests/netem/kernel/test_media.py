@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 
 import pytest
 
@@ -27,9 +28,9 @@ def test_a_class_for_each_member_that_only_borrows() -> None:
         " quantum 1514",
     ]
     assert words(media.member_commands("medium0", FAIR, 9, members=10)) == [
-        "tc class add dev medium0 parent 10:1 classid 10:b htb rate 8bit ceil 32gbit burst 1b cburst 40000000b"
+        "tc class replace dev medium0 parent 10:1 classid 10:b htb rate 8bit ceil 32gbit burst 1b cburst 40000000b"
         " quantum 1514",
-        "tc qdisc add dev medium0 parent 10:b handle 1b: netem limit 34 rate 32gbit",
+        "tc qdisc replace dev medium0 parent 10:b handle 1b: netem limit 34 rate 32gbit",
     ]
 
 
@@ -60,13 +61,22 @@ def test_the_part_of_the_buffer(profile: ChannelProfile, members: int, part: int
 
 
 def test_packets_are_redirected_by_their_target() -> None:
-    commands = words(media.redirect_commands("v1.1", [Match("10.0.0.1", "10.0.0.2", "10:2", 7, "medium0")]))
-    assert commands == [
+    assert words(media.redirect_commands("v1.1")) == [
         "tc qdisc add dev v1.1 ingress",
-        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 match ip src 10.0.0.1/32 match ip dst 10.0.0.2/32"
-        " action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7",
+        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 handle 2: u32 divisor 256",
+        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 ht 800:: match ip dst 0.0.0.0/0"
+        " hashkey mask 0x000000ff at 16 link 2:",
     ]
-    assert words([media.stop_redirecting_command("v1.1")]) == ["tc qdisc del dev v1.1 ingress"]
+    (command,) = words([media.flow_command("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))])
+    assert command == (
+        "tc filter replace dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32 ht 2:1f:"
+        " match ip src 10.77.0.1/32 match ip dst 10.77.2.31/32"
+        " action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7"
+    )
+    assert words([media.stop_flow_command("v1.1", "10.77.2.31"), media.stop_redirecting_command("v1.1")]) == [
+        "tc filter del dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32",
+        "tc qdisc del dev v1.1 ingress",
+    ]
 
 
 def test_queues_are_read_by_class() -> None:
@@ -105,4 +115,15 @@ def test_what_waits_and_what_was_dropped_is_attributed_by_what_was_offered() -> 
     }
     last = queue.add(Queue(320, 320_000, 80), {})
     assert last == {"a": Queue(80, 80_000, 20), "b": Queue(240, 240_000, 60)}
-    assert queue.add(Queue(321, 321_000, 80), {}) == {"a": Queue(80, 80_500, 20), "b": Queue(240, 240_500, 60)}
+    assert queue.add(Queue(321, 321_000, 80), {}) == {"a": Queue(80, 80_500, 20), "b": Queue(241, 240_500, 60)}
+
+
+def test_no_packet_of_a_common_queue_is_lost_between_its_members() -> None:
+    queue, before = CommonQueue(), dict[str, Queue]()
+    for turn in range(1, 8):
+        now = Queue(10 * turn, 1_003 * turn, 2 * turn, waiting=5, waiting_bytes=501)
+        found = queue.add(now, {member: Offered(1, 100) for member in "abcdefg"[:turn]})
+        assert tuple(map(sum, zip(*found.values(), strict=True))) == now
+        for member, counts in before.items():
+            assert all(map(operator.ge, found[member][:3], counts[:3]))
+        before = found

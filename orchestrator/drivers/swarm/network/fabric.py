@@ -72,13 +72,19 @@ class SwarmFabric(Coalescing):
         await self._shape(links, {*self._hosts.values()})
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
-        """Channels that no link crosses are made when one is to cross them."""
+        """Channels that no link crosses are made when one is to cross them. If a host refuses (OrchestratorError), it
+        gets the former profiles when it is opened anew."""
         async with self._following:
+            former = {name: self._channels[name] for name in channels if name in self._channels}
             self._channels |= channels
         by_home: defaultdict[str, dict[str, ChannelProfile]] = defaultdict(dict)
         for name, profile in channels.items():
             by_home[self._home(name)][name] = profile
-        await together(self._at(home, SharesMedia.share, found) for home, found in by_home.items())
+        try:
+            await together(self._at(home, SharesMedia.share, found) for home, found in by_home.items())
+        except OrchestratorError:
+            self._channels |= former
+            raise
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
         async with self._following:
@@ -145,6 +151,8 @@ class SwarmFabric(Coalescing):
         by_host = defaultdict(list)
         altered = {(change.source, change.target) for change in changes}
         links, cut = {ends: self._links[ends] for ends in altered}, self._cut & altered
+        crossed = {medium_of(channel) for change in changes for channel, _ in change.crossings or ()}
+        homeless = crossed - self._homes.keys()
         errors: list[Exception | None] = [None] * len(changes)
         for number, change in enumerate(changes):
             host = self._shaper((change.source, change.target))
@@ -175,6 +183,9 @@ class SwarmFabric(Coalescing):
             for change, error in zip(changes, errors, strict=True):
                 if error is None:
                     self._note(change)
+            used = {medium_of(channel) for link in self._links.values() for channel, _ in link.crossings}
+            for medium in homeless - used:
+                self._homes.pop(medium, None)
         return errors
 
     async def counters(self) -> Counted:
@@ -248,7 +259,13 @@ class SwarmFabric(Coalescing):
             if medium not in self._homes:
                 self._homes[medium] = host
                 if self._driver.has(host):
-                    await self._make_channels(host, [name for name in self._channels if medium_of(name) == medium])
+                    try:
+                        await self._make_channels(host, [name for name in self._channels if medium_of(name) == medium])
+                    except LostError:
+                        pass  # it gets them when it is available again
+                    except OrchestratorError as error:
+                        del self._homes[medium]
+                        return FabricError(f"{host}: {error}")
             elif self._homes[medium] != host:
                 return FabricError(f"{member} cannot join {medium}: its home is {self._homes[medium]}, not {host}")
         return None

@@ -49,7 +49,8 @@ class FakeTc:
         self.stdout.feed_data(self._answer(lines, self._lines + 1).encode())
         self._lines += len(lines)
 
-    async def drain(self) -> None: ...
+    async def drain(self) -> None:
+        await asyncio.sleep(0)  # others act meanwhile
 
     def close(self) -> None: ...
 
@@ -99,7 +100,9 @@ class WritingHub:
                 said += f"{json.dumps(self.counts)}\n"
             elif show := re.match(r"qdisc show dev (\S+)", line):
                 said += json.dumps(list(self.leaves.setdefault(show[1], {}).values())) + "\n"
-            elif queue := re.match(r"qdisc (?:add|change) dev (\S+) parent (10:\S+) .* netem limit (\d+)", line):
+            elif queue := re.match(
+                r"qdisc (?:add|replace|change) dev (\S+) parent (10:\S+) .* netem limit (\d+)", line
+            ):
                 self.leaves.setdefault(queue[1], {})[queue[2]] = self.queue(queue[2], int(queue[3]))
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
                 leaves = self.leaves.setdefault(made[1], {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -53,7 +54,7 @@ async def fabric(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
 
 def redirections(hub: WritingHub, interface: str) -> list[str]:
     """The class and the device to which packets from an interface were redirected."""
-    lines = [line for line in hub.lines() if line.startswith(f"filter add dev {interface} parent ffff:")]
+    lines = [line for line in hub.lines() if line.startswith(f"filter replace dev {interface} parent ffff:")]
     return [f"{line.split(' priority ')[1].split()[0]} {line.split(' redirect dev ')[1].split()[0]}" for line in lines]
 
 
@@ -113,7 +114,6 @@ async def test_a_refused_change_of_a_channel_is_undone(hub: WritingHub, fabric: 
 async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric: KernelFabric) -> None:
     hub.ran.clear()
     assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]) == [None]
-    assert "qdisc del dev v2.2 ingress" in hub.lines()
     assert redirections(hub, "v2.2") == ["10:1 medium2"]
     assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 34  # it is alone
     hub.ran.clear()
@@ -128,9 +128,74 @@ async def test_a_refused_handover_changes_nothing(hub: WritingHub, fabric: Kerne
     (error,) = await fabric.alter([LinkChange(*FIRST, crossings=way)])
     assert isinstance(error, FabricError)
     assert str(error).startswith("link device-0 -> cloud: ")
-    assert redirections(hub, "v2.2") == ["10:1 medium2", "10:2 medium0"]
+    assert redirections(hub, "v2.2") == ["10:1 medium2"]  # it was refused: the former one is still there
     (error,) = await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"), *way))])
     assert "leads a link through one medium: choose `engine: userspace`" in str(error)
+
+
+async def test_a_handover_of_a_node_that_has_just_gone_fails_nothing(
+    plan: Plan, hub: WritingHub, fabric: KernelFabric
+) -> None:
+    hub.refused, cut = " dev v2.2", LinkChange("device-1", "cloud", cut=True)
+    assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),)), cut]) == [None, None]
+    hub.refused, hub.ran = "", []
+    await fabric.attach(plan.node("device-0"), NodeHandle(4712))
+    assert redirections(hub, "v2.5") == ["10:1 medium2"]
+
+
+async def test_a_node_is_attached_while_it_is_handed_over(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+    await fabric.detach(plan.node("device-2"))
+    up, down = ("device-2", "cloud"), ("cloud", "device-2")
+    ways = {up: [Crossing(UP, "device-2")], down: [Crossing("cell down", "device-2")]}
+    await asyncio.gather(fabric._media.cross(ways), fabric._media.attach("device-2", "v4.5"))
+    assert redirections(hub, "v4.5")[-1] == "10:4 medium0"
+
+
+@pytest.mark.parametrize("failure", ["shows nothing", "no counters", "no queue"])
+async def test_a_handover_whose_counters_cannot_be_read_changes_nothing(
+    hub: WritingHub, fabric: KernelFabric, failure: str
+) -> None:
+    whole = dict(hub.leaves["medium0"])
+    if failure == "shows nothing":
+        hub.refused = "qdisc show dev medium0"
+    elif failure == "no counters":
+        hub.leaves["medium0"]["10:2"] = {"kind": "netem"}
+    else:
+        del hub.leaves["medium0"]["10:2"]
+    changes = [LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]
+    (error,) = await fabric.alter(changes)
+    assert isinstance(error, FabricError)
+    hub.refused, hub.leaves["medium0"], hub.ran = "", whole, []
+    assert await fabric.alter(changes) == [None]
+    assert redirections(hub, "v2.2") == ["10:1 medium2"]
+
+
+async def test_a_refused_join_can_be_repeated(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.refused = "parent 10:4 handle 14: netem"
+    changes = [LinkChange("device-2", "cloud", crossings=(Crossing(UP, "device-2"),))]
+    (error,) = await fabric.alter(changes)
+    assert isinstance(error, FabricError)
+    hub.refused = " add dev medium0 parent 10:1 classid 10:4 "  # the class is there
+    assert await fabric.alter(changes) == [None]
+    assert redirections(hub, "v4.4")[-1] == "10:4 medium0"
+
+
+async def test_handovers_touch_only_their_links_and_read_the_counters_once(
+    hub: WritingHub, fabric: KernelFabric
+) -> None:
+    hub.ran.clear()
+    down = Crossing("line down", "device-0")
+    pairs = FIRST, FIRST[::-1]
+    assert await fabric.alter(
+        [
+            LinkChange(*pair, crossings=(way,))
+            for pair, way in zip(pairs, (Crossing(LINE, "device-0"), down), strict=True)
+        ]
+    ) == [None, None]
+    assert redirections(hub, "v1.1") == ["10:1 medium3"]
+    assert not any(" del " in line for line in hub.lines())
+    assert hub.lines().count("qdisc show dev medium0") == 1
+    assert len(fabric._media._crossed) == 6  # one for each link
 
 
 async def test_cross_traffic_is_refused(fabric: KernelFabric) -> None:
@@ -144,4 +209,4 @@ async def test_shaping_again_redirects_nothing_anew(plan: Plan, hub: WritingHub,
     await fabric.shape(plan.links)
     assert not any("medium" in line for line in hub.lines())
     await fabric.shape([replace(link, crossings=()) for link in plan.links])
-    assert sum("ingress" in line and " del " in line for line in hub.lines()) == 4
+    assert sum(line.startswith("filter del dev ") for line in hub.lines()) == 6

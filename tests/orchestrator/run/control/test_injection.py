@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +14,7 @@ import pytest
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
-from orchestrator.errors import DriverError
+from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
@@ -334,6 +334,35 @@ def test_a_handover_out_of_a_disconnected_medium_ends_the_cut_and_its_end_cuts_a
         (3.0, "reroute", (*link, IN_CELL_0)),
         (5.0, "restore", link),
     ]
+
+
+class Channels:
+    """An engine with channels that gives one after the other its profile; ``cell-1`` refuses another than its own."""
+
+    engine = "kernel"
+
+    def __init__(self) -> None:
+        self.profiles: dict[str, ChannelProfile] = {}
+
+    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+        for name, profile in channels.items():
+            if self.profiles.setdefault("cell-1", profile) != profile and name == "cell-1":
+                raise FabricError("cell-1: no")
+            self.profiles[name] = profile
+
+    async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None: ...
+
+    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None: ...
+
+
+async def test_a_degrade_that_one_channel_refuses_leaves_the_others_as_they_were() -> None:
+    engine = Channels()
+    media = Media(CELLS[::-1], cast(Fabric, engine))
+    await media.open()
+    before = dict(engine.profiles)
+    with pytest.raises(FabricError, match="cell-1: no"):
+        await media.overlay({"cell-0": {"rate": 1e6}, "cell-1": {"rate": 1e6}}, 1)
+    assert engine.profiles == before == {name: media.of(name) for name in before}
 
 
 def test_of_two_handovers_the_later_one_goes_on() -> None:

@@ -214,6 +214,38 @@ async def test_a_handover_to_a_medium_of_another_host_is_refused(shared: tuple[T
     assert all(each.channel != "other" for link in hosts.shaped["pc-1"] for each in link.crossings)
 
 
+async def test_a_profile_of_a_channel_that_a_host_refuses_does_not_come_back(
+    shared: tuple[TwoHosts, SwarmFabric],
+) -> None:
+    hosts, fabric = shared
+    planned = hosts.media[0][1]
+    hosts.errors["pc-1"] = FabricError("no")
+    with pytest.raises(FabricError, match="no"):
+        await fabric.share({CELL: ChannelProfile(1e6)})
+    del hosts.errors["pc-1"]
+    hosts.media.clear()
+    await fabric.reshape("pc-1")
+    assert hosts.media[0] == ("pc-1", planned)
+
+
+@pytest.mark.parametrize("refusal", ["the channel", "the handover"])
+async def test_a_refused_handover_gives_an_empty_medium_no_home(
+    shared: tuple[TwoHosts, SwarmFabric], refusal: str
+) -> None:
+    hosts, fabric = shared
+    way = (Crossing("other", "device-1"),)
+    if refusal == "the channel":
+        hosts.errors["pc-1"] = DriverError("pc-1: its agent gave no answer")
+    else:
+        hosts.refused = {0}
+    done = await fabric.alter([LinkChange("device-1", "cloud", crossings=way)])
+    assert isinstance(done[0], FabricError)
+    hosts.errors.clear()
+    hosts.media.clear()
+    await fabric.reshape("pc-1")
+    assert all("other" not in made for _, made, *_ in hosts.media)
+
+
 async def test_a_medium_moves_with_the_node_above_its_links(shared: tuple[TwoHosts, SwarmFabric]) -> None:
     hosts, fabric = shared
     before = (await fabric.counters()).channels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import chain
 from typing import Any
 
 from netem.errors import NetemError
@@ -18,6 +19,7 @@ from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story
+from orchestrator.results.traffic.media import utilisation
 from orchestrator.results.traffic.usage import GrowingCount
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
@@ -132,9 +134,15 @@ def _flow(
 
 
 def _busy(story: Story, channel: str) -> float:
-    """The fraction of the time between the latest two readings."""
-    *_, (before, _), (t, seconds) = [(0.0, 0.0), *story.usage.occupied[channel].items()]
-    return round(min(1.0, seconds / (t - before)), 3) if story.seconds - t <= FRESH and t > before else 0.0
+    """The fraction of the time between the latest reading and the sample before it."""
+    usage = story.usage
+    t, seconds = next(reversed(usage.occupied[channel].items()))
+    if story.seconds - t > FRESH:
+        return 0.0
+    samples = (reversed(of) for of in chain(usage.delivered.values(), usage.occupied.values()))
+    before = [at for at in (next((each for each in of if each < t), None) for of in samples) if at is not None]
+    steps = utilisation({t: seconds}, sorted(before), story.training_began or 0.0)
+    return max(round(share, 3) for _, share in steps)
 
 
 def _is_fresh(story: Story, flow: GrowingCount) -> bool:

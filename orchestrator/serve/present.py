@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -44,7 +44,7 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "rounds": history.rounds_planned,
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "nodes": [_node(node) for node in history.nodes.values()],
+        "nodes": [_node(node, history.plan.get("media", ())) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "picture": geometry(picture(history)),
     }
@@ -68,7 +68,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order. media: the fraction of its time for which each channel of a
-    shared medium was occupied lately.
+    shared medium was occupied lately. handovers: the present medium of each node that was handed over.
     """
     outcome, status = story.outcome, story.status
     running = status == "running"
@@ -93,6 +93,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
         "media": {name: _busy(story, name) if running else 0.0 for name in story.usage.occupied},
+        "handovers": {fault["node"]: fault["to"] for fault in in_force if fault["action"] == "handover"},
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
         "looks": len(story.events(LOOKED)),
@@ -149,9 +150,12 @@ def _is_fresh(story: Story, flow: GrowingCount) -> bool:
     return story.seconds - flow.t <= FRESH
 
 
-def _node(node: Mapping[str, Any]) -> dict[str, Any]:
+def _node(node: Mapping[str, Any], media: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``medium``: the one that the node is in, and can be handed over from."""
     facts = {key: node.get(key) for key in ("name", "tier", "parent", "samples", "host")}
-    return facts | {"hardware": (node.get("hardware") or {}).get("name")}
+    within = [medium["name"] for medium in media if node["name"] in medium["members"]]
+    medium = within[0] if len(within) == 1 else None
+    return facts | {"hardware": (node.get("hardware") or {}).get("name"), "medium": medium}
 
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Reversible, Sequence
 from typing import Any
 
 from netem.errors import NetemError
@@ -140,9 +139,10 @@ def _busy(story: Story, channel: str) -> float:
     t, seconds = next(reversed(usage.occupied[channel].items()))
     if story.seconds - t > FRESH:
         return 0.0
-    samples = (reversed(of) for of in chain(usage.delivered.values(), usage.occupied.values()))
-    before = [at for at in (next((each for each in of if each < t), None) for of in samples) if at is not None]
-    steps = utilisation({t: seconds}, sorted(before), story.training_began or 0.0)
+    began = story.training_began or 0.0
+    samples: list[Reversible[float]] = [*usage.delivered.values(), *usage.occupied.values()]
+    before = max(next((each for each in reversed(of) if each < t), began) for of in samples)
+    steps = utilisation({t: seconds}, [before], began)
     return max(round(share, 3) for _, share in steps)
 
 

@@ -30,13 +30,20 @@ class Sending:
     latency: float = 0.005
     at: float = 0.0
     rate: float | None = None
+    loss: float = 0.0
 
 
 def seconds(
-    channels: Mapping[str, ChannelProfile], sendings: Sequence[Sending], seed: int = 0, *, clients: bool = False
+    channels: Mapping[str, ChannelProfile],
+    sendings: Sequence[Sending],
+    seed: int = 0,
+    *,
+    clients: bool = False,
+    change: tuple[float, Mapping[str, ChannelProfile]] | None = None,
 ) -> list[float]:
-    """The seconds of each transfer, with the processing of its message. ``clients``: as of clients of a population."""
-    arrived = run_virtual(_Simulation(channels, sendings, None, seed, clients).run(None))
+    """The seconds of each transfer, with the processing of its message. ``clients``: as of clients of a population.
+    ``change``: when channels change, and what they then are."""
+    arrived = run_virtual(_Simulation(channels, sendings, None, seed, clients, change).run(None))
     return [arrived[each.member] - each.at for each in sendings]
 
 
@@ -60,9 +67,10 @@ class _Simulation:
         traffic: CrossTraffic | None,
         seed: int = 0,
         clients: bool = False,
+        change: tuple[float, Mapping[str, ChannelProfile]] | None = None,
     ) -> None:
         self.channels, self.sendings, self.traffic, self.seed = channels, sendings, traffic, seed
-        self.clients = clients
+        self.clients, self.change = clients, change
         self.arrived: dict[str, float] = {}
         self._done = asyncio.Event()
 
@@ -80,7 +88,7 @@ class _Simulation:
             await fabric.occupy(next(iter(self.channels)), self.traffic, 1)
         fabric.network.endpoints[SINK] = self  # type: ignore[assignment]
         for seed, each in enumerate(self.sendings, start=len(self.sendings) * self.seed):
-            profile = LinkProfile(latency=each.latency, rate=each.rate)
+            profile = LinkProfile(latency=each.latency, rate=each.rate, loss=each.loss)
             crossings = tuple(Crossing(channel, each.member) for channel in each.channels)
             back = LinkProfile(latency=each.latency)
             if self.clients:
@@ -93,6 +101,9 @@ class _Simulation:
         if between is not None:
             before, after = [await self._carried(fabric, began + at) for at in between]
             return {member: size - before.get(member, 0.0) for member, size in after.items()}
+        if self.change is not None:
+            await asyncio.sleep(began + self.change[0] - loop.time())
+            await fabric.share(self.change[1])
         await self._done.wait()
         return {member: at - began for member, at in self.arrived.items()}
 

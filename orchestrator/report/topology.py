@@ -31,6 +31,7 @@ WIDTH = 1120.0
 MARGIN = 28.0
 ARC = 62.0  # height of the highest arc between nodes of a row
 LABELLED = 26.0  # minimum distance of neighbours for labels
+APART = 24.0  # distance of media one below the other
 TIERS = ("cloud", "edge", "device")
 Place = tuple[float, float]
 LARGEST = {"cloud": 17.0, "edge": 14.0, "device": 11.0}  # half the size of a node in px
@@ -257,7 +258,7 @@ def _crossed(link: Mapping[str, Any]) -> list[str]:
 
 def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
     """The centre of each shared medium: above the mean of its links. One that no link crosses is at the left, and those
-    of a population's clients are above it. Media of one height are moved apart."""
+    of a population's clients are above it. Media of about one height are moved apart."""
     points: dict[str, list[Place]] = {medium["name"]: [] for medium in history.plan.get("media", ())}
     if not points:
         return {}
@@ -273,11 +274,34 @@ def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
             points[name].append((x1 + part * (x2 - x1), y1 + part * (y2 - y1) - (40 if y1 == y2 else 0)))
     outside = places.get(POPULATION, (MARGIN + 30, 0.0))[0], max(tops.values()) - 65
     means = {name: tuple(map(fmean, zip(*of, strict=True))) if of else outside for name, of in points.items()}
-    found: dict[str, Place] = {}
-    for name, (x, y) in sorted(means.items(), key=lambda each: each[1]):
-        near = [at + 8.0 * len(other) + 24 for other, (at, height) in found.items() if abs(height - y) < 24]
-        found[name] = (max([x, *near]), y)
-    return found
+    rows: list[dict[str, Place]] = []
+    for name, (x, y) in sorted(means.items(), key=lambda each: each[1][::-1]):
+        if not rows or y - next(reversed(rows[-1].values()))[1] >= APART:
+            rows.append({})
+        rows[-1][name] = (x, y)
+    return {name: place for row in rows for name, place in _apart(row).items()}
+
+
+def _apart(row: Mapping[str, Place]) -> dict[str, Place]:
+    """The media of a row beside each other, within the picture; one below the other where there is no room."""
+    names = sorted(row, key=row.__getitem__)
+    rooms = [8.0 * len(name) + 24 for name in names]
+    lines = math.ceil(sum(rooms) / (WIDTH - 2 * MARGIN))
+    if lines > 1:
+        pitch = (WIDTH - 2 * MARGIN) / len(names)
+        return {
+            name: (MARGIN + (index + 0.5) * pitch, row[name][1] + (index % lines - (lines - 1) / 2) * APART)
+            for index, name in enumerate(names)
+        }
+    found, left = [], MARGIN
+    for name, room in zip(names, rooms, strict=True):
+        found.append(max(row[name][0], left + room / 2))
+        left = found[-1] + room / 2
+    right = WIDTH - MARGIN
+    for index, room in reversed(list(enumerate(rooms))):
+        found[index] = min(found[index], right - room / 2)
+        right = found[index] - room / 2
+    return {name: (x, row[name][1]) for name, x in zip(names, found, strict=True)}
 
 
 def _media(history: History, between: Mapping[str, Place]) -> Iterator[MediumMark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Reversible, Sequence
 from typing import Any
 
 from netem.errors import NetemError
@@ -18,6 +18,7 @@ from orchestrator.results.presence import lost_hosts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story
+from orchestrator.results.traffic.media import utilisation
 from orchestrator.results.traffic.usage import GrowingCount
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
@@ -42,7 +43,7 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "rounds": history.rounds_planned,
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "nodes": [_node(node) for node in history.nodes.values()],
+        "nodes": [_node(node, history.plan.get("media", ())) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "picture": geometry(picture(history)),
     }
@@ -66,7 +67,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     round: the one that goes on; when the run has ended, how many were done.
     nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order. media: the fraction of its time for which each channel of a
-    shared medium was occupied lately.
+    shared medium was occupied lately. handovers: the present medium of each node that was handed over.
     """
     outcome, status = story.outcome, story.status
     running = status == "running"
@@ -91,6 +92,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
         "media": {name: _busy(story, name) if running else 0.0 for name in story.usage.occupied},
+        "handovers": {fault["node"]: fault["to"] for fault in in_force if fault["action"] == "handover"},
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
         "looks": len(story.events(LOOKED)),
@@ -132,18 +134,28 @@ def _flow(
 
 
 def _busy(story: Story, channel: str) -> float:
-    """The fraction of the time between the latest two readings."""
-    *_, (before, _), (t, seconds) = [(0.0, 0.0), *story.usage.occupied[channel].items()]
-    return round(min(1.0, seconds / (t - before)), 3) if story.seconds - t <= FRESH and t > before else 0.0
+    """The fraction of the time between the latest reading and the sample before it."""
+    usage = story.usage
+    t, seconds = next(reversed(usage.occupied[channel].items()))
+    if story.seconds - t > FRESH:
+        return 0.0
+    began = story.training_began or 0.0
+    samples: list[Reversible[float]] = [*usage.delivered.values(), *usage.occupied.values()]
+    before = max(next((each for each in reversed(of) if each < t), began) for of in samples)
+    steps = utilisation({t: seconds}, [before], began)
+    return max(round(share, 3) for _, share in steps)
 
 
 def _is_fresh(story: Story, flow: GrowingCount) -> bool:
     return story.seconds - flow.t <= FRESH
 
 
-def _node(node: Mapping[str, Any]) -> dict[str, Any]:
+def _node(node: Mapping[str, Any], media: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``medium``: the one that the node is in, and can be handed over from."""
     facts = {key: node.get(key) for key in ("name", "tier", "parent", "samples", "host")}
-    return facts | {"hardware": (node.get("hardware") or {}).get("name")}
+    within = [medium["name"] for medium in media if node["name"] in medium["members"]]
+    medium = within[0] if len(within) == 1 else None
+    return facts | {"hardware": (node.get("hardware") or {}).get("name"), "medium": medium}
 
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:

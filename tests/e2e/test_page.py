@@ -35,7 +35,7 @@ pytestmark = [
 MARKUP = "<img src=x onerror=document.title=1>"
 LAG = 5.0  # s; on an idle host it is below one
 FAULT = "faults: [{at: 0.5s, node: device-0-1, action: pause, for: 5s}]\nstop: {after: 6s}\n"
-CELLS = "shared: {cell-1: {rate: 1mbit, members: []}, cell-0: {rate: 20mbit, members: [device-0-*]}}\n"
+CELLS = "shared: {cell-0: {rate: 20mbit, members: [device-0-*]}, cell-1: {rate: 1mbit, members: []}}\n"
 MEDIA = "[...document.querySelectorAll('.medium title')].map((each) => each.textContent)"
 NODE = "document.querySelector('[data-node=\"device-0-1\"]')"
 HEARD = "document.documentElement.dataset.now"
@@ -138,6 +138,15 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         browser.value(f"{NODE}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
         _make(browser, "handover", "60s")
         browser.wait_for(f"{MEDIA}.some((text) => /cell-1 up: busy [1-9]/.test(text))")
+        options = "[...document.querySelectorAll('.menu option')].map((each) => each.textContent)"
+        browser.value("document.querySelector('.menu select').dispatchEvent(new Event('change'))")
+        assert browser.value(f"{options}.filter((name) => name.startsWith('cell'))") == ["cell-0"]
+        browser.value("document.querySelector('.panel .title button').click()")
+        edge = "document.querySelector('[data-node=\"edge-0\"]')"
+        browser.value(f"{edge}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+        assert not browser.value(f"{options}.includes('handover')")
+        browser.value("document.querySelector('.panel .title button').click()")
+        browser.value(f"{NODE}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
         _make(browser, "crash", "60s")
         browser.wait_for(f"{NODE}.dataset.state === 'crashed'")
         _make(browser, "join", None, refused=True)

@@ -72,6 +72,9 @@ class ModelFabric:
             ways = (*self._crossings[ends], *self._crossings[ends[::-1]])
             if isinstance(flow, SharedFlow) and any(crossing.channel in channels for crossing in ways):
                 flow.change(now, *self._both_ways(ends), self._crossings[ends])
+        for client in self._clients.values():
+            if isinstance(client, ClientFlow):
+                client.change(now, channels)
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
         assert self._media is not None
@@ -146,15 +149,16 @@ class ModelFabric:
         """Give a client of a population its link for one round, with the channels that it crosses up and down."""
         (there, back), media = crossings, self._media
         alone = (link.up, link.down) if media is None else (media.alone(link.up, there), media.alone(link.down, back))
-        for ends, way, own, limited in (
-            ((client, cloud), there, (link.up, link.down), alone),
-            ((cloud, client), back, (link.down, link.up), alone[::-1]),
+        for ends, ways, own, limited in (
+            ((client, cloud), (there, back), (link.up, link.down), alone),
+            ((cloud, client), (back, there), (link.down, link.up), alone[::-1]),
         ):
             seed_of_link = derive_seed(seed, "link", *ends, str(round))
-            flow = self._clients[ends] = Flow(*limited, seed_of_link, *self._timeouts)
-            if way and media is not None:
+            flow = Flow(*limited, seed_of_link, *self._timeouts, resume=media is not None)
+            self._clients[ends] = flow
+            if ways[0] and media is not None:
                 move = partial(self._move, ends)
-                self._clients[ends] = ClientFlow(media, self._classes, own, way, flow, seed_of_link, move)
+                self._clients[ends] = ClientFlow(media, self._classes, own, ways, flow, seed_of_link, move)
 
     def _move(self, ends: Ends, arrivals: list[float]) -> None:
         self.network.line(*ends).reschedule(arrivals)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         alpha=_alpha(scenario),
         asynchronous=scenario.scheme.asynchronous,
         paired=spec.settings is not None,
-        crossings=partial(crossings_of, scenario.shared, scenario.routes),
+        crossings=crossings_of(scenario.shared, scenario.routes),
     )
     if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")

@@ -8,11 +8,11 @@ scenario is checked with a few clients: the first ones, and for each pattern the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from netem.media.profile import Crossing
-from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
+from orchestrator.scenario.media.routes import ResolvedMedia, joined, matches, regex, resolve_media
 from orchestrator.scenario.media.section import MediumSpec
 from orchestrator.scenario.sections.topology import Pair
 
@@ -33,12 +33,39 @@ def resolve_for_clients(
 
 
 def crossings_of(
-    shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]], client: str
-) -> tuple[tuple[Crossing, ...], tuple[Crossing, ...]]:
-    """The channels that a client's link crosses towards the cloud and from it."""
-    pair = _pair(client)
-    crossings = resolve_media(shared, routes, [pair]).crossings
-    return crossings.get((pair.lower, pair.upper), ()), crossings.get((pair.upper, pair.lower), ())
+    shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]
+) -> Callable[[str], tuple[tuple[Crossing, ...], tuple[Crossing, ...]]]:
+    """What gives the channels that the link of the client of this name crosses, towards the cloud and from it. Clients
+    that match the same patterns cross the same channels."""
+    patterns = dict.fromkeys([*routes, *(member for spec in shared.values() for member in spec.members)])
+    match = [re.compile("|".join(_of_client(each))).fullmatch for each in patterns]
+    known: dict[tuple[bool, ...], tuple[list[tuple[str, bool]], list[tuple[str, bool]]]] = {}
+
+    def find(client: str) -> tuple[tuple[Crossing, ...], tuple[Crossing, ...]]:
+        pair = _pair(client)
+        key = tuple(each(client) is not None for each in match)
+        if key not in known:
+            ways = resolve_media(shared, routes, [pair]).crossings
+            up, down = (
+                [(channel, member == client) for channel, member in ways.get(ends, ())]
+                for ends in ((pair.lower, pair.upper), (pair.upper, pair.lower))
+            )
+            known[key] = up, down
+        there, back = (
+            tuple(Crossing(channel, client if by_node else joined(pair)) for channel, by_node in way)
+            for way in known[key]
+        )
+        return there, back
+
+    return find
+
+
+def _of_client(written: str) -> list[str]:
+    """Regular expressions for the clients that a member or route names: as a node, or with either end of a link."""
+    ends = written.split(" <-> ")
+    if len(ends) == 1:
+        return [regex(written)]
+    return [regex(end) for end, other in (ends, reversed(ends)) if matches(other, "cloud")] or ["(?!)"]
 
 
 def _pair(client: str) -> Pair:

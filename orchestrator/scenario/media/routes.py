@@ -105,7 +105,12 @@ class ResolvedMedia:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a name is that of a pattern, in which ``*`` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+    return re.fullmatch(regex(pattern), name) is not None
+
+
+def regex(pattern: str) -> str:
+    """The regular expression of such a pattern."""
+    return ".*".join(map(re.escape, pattern.split("*")))
 
 
 def joined(pair: Pair) -> str:

@@ -24,7 +24,7 @@ export function openPanel(run, story, {node, ends}) {
         el("h2", {}, title),
         el("button", {type: "button", class: "button", onclick: () => dialog.close()}, "Close"),
       ),
-      running && !plan.reads ? menu(run, plan, {node, ends}) : null,
+      running && !plan.reads ? menu(run, story, {node, ends}) : null,
       body,
     ].filter(Boolean),
   );

@@ -11,6 +11,7 @@ export class Story {
     checks: [],
     lost: [],
     media: {},
+    handovers: {},
     kinds: {},
     probes: 0,
   };
@@ -32,6 +33,9 @@ export class Story {
 
   stateOf(name) {
     return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0];
+  }
+  mediumOf(name) {
+    return this.present.handovers[name] ?? this.nodes.get(name).medium;
   }
   flowOf(index) {
     return this.present.links[index] ?? ["idle", 0, 0, 0];

@@ -16,14 +16,14 @@ const entry = (placeholder, value = "") =>
   el("input", {type: "text", size: 7, placeholder, value, spellcheck: "false", autocomplete: "off"});
 
 // The menu of a node, or of the link between two.
-export function menu(run, plan, {node, ends}) {
-  const media = plan.picture.media.map(([name]) => name);
+export function menu(run, story, {node, ends}) {
+  const {plan} = story,
+    others = () => plan.picture.media.map(([name]) => name).filter((name) => name !== story.mediumOf(node)),
+    moves = node && story.mediumOf(node) && others().length > 0;
   const action = el(
     "select",
     {autofocus: true},
-    [...(node ? ON_NODE : ON_LINK), ...(node && media.length > 1 ? ["handover"] : [])].map((name) =>
-      el("option", {}, name),
-    ),
+    [...(node ? ON_NODE : ON_LINK), ...(moves ? ["handover"] : [])].map((name) => el("option", {}, name)),
   );
   const lasts = entry("to the end", "5s"),
     factor = entry("4", "4");
@@ -33,11 +33,7 @@ export function menu(run, plan, {node, ends}) {
     {},
     linked.map((name) => el("option", {}, name)),
   );
-  const to = el(
-    "select",
-    {},
-    media.map((name) => el("option", {}, name)),
-  );
+  const to = el("select");
   const profile = el(
     "select",
     {},
@@ -62,6 +58,7 @@ export function menu(run, plan, {node, ends}) {
     parts.lasts.hidden = LASTING.includes(what);
     parts.other.hidden = !node || what !== "partition";
     parts.to.hidden = what !== "handover";
+    if (moves) to.replaceChildren(...others().map((name) => el("option", {}, name)));
     parts.factor.hidden = what !== "slow";
     for (const key of ["profile", ...Object.keys(keys)]) parts[key].hidden = !degrades;
   }

@@ -329,6 +329,28 @@ def test_topology_keeps_the_links_of_its_top_row_inside(tmp_path: Path) -> None:
     assert min((float(y1) + float(middle)) / 2 for _, y1, _, middle, _, _ in arcs) > 2
 
 
+@pytest.mark.parametrize("edges", [2, 12, 20, 40])
+def test_shared_media_are_beside_each_other_in_the_picture(tmp_path: Path, edges: int) -> None:
+    run = Example(edges=edges, with_faults=False).build(tmp_path)
+    plan = json.loads((run / "plan.json").read_text())
+    profile = ChannelProfile(1e6).to_mapping()
+    plan["media"] = [
+        {"name": f"cell-{n}", "channels": {f"cell-{n}": profile}, "members": [f"device-{n}-0"]} for n in range(edges)
+    ]
+    for link in plan["links"]:
+        ends = {link["source"], link["target"]}
+        link["crossings"] = [[f"cell-{n}", ""] for n in range(edges) if ends == {f"device-{n}-0", f"edge-{n}"}]
+    (run / "plan.json").write_text(json.dumps(plan))
+    drawn = picture(History.open(run))
+    media = sorted(drawn.media, key=lambda each: (each.y, each.x))
+    assert len(media) == edges
+    assert all(each.width / 2 <= each.x <= WIDTH - each.width / 2 for each in media)
+    for one, other in itertools.pairwise(media):
+        assert other.y - one.y >= 18 or other.x - one.x >= (one.width + other.width) / 2
+    tiers = {dot.tier: dot.y for dot in reversed(drawn.dots)}
+    assert all(tiers["edge"] < each.y < tiers["device"] for each in media)
+
+
 def test_topology_draws_shared_media_on_their_links(tmp_path: Path) -> None:
     run = Example(edges=2).build(tmp_path)
     plan = json.loads((run / "plan.json").read_text())

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from orchestrator.errors import ScenarioError
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.making import make_plan
+from orchestrator.scenario.media import clients
 from orchestrator.scenario.media.clients import crossings_of
+from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
+from orchestrator.scenario.media.section import MediumSpec
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.topology import Pair
 
 HEAD = "algorithm: {name: fedavg, rounds: 5}\n"
 SIM = HEAD + "driver: sim\n"
@@ -169,12 +175,35 @@ shared:
     media = scenario.resolved_media
     assert media.members["cell-1"] == ("device-*1", "device-654320")
     assert not media.crossings
-    ways = {name: crossings_of(scenario.shared, scenario.routes, name) for name in ("device-999991", "device-70")}
+    of = crossings_of(scenario.shared, scenario.routes)
+    ways = {name: of(name) for name in ("device-999991", "device-70")}
     assert [[each.channel for each in way] for way in ways["device-999991"]] == [
         ["cell-1 up", "uplink up"],
         ["uplink down", "cell-1 down"],
     ]
     assert [[each.channel for each in way] for way in ways["device-70"]] == [["ap", "uplink up"], ["uplink down", "ap"]]
+
+
+def test_clients_of_the_same_patterns_are_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = "".join(f"  cell-{n}: {{rate: 20mbit, members: [device-*{n}]}}\n" for n in range(10))
+    links = "  uplink: {rate: 9mbit, members: [cloud <-> *]}\n  other: {rate: 1mbit, members: [device-*1 <-> cloud]}\n"
+    routes = "routes: {cloud <-> device-*1: [cell-1, other, uplink]}\n"
+    scenario = parse(GOOD + "shared:\n" + cells + links + routes, "f.yaml")
+    resolved: list[str] = []
+
+    def count(
+        shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]], pairs: Sequence[Pair]
+    ) -> ResolvedMedia:
+        resolved.append(pairs[0].lower)
+        return resolve_media(shared, routes, pairs)
+
+    monkeypatch.setattr(clients, "resolve_media", count)
+    of = crossings_of(scenario.shared, scenario.routes)
+    for number in range(1000):
+        pair = Pair(f"device-{number}", "cloud", "device-cloud")
+        crossings = resolve_media(scenario.shared, scenario.routes, [pair]).crossings
+        assert of(pair.lower) == (crossings[pair.lower, "cloud"], crossings["cloud", pair.lower])
+    assert len(resolved) == 10
 
 
 def test_deadlines_count_the_share_of_a_round_that_a_client_has() -> None:

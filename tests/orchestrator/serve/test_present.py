@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,32 @@ def test_a_run_that_goes_on(cut_short: Path) -> None:
 def test_how_busy_shared_media_are(cut_short: Path) -> None:
     with RunDirectory(cut_short).held(), History.open(cut_short) as history:
         story = Story.of(history)
+        story.usage.delivered.clear()
         for before, seconds in ((0.5, 0.4), (0.0, 0.2), (0.0, 0.1)):  # of two members
             story.usage.add_channel(story.seconds - before, "cell up", seconds)
         story.usage.add_channel(1.0, "cell down", 0.5)
         assert present(story, (), {})["media"] == {"cell up": pytest.approx(0.6), "cell down": 0.0}
+
+
+def test_a_channel_that_was_at_rest_is_as_busy_as_in_its_last_sample(cut_short: Path) -> None:
+    with RunDirectory(cut_short).held(), History.open(cut_short) as history:
+        story = Story.of(history)
+        story.usage.add_channel(story.seconds - 10.0, "cell up", 0.1)
+        story.usage.delivered["device-edge"][story.seconds - 1.5] = 100
+        story.usage.add_channel(story.seconds - 0.5, "cell up", 1.0)
+        story.usage.delivered["device-edge"][story.seconds] = 200
+        assert present(story, (), {})["media"] == {"cell up": pytest.approx(1.0)}
+
+
+def test_the_medium_of_each_node_is_the_one_it_can_leave(cut_short: Path) -> None:
+    plan = json.loads((cut_short / "plan.json").read_text())
+    members = {"cell": ["device-0-0", "device-0-1"], "other": ["device-0-1", "edge-0 <-> cloud"]}
+    plan["media"] = [{"name": name, "channels": {}, "members": of} for name, of in members.items()]
+    (cut_short / "plan.json").write_text(json.dumps(plan))
+    with History.open(cut_short) as history:
+        media = {node["name"]: node["medium"] for node in planned(history, "run")["nodes"]}
+    assert {name for name, medium in media.items() if medium is not None} == {"device-0-0"}
+    assert media["device-0-0"] == "cell"
 
 
 def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:

@@ -5,6 +5,7 @@ also how fast it can be: its mean rate then is the most that it takes of the cha
 weight and most (in steps of `STEP`) have the same rate at all times. They are one *class*, which counts the bits that
 each of its transfers has been given. `orchestrator.drivers.sim.media.channels` gives classes their rates, as it gives
 them to single links. A change costs time in proportion to the number of classes, and each transfer a place in a heap.
+Only a change of a channel itself costs time in proportion to the clients whose links cross it.
 
 Not modelled: losses and round trips that the queue of a channel adds while a transfer goes on, and that a window grows
 more slowly there.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -64,12 +65,16 @@ class _Part:
         losses there is one, with the mean rate."""
         self.behind, round_trip = behind, round_trip + behind
         left, window = self.bits, self.window
-        lossy = bool(own.mean_loss or own.corrupt)
+        lossy = _loses(own)
         peak = self.mean if lossy else own.rate or FASTEST
         while not lossy and window < min(left, peak * round_trip):
             self.phases.append((window, window / round_trip))
             left, window = left - window, 2 * window
         self.phases.append((left, peak))
+
+
+def _loses(link: LinkProfile) -> bool:
+    return bool(link.mean_loss or link.corrupt)
 
 
 class FlowClass:
@@ -97,6 +102,7 @@ class FlowClass:
 
     def remove(self, part: _Part) -> None:
         """End a transfer before it has been sent."""
+        self._advance()
         part.end = math.inf
         self._resize(-1)
 
@@ -168,24 +174,26 @@ class FlowClass:
 
 class ClientFlow:
     """The flow of a client over channels, see `node.messaging.delivery.pair.FlowModel`. ``flow``: what the link alone
-    does. ``classes``: those of the simulation. ``moved`` is called with the new arrival times of the messages in
-    flight."""
+    does, with its channels for itself. ``ways``: the channels that it crosses there and back. ``classes``: those of the
+    simulation. ``moved`` is called with the new arrival times of the messages in flight."""
 
     def __init__(
         self,
         media: SharedMedia,
         classes: dict[tuple[object, ...], FlowClass],
         link: tuple[LinkProfile, LinkProfile],
-        crossings: Sequence[Crossing],
+        ways: tuple[Sequence[Crossing], Sequence[Crossing]],
         flow: Flow,
         seed: int,
         moved: Callable[[list[float]], None],
     ) -> None:
         self._media, self._classes, self._flow, self._moved = media, classes, flow, moved
-        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in crossings)
+        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in ways[0])
+        self._both_ways = tuple(zip(link, ways, strict=True))
+        self._limited: tuple[LinkProfile, LinkProfile] | None = None  # by the channels, once these have changed
         self._link, self._round_trip = link[0], link[0].latency + link[1].latency
         self._weight = 1.0
-        if not all(media.profile(crossing.channel).rule.own_queues for crossing in crossings):
+        if not all(media.profile(crossing.channel).rule.own_queues for crossing in ways[0]):
             luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
             self._weight = fifo_weight(*link) * math.exp(FIFO_SPREAD * luck)
         self._parts: deque[_Part] = deque()  # not yet sent
@@ -211,6 +219,35 @@ class ClientFlow:
         if self._class is None:
             self._start()
         return LATER
+
+    def change(self, now: float, channels: Container[str]) -> None:
+        """Take the new profiles of these channels. Their rate limits when messages can arrive, and with losses also the
+        most that they use."""
+        if not any(crossing.channel in channels for _, way in self._both_ways for crossing in way):
+            return
+        forward, backward = (self._media.alone(profile, way) for profile, way in self._both_ways)
+        if (forward, backward) == self._limited:
+            return
+        self._limited = forward, backward
+        old = [part.alone for part in self._parts]
+        found = self._flow.reshape(now, forward, backward)
+        parts = reversed(self._parts)
+        for alone, arrival in zip(reversed(found), reversed(self._arrivals), strict=False):  # some have arrived
+            if arrival == LATER:
+                next(parts).alone = alone
+        if not _loses(self._link):
+            return
+        latency = self._link.latency
+        before = after = now + latency
+        for part, alone in zip(self._parts, old, strict=True):
+            if alone > before and after + TICK < part.alone < math.inf:
+                part.mean *= (alone - before) / (part.alone - after)
+            before, after = max(before, alone + latency), max(after, part.alone + latency)
+        if self._class is not None:
+            part = self._parts[0]
+            part.phases = deque([(self._class.left(part), part.mean)])
+            self._class.remove(part)
+            self._start()
 
     def cut(self, now: float) -> None:
         raise NotImplementedError("no fault cuts the link of a client of a population")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -11,9 +12,16 @@ import pytest
 
 from benchmarks.client_media import cost
 from benchmarks.simulated_media import Sending, seconds
-from netem.media.profile import RULES, ChannelProfile, Rule
-from netem.profile import FULL_FRAME
+from netem.media.profile import RULES, ChannelProfile, Crossing, Rule
+from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.path import SEGMENT
+from node.assignment import Timeouts
+from node.messaging.delivery.pair import InFlight
+from node.messaging.wire import Message
+from node.runtime.clock import run_virtual
+from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+from orchestrator.fabric.base import ChannelRow
+from orchestrator.population.population import LinkShare, Ways
 from orchestrator.results.traffic.volumes import link_counters
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
@@ -62,6 +70,35 @@ def test_two_channels_on_the_way() -> None:
     *behind, beside = seconds(channels, sendings, clients=True)
     assert max(behind) == pytest.approx(4 * WIRE / 10e6, rel=0.02)
     assert beside == pytest.approx(WIRE / 10e6, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.001])
+@pytest.mark.parametrize(("rate", "then"), [(1e6, 20e6), (20e6, 1e6)])
+def test_what_is_on_its_way_follows_a_change_of_the_channel(rate: float, then: float, loss: float) -> None:
+    change = 1.0, {"cell up": ChannelProfile(then)}
+    for number in (1, 3):
+        sendings = [Sending(f"device-{n}", 10 * SIZE, CELL, loss=loss) for n in range(number)]
+        links, found = (
+            seconds({"cell up": ChannelProfile(rate)}, sendings, clients=clients, change=change)
+            for clients in (False, True)
+        )
+        assert max(found) == pytest.approx(max(links), rel=0.03)
+
+
+def test_a_transfer_that_is_dropped_has_used_its_channel() -> None:
+    async def used() -> list[ChannelRow]:
+        fabric, own = ModelFabric(Timeouts()), LinkProfile(latency=0.005)
+        await fabric.share({"cell up": ChannelProfile(8e6)})
+        ways: Ways = ((Crossing("cell up", "device-0"),), ())
+        fabric.admit("device-0", "cloud", LinkShare("", 1.0, own, own), ways, 1, 1)
+        line = fabric.network.line("device-0", "cloud")
+        line.send(InFlight(Message("model", "device-0"), 10 * SIZE))
+        await asyncio.sleep(1.9)
+        line.open()
+        return list((await fabric.counters()).channels)
+
+    (row,) = run_virtual(used())
+    assert row["bytes"] == pytest.approx(1.9e6, rel=0.05)
 
 
 def test_staggered_transfers_are_near_the_model_of_single_links() -> None:

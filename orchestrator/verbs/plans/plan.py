@@ -30,7 +30,7 @@ from orchestrator.planning.kernel_media import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import link_kind
+from orchestrator.scenario.sections.drivers import kind_of, link_kind
 from orchestrator.scenario.sections.engines import candidates
 from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
@@ -69,7 +69,8 @@ def print_plan(plan: Plan, console: Console) -> None:
         _title(console, "Cross traffic, from the start of training")
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
     _print_schedules(console, plan)
-    _print_commands(console, plan)
+    if not kind_of(plan.driver).simulated:
+        _print_commands(console, plan)
     _print_faults(console, plan)
 
 

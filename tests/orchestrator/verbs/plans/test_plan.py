@@ -160,6 +160,11 @@ def test_the_kernel_has_a_device_for_each_channel() -> None:
     assert text[place + 5] == "... 6 more: the class and the queue of each other member"
 
 
+def test_a_simulation_has_no_commands_of_an_engine() -> None:
+    text = printed(plan("driver: sim\nalgorithm: {name: hierfavg, rounds: 2}\n"), width=120)
+    assert not any(line.lstrip().startswith(("tc ", "{", "Kernel", "Userspace")) for line in text)
+
+
 def test_faults_of_one_moment_are_one_row() -> None:
     made = plan(DOZEN)
     text = [" ".join(line.split()) for line in printed(made)]

@@ -83,7 +83,7 @@ faults: [{round: 1, node: device-1, action: handover, to: cell-1}]
         probes = [probe for probe in history.probes() if probe.link_class == SHARED]
         assert {(probe.source, probe.verdict) for probe in probes} == {("cell-0 up", "pass"), ("cell-0 down", "pass")}
         carried = {(row.channel, row.member): row.bytes for row in channel_counters(history)}
-        assert carried["cell-0 up", "device-0"] > carried["cell-1 up", "device-1"] > 50_000
+        assert min(carried["cell-0 up", "device-0"], carried["cell-1 up", "device-1"]) > 50_000
         assert history.faults()[0].start is not None
 
 

@@ -82,15 +82,24 @@ class Contention:
 def alone(way: Way, channels: Channels) -> LinkProfile:
     """The profile of a link that is measured while nothing else crosses its channels: with the rate and the buffer of
     the slowest queue on its way. The others only add their time for a probe's datagram."""
-    queues = [] if way.profile.rate is None else [(way.profile.rate, way.profile.buffer_limit or 0)]
-    queues += [(channels[name].rate_of(member), round(channels[name].buffer_bytes)) for name, member in way.crossings]
     if not way.crossings:
         return way.profile
-    slowest = min(queues)
-    queues.remove(slowest)
-    added = sum(8 * (PROBE_PAYLOAD + UDP_HEADERS) / rate for rate, _ in queues)
+    slowest, *others = _queues(way, channels)
+    added = sum(8 * (PROBE_PAYLOAD + UDP_HEADERS) / rate for rate, _ in others)
     latency = way.profile.latency + added
     return replace(way.profile, rate=slowest[0], buffer=None, buffer_bytes=slowest[1], latency=latency)
+
+
+def other_queues(way: Way, channels: Channels) -> list[tuple[float, float]]:
+    """The queues on the way of a link but the slowest: bit/s, and the longest delay in s."""
+    return [(rate, 8 * size / rate) for rate, size in _queues(way, channels)[1:]]
+
+
+def _queues(way: Way, channels: Channels) -> list[tuple[float, int]]:
+    """The queues on the way of a link, the slowest first: bit/s and bytes."""
+    queues = [] if way.profile.rate is None else [(way.profile.rate, way.profile.buffer_limit or 0)]
+    queues += [(channels[name].rate_of(member), round(channels[name].buffer_bytes)) for name, member in way.crossings]
+    return sorted(queues)
 
 
 def senders(channel: str, ways: Mapping[str, Way], channels: Channels) -> list[str]:

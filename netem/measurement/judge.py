@@ -8,6 +8,7 @@ asked fraction.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, median, stdev
 from typing import Literal
@@ -68,10 +69,14 @@ def judge(
 
 
 def judge_direction(
-    profile: LinkProfile, plan: ProbePlan, direction: OneWay, saturation: Saturation | None
+    profile: LinkProfile,
+    plan: ProbePlan,
+    direction: OneWay,
+    saturation: Saturation | None,
+    others: Sequence[tuple[float, float]] = (),
 ) -> list[Judgement]:
     """Verdicts on delay, loss and duplicates; on bursts if the profile asks for them; on order unless reordering is
-    asked; on rate if there is one, and on the queue if datagrams saturated it."""
+    asked; on rate if there is one, and on the queue if datagrams saturated it. ``others``: see `judge_queue`."""
     verdicts = [judge_delay(profile, plan, direction), judge_loss(profile, direction)]
     verdicts.append(judge_duplicates(profile, direction))
     if isinstance(profile.loss, GilbertElliott):
@@ -81,7 +86,7 @@ def judge_direction(
     if saturation is not None:
         verdicts.append(judge_rate(profile, direction, saturation))
         if saturation.transport == "udp":
-            verdicts.append(judge_queue(profile, direction, saturation))
+            verdicts.append(judge_queue(profile, direction, saturation, others))
     return verdicts
 
 
@@ -193,13 +198,17 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     return Judgement("rate", asked, measured, low, high, _within(low, measured, high), detail)
 
 
-def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
+def judge_queue(
+    profile: LinkProfile, direction: OneWay, saturation: Saturation, others: Sequence[tuple[float, float]] = ()
+) -> Judgement:
     """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
     the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
-    jitter of all datagrams may come on top."""
+    jitter of all datagrams may come on top. So may the delay of the ``others``, the queues on the way that are faster
+    (bit/s, and the longest delay in s) but slower than what the saturation offers."""
     asked = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked)
     low, high = max(0.0, asked - margin - profile.jitter), asked + margin + _jitter_range(profile, saturation)
+    high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
     if direction.queue_delay is None:
         return Judgement("queue", asked, None, low, high, "unknown", "too little arrived")
     detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"

@@ -7,6 +7,7 @@ taken from the round trip, and the other direction is judged by the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,7 +22,8 @@ from orchestrator.results.checks.verdicts import Verdict
 class ProbedPair:
     """Two nodes and the link between them, in both directions, as it is alone on the channels that it crosses.
 
-    ``shared``: what distinguishes these channels, for `kind`.
+    ``shared``: what distinguishes these channels, for `kind`. ``others``: the queues that each direction crosses
+    besides its own, see `netem.measurement.judge.judge_queue`.
     """
 
     source: NodePlan
@@ -29,6 +31,7 @@ class ProbedPair:
     forward: LinkPlan
     back: LinkPlan
     shared: tuple[object, ...] = ()
+    others: tuple[Sequence[tuple[float, float]], Sequence[tuple[float, float]]] = ((), ())
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -99,7 +102,7 @@ def _direction(
 ) -> list[Figure]:
     if link.profile.real:
         return _real(direction, saturation)
-    judged = judge_direction(link.profile, plan, direction, saturation)
+    judged = judge_direction(link.profile, plan, direction, saturation, pair.others[link is pair.back])
     one_clock = pair.source.host == pair.target.host  # one-way delays need one
     return [Figure.judged(each) for each in judged if one_clock or each.quantity != "delay"]
 

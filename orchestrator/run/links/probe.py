@@ -26,7 +26,7 @@ from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.record.rows import SHARED
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
-from orchestrator.run.links.channel_probe import measured_alone
+from orchestrator.run.links.channel_probe import measured_alone, others_of
 from orchestrator.run.links.figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
@@ -48,7 +48,8 @@ def one_of_each_kind(plan: Plan, present: Iterable[str], engine: str = "") -> li
         if link.source < link.target and {link.source, link.target} <= there:
             back = links[link.target, link.source]
             ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
-            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared)
+            others = (others_of(link, channels), others_of(back, channels))
+            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared, others)
             kinds.setdefault(pair.kind, []).append(pair)
     taken: set[str] = set()
     chosen = []

@@ -176,6 +176,17 @@ class TestQueue:
         assert judge_queue(short, direction(250, queue_delay=0.01), saturation).verdict == "unknown"
         assert judge_queue(short, direction(250), saturation).verdict == "unknown"
 
+    def test_a_link_in_front_of_a_slower_medium_has_two_queues(self) -> None:
+        """LTE's 7.6 Mbit/s before a cell of 7: the link's queue may hold 100 ms besides the cell's."""
+        cell = LinkProfile(rate=7e6, buffer=0.1)
+        saturation = plan_probe(cell, PERFECT).forward
+        assert saturation is not None
+        found = direction(250, queue_delay=0.137)
+        assert judge_queue(cell, found, saturation).verdict == "fail"
+        assert judge_queue(cell, found, saturation, [(7.6e6, 0.1)]).verdict == "pass"
+        assert judge_queue(cell, direction(250, queue_delay=0.25), saturation, [(7.6e6, 0.1)]).verdict == "fail"
+        assert judge_queue(cell, found, saturation, [(30e6, 0.1)]).verdict == "fail"  # too fast to hold any
+
     @pytest.mark.parametrize(
         "profile",
         [

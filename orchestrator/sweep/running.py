@@ -36,9 +36,7 @@ class SweepOutcome:
     def exit_code(self) -> int:
         if self.interrupted:
             return INTERRUPTED
-        if any(result.failed for result in self.results):
-            return 1
-        if len(self.results) < len(self.sweep.combinations):
+        if len(self.results) < len(self.sweep.combinations) or any(result.failed for result in self.results):
             return 1
         return 3 if any(result.verdict == "fail" for result in self.results) else 0
 

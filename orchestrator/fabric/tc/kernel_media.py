@@ -169,7 +169,7 @@ class KernelMedia:
         return media.change_commands(channel.device, channel.profile, len(channel.members), len(present))
 
     async def _admit(self, name: str) -> None:
-        """Make the queues of new members, and divide the buffer anew."""
+        """Make the queues of new members, and divide the buffer among all members."""
         channel = self._channels[name]
         members = dict.fromkeys(each.member for each in self._crossings.values() if each.channel == name)
         new = [member for member in members if member not in channel.members]

@@ -86,7 +86,7 @@ def moves(
 
 
 def kept_apart(plan: Plan, homes: Mapping[str, str], node: str, between: Between) -> str | None:
-    """Why a node cannot live on its host, now that others have moved. None if it can."""
+    """Why a node cannot run on its host, now that others have moved. None if it can."""
     return _hindrance(plan, node, _by_node(plan)[node], homes, between)
 
 

@@ -75,7 +75,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A node that needs a host, and the hosts that it may live on. ``group``: the edge of an edge and its devices, the
+    """A node that needs a host, and the hosts that it may run on. ``group``: the edge of an edge and its devices, the
     first of edges that share a medium, else the node. ``pin``: what `hosts` says of it, if anything; ``path``: where
     that, or its hardware, is written."""
 

@@ -23,8 +23,8 @@ FIFO_SPREAD = 0.2
 random. It is drawn whenever a link starts to send. Fitted likewise."""
 
 SAME = 0.02
-"""Shares that differ by less than this fraction count as the same. To compute the rest of a transfer anew takes longer
-than all else. Without this, the time would grow with the square of the number of links that send."""
+"""Shares that differ by less than this fraction count as the same. Computing the rest of a transfer again takes
+longer than all else. Without this, the time would grow with the square of the number of links that send."""
 
 SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
 

@@ -73,7 +73,7 @@ class SwarmFabric(Coalescing):
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         """Channels that no link crosses are made when one is to cross them. If a host refuses (OrchestratorError), it
-        gets the former profiles when it is opened anew."""
+        gets the former profiles when it is opened again."""
         async with self._following:
             former = {name: self._channels[name] for name in channels if name in self._channels}
             self._channels |= channels

@@ -116,8 +116,7 @@ def of_silent_pair(other: SwarmHost, error: str) -> HostFinding:
 
 
 def of_cut_trunk(other: SwarmHost, what: str) -> HostFinding:
-    """A host whose trunk to another one does not carry ``what`` ("packets of 1450 bytes"), though they reach each
-    other."""
+    """A host whose trunk to another one does not carry ``what`` ("packets of 1450 bytes")."""
     remedy = (
         f"have the firewalls pass UDP port {PORT} both ways; if only large packets are lost, give the interfaces of all"
         " hosts the MTU that the network between them carries"
@@ -274,8 +273,7 @@ def _version(facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
 
 
 def _bring(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
-    """The remedy for an image of agents that a host lacks. An image for another architecture has this as its tag, as
-    images/build.sh gives it."""
+    """The remedy for a lacking image of agents. For another architecture, images/build.sh tags it with that."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()
     remedy = "build it of this version, and copy it to the host (`edgebed docs hosts`)"

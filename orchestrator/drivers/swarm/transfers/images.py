@@ -86,8 +86,7 @@ def pinned(name: str, told: Mapping[str, Any]) -> Pinned:
 
 
 def identity(attributes: Mapping[str, Any]) -> str:
-    """The same for an image on all hosts, and another for any other image. The id is not: Engines that keep images in
-    containerd have other ids than those that do not."""
+    """The same for an image on all hosts. Its id is not: Engines with containerd have others."""
     config = attributes["Config"] or {}
     layers = (attributes.get("RootFS") or {}).get("Layers")
     content = [attributes["Architecture"], attributes.get("Created"), layers]
@@ -218,16 +217,10 @@ def no_room(name: str, host: str, free: int, needed: int) -> HostError:
 
 def _absent(name: str, architecture: str) -> HostError:
     own, tagged = names_of(name, architecture)
-    build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
-    return HostError(
-        _lacks(name, architecture),
-        "build it here (`edgebed docs images`), and `up` copies it",
-        [build],
-    )
-
-
-def _build(name: str, architecture: str) -> str:
-    return node_image.BUILD.format(name=name).replace(" --file", f" --platform linux/{architecture} --file")
+    build = node_image.BUILD.format(name=tagged).replace(" --file", f" --platform linux/{architecture} --file")
+    command = f"images/build.sh {architecture}" if own == "edgebed-node" else build
+    remedy = "build it here (`edgebed docs images`), and `up` copies it"
+    return HostError(_lacks(name, architecture), remedy, [command])
 
 
 def _joined(errors: list[HostError]) -> HostError:

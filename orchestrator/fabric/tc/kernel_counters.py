@@ -72,8 +72,5 @@ class Ledger:
         return {"source": link[0], "target": link[1], **whole, **losses}
 
     def _whole(self, link: Pair, now: Mapping[str, int]) -> dict[str, int]:
-        return _added(self._kept.get(link, {}), now)
-
-
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in _COUNTERS}
+        kept = self._kept.get(link, {})
+        return {key: kept.get(key, 0) + now.get(key, 0) for key in _COUNTERS}

@@ -18,13 +18,13 @@ from orchestrator.host.process import user_socket
 from orchestrator.run.context import RunContext
 from orchestrator.together import Tasks
 
-Operations = Callable[[int], Mapping[str, Callable[..., dict[str, Any]]]]
+Operations = Mapping[str, Callable[..., dict[str, Any]]]
 AT_ONCE = 32  # connections; further ones are closed
 OVER = {"error": "the run is over"}
 
 
 @contextlib.asynccontextmanager
-async def accept_commands(run: RunContext, operations: Operations) -> AsyncIterator[None]:
+async def accept_commands(run: RunContext, operations: Callable[[int], Operations]) -> AsyncIterator[None]:
     """Accept commands while the body runs. ``operations``: those of a user, by name. If this host has no such sockets,
     it accepts none. If it refuses one, the record has a note."""
     path = run.directory.commands
@@ -51,7 +51,7 @@ async def accept_commands(run: RunContext, operations: Operations) -> AsyncItera
 class CommandServer:
     """Answers the requests of every connection."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Callable[[int], Operations]) -> None:
         self._operations = operations
         self._connections = Tasks()
 
@@ -76,10 +76,7 @@ class CommandServer:
             writer.close()
 
     async def _answer_all(
-        self,
-        operations: Mapping[str, Callable[..., dict[str, Any]]],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, operations: Operations, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while (line := await reader.readline()).endswith(b"\n"):
             try:
@@ -90,7 +87,7 @@ class CommandServer:
             await writer.drain()
 
 
-async def _reply(line: bytes, operations: Mapping[str, Callable[..., dict[str, Any]]]) -> dict[str, Any]:
+async def _reply(line: bytes, operations: Operations) -> dict[str, Any]:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):

@@ -19,10 +19,8 @@ from orchestrator.scenario.language.words import describe, dotted, shortened
 
 
 class Strict(BaseModel):
-    """A mapping of the scenario: no unknown keys, no silent conversions.
-
-    If ``short`` names a key, a plain text may replace the mapping: ``model: cnn`` is ``model: {name: cnn}``.
-    """
+    """A mapping of the scenario: no unknown keys, no silent conversions. If ``short`` names a key, a plain text may
+    replace the mapping: ``model: cnn`` is ``model: {name: cnn}``."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, serialize_by_alias=True, protected_namespaces=()

@@ -38,8 +38,7 @@ from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 PART = "agent"
 VOLUME, VOLUME_LABEL = "edgebed-data", "org.edgebed.data"
 """The volume of the data sets that a host keeps, and its label."""
-HANDLERS_HERE = Path("/host/binfmt_misc")
-"""Where the agent sees which processors its host can emulate."""
+HANDLERS_HERE = Path("/host/binfmt_misc")  # where the agent sees which processors its host can emulate
 SENSORS = Path("/host")
 SENSOR_FOLDERS = {Path("/sys") / name: SENSORS / "sys" / name for name in ("bus", "class", "devices")}
 """Folders of the host with sensors, and where its agent sees them: Docker hides parts of /sys from containers, among

@@ -27,9 +27,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.sections.drivers import DRIVERS
 
-SIGNALLED = 128
-"""Where an exit code cannot be negative, a code above this one means a signal."""
-
+SIGNALLED = 128  # where an exit code cannot be negative, a code above this one means a signal
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
 """The line that a driver adds to the log of a node that was killed for lack of memory."""
 

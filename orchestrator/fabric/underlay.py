@@ -8,9 +8,7 @@ from typing import Any, Protocol, Self
 
 from orchestrator.planning.plan import LinkPlan
 
-Pair = tuple[str, str]
-"""The names of two hosts in alphabetical order."""
-
+Pair = tuple[str, str]  # the names of two hosts in alphabetical order
 EVENT = "network measured"
 
 

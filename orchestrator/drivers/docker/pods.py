@@ -33,12 +33,8 @@ from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.sections.hardware import HardwareClass
 
-SCENARIO = "/scenario"
-"""Where each program finds the folder of the scenario, and where it starts."""
-
-FILES = "/files"
-"""Where each program finds the folder of its node, the only one of the host that it can write to."""
-
+SCENARIO = "/scenario"  # where each program finds the folder of the scenario, and where it starts
+FILES = "/files"  # where each program finds the folder of its node, the only one of the host that it can write to
 HOLDER = "/.edgebed/holder"
 
 

@@ -25,9 +25,7 @@ from orchestrator.scenario.sections.stack import DEFAULTS
 SETTINGS = DEFAULTS
 BUFFERS = {name: value for name, value in SETTINGS.items() if name != CONGESTION}
 
-STACK = "stack"
-"""The orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name."""
-
+STACK = "stack"  # the orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name
 REMEDY = "give its kernel CUBIC, as root on that host"
 REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 

@@ -9,8 +9,7 @@ from netem.measurement.losses import AskedLosses
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import LinkRow
 
-Pair = tuple[str, str]
-"""The source and the target of a link."""
+Pair = tuple[str, str]  # the source and the target of a link
 
 # drawn: packets whose loss netem has decided; the other offered packets came during a cut.
 _COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")

@@ -23,8 +23,7 @@ from orchestrator.scenario.sections.hosts import HARDWARE_LABEL, check_board
 
 Architecture = Literal["amd64", "arm64"]
 ARCHITECTURES = get_args(Architecture)
-UNUSABLE: Final = "unusable"
-"""The severity of a finding that keeps runs from using a host."""
+UNUSABLE: Final = "unusable"  # the severity of a finding that keeps runs from using a host
 
 
 @dataclass(frozen=True)

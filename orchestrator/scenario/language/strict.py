@@ -53,8 +53,7 @@ class Strict(BaseModel):
         return {name: field.alias or name for name, field in cls.model_fields.items()}
 
 
-OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}
-"""Names that others use for what has a name here."""
+OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}  # names that others use for what has a name here
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -30,9 +30,7 @@ from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
 
-NAME = "edgebed-agents"
-"""The service of agents that are left running. A swarm has at most one of this name."""
-
+NAME = "edgebed-agents"  # the service of agents that are left running. A swarm has at most one of this name.
 PORT = 61147  # TCP; no service has registered it, and Linux gives a socket no such port by chance
 VERSION, IMAGE = "org.edgebed.version", "org.edgebed.image"
 

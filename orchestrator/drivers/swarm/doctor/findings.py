@@ -24,9 +24,7 @@ from orchestrator.scenario.sections.hosts import ACCELERATOR_LABEL, HARDWARE_LAB
 LOOK: Final = "look"
 
 LEAST_ENGINE = (20, 10)
-WITH_RAW_TABLE = (28, 0)
-"""The first Engine that needs the kernel's table "raw" for its own networks."""
-
+WITH_RAW_TABLE = (28, 0)  # the first Engine that needs the kernel's table "raw" for its own networks
 FULL = 0.5e9  # bytes: a run brings a host its data set (CIFAR-100 has 0.18 GB) and its checkpoints
 TIGHT = 2e9  # bytes: to load an image of nodes takes about as much
 

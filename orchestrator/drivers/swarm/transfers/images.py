@@ -17,8 +17,7 @@ from orchestrator import text
 from orchestrator.drivers.docker import node_image
 from orchestrator.errors import HostError
 
-LOADING = 2
-"""An Engine that loads an image has its archive and its layers on its disk at the same time."""
+LOADING = 2  # an Engine that loads an image has its archive and its layers on its disk at the same time
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Pinned:
         return f"{self.repository}@{self.digest}"
 
 
-Source = Archive | Pinned | HostError
-"""An error if there is no source, or if nodes cannot be made from what it has."""
+Source = Archive | Pinned | HostError  # an error if there is no source, or if nodes cannot be made from what it has
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,8 @@ class Result:
 @dataclass(frozen=True)
 class Spread:
     """The mean of a figure over ``count`` runs, and their sample standard deviation; None for a single run.
-
     ``censored``: how many of these runs never reached the target, if the figure is a time or size until then. Such a
-    mean is a lower bound (`restrict`).
-    """
+    mean is a lower bound (`restrict`)."""
 
     mean: float
     deviation: float | None
@@ -70,8 +68,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A case minus its reference, in one of the figures ``COMPARED``. ``p_holm``: the p-value, adjusted for all
-    comparisons of the sweep; None as in `Difference`."""
+    """A case minus its reference, in one of ``COMPARED``. ``p_holm``: the adjusted p-value; None as in `Difference`."""
 
     figure: str
     case: str

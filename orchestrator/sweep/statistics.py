@@ -36,11 +36,9 @@ def available() -> bool:
 
 
 def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:
-    """``a`` minus ``b``, by seed. ValueError if they have no seed in common.
-
-    The interval and the test (Student 1908) assume that differences are roughly normal. They are not adjusted for
-    several comparisons; `holm` adjusts p-values.
-    """
+    """``a`` minus ``b``, by seed. ValueError if they have no seed in common. The interval and the test (Student 1908)
+    assume that differences are roughly normal. They are not adjusted for several comparisons; `holm` adjusts
+    p-values."""
     from scipy import special  # takes a quarter of a second
 
     by_seed = {seed: a[seed] - b[seed] for seed in a if seed in b}

@@ -44,8 +44,7 @@ class KnownRun(NamedTuple):
 
 
 class Sweeper:
-    """Executes the tasks of a sweep in ``directory``, see `orchestrator.sweep.running`. ``again``: also the complete
-    ones."""
+    """Executes the tasks of a sweep in ``directory``. ``again``: also the complete ones."""
 
     def __init__(
         self,
@@ -104,8 +103,7 @@ class Sweeper:
         return self._judged(combination, run.path, "run before")
 
     def _free_lock(self, combination: Combination, number: int) -> RunDirectory:
-        """The lock of a task, once no other process executes it. An engine may start a task again elsewhere because it
-        lost sight of a host that still works."""
+        """The lock of a task, once no other process executes it, as one that an engine lost sight of may."""
         folder = self._directory / ".tasks" / f"task-{number}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,8 +117,7 @@ class Sweeper:
         return lock
 
     def _run_of(self, plan: Plan) -> KnownRun | None:
-        """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
-        time."""
+        """The run of a plan in the folder: a complete one, or the latest. Others may add runs at any time."""
         digest, latest = _digest(plan.recorded), None
         for run in known_runs(self._directory) if digest not in self._complete else ():
             if run.path in self._read or (known := _read(run.path)) is None:

@@ -43,10 +43,8 @@ SHAPED = "the drivers namespaces and docker"
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing.
-
-    ``used_by`` names the parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that.
-    """
+    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing. ``used_by`` names the
+    parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that."""
 
     name: str
     used_by: str

@@ -25,10 +25,7 @@ class Exported:
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
     """The named runs, each once. A name may also be that of a sweep, which stands for the runs in its table. Without
-    names, the latest run.
-
-    RunError if there is no such run, RecordError if the table of a sweep cannot be read.
-    """
+    names, the latest run. RunError if there is no such run, RecordError if the table of a sweep cannot be read."""
     found = [directory for name in names or (None,) for directory in _found(name, runs)]
     return list(dict.fromkeys(found))
 
@@ -51,9 +48,7 @@ def _runs_of(table: Path) -> list[Path]:
 
 def export(directories: Sequence[RunDirectory], destination: Destination) -> list[Exported]:
     """Write the results of runs to a destination. If one of the runs is there already, nothing is written.
-
-    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing.
-    """
+    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing."""
     destination.check()
     store = destination.open()
     for directory in directories:

@@ -235,8 +235,7 @@ def is_id(name: str) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step (rename(2)), so readers never see a part of it. A lone surrogate becomes "?". OSError
-    if that fails."""
+    """Replace a file in one step (rename(2)). A lone surrogate becomes "?". OSError if that fails."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with part.open("x", encoding="utf-8", errors="replace") as file:

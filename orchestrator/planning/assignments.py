@@ -52,8 +52,7 @@ def write(assignment: Assignment, path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
-    """Keep a node's assignment file at ``path`` inside the context, while the node starts. None needs no file. Raises
-    RunError if the file cannot be written."""
+    """Keep a node's assignment in the file ``path`` inside the context. RunError if it cannot be written."""
     if assignment is not None:
         try:
             write(assignment, path)

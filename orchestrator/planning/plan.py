@@ -78,9 +78,8 @@ class Accelerated(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction of a link: its profile, the schedule that changes the profile during training, and the channels of
-    shared media that it crosses, in order. ``at_target``: in a run on several hosts, the host of its target shapes it,
-    not that of its source."""
+    """One direction of a link: its profile, the schedule that changes it, and the channels of shared media that it
+    crosses, in order. ``at_target``: on several hosts, the host of its target shapes it."""
 
     source: str
     target: str

@@ -85,9 +85,8 @@ def launch(
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
-    """Continue a run that ended early, in its directory, after the last round in its checkpoints. RunError if the run
-    is still running, is complete or has no checkpoint, or if this version or this host's data gives another plan for
-    its scenario."""
+    """Continue a run that ended early after the last round in its checkpoints. RunError if it still runs, is complete
+    or has no checkpoint, or if its scenario gives another plan now."""
     options = RunOptions(workers)
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())

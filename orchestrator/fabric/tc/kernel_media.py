@@ -94,7 +94,7 @@ class KernelMedia:
         return any(pair[0] == source for pair in self._crossings)
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
-        """Lead these links through these channels. FabricError if several are on a way; if tc fails, nothing
+        """Lead these links through these channels. FabricError if one would cross several; on errors nothing
         changes."""
         async with self._crossing:
             changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}

@@ -54,8 +54,7 @@ class LinkStates:
         self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
 
     def of(self, pair: Ends) -> LinkState:
-        """The current profile with every overlay, and whether any cause cuts the link. Raises ProfileError if an
-        overlay does not fit the current profile."""
+        """The profile with every overlay, and whether the link is cut. ProfileError if an overlay does not fit."""
         profile = self._profiles[pair]
         for overlay in self._overlays.get(pair, {}).values():
             profile = profile.merged(overlay)

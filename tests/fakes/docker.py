@@ -18,6 +18,7 @@ from docker.errors import ImageNotFound, NotFound
 from requests import Response
 
 from node.messaging.wire import PROTOCOL
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm.agents.channel import PIECE
@@ -185,8 +186,8 @@ class FakeEngine:
         self.looked_up: list[str] = []
         self.pulled: list[tuple[str, str, str | None]] = []
 
-    def connected(self) -> FakeEngine:
-        return self
+    def connected(self) -> Engine:
+        return cast(Engine, self)
 
     def image(self, name: str) -> dict[str, Any] | None:
         return self.images.get(name)

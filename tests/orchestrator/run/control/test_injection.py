@@ -22,6 +22,7 @@ from orchestrator.results.record.rows import FaultSpan
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
+from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
 from tests.virtual import virtual
 
@@ -76,8 +77,8 @@ def play(
         tasks: list[asyncio.Task[None]] = []
         injector = FaultInjector(
             plan,
-            powers,
-            Links(links, powers),
+            cast(NodeProcesses, powers),
+            Links(links, cast(Fabric, powers)),
             Media(media, cast(Fabric, powers)),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
@@ -255,8 +256,8 @@ async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
     tasks: list[asyncio.Task[None]] = []
     injector = FaultInjector(
         plan,
-        powers,
-        Links(LINKS, powers),
+        cast(NodeProcesses, powers),
+        Links(LINKS, cast(Fabric, powers)),
         Media((), cast(Fabric, powers)),
         lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
         lambda work: tasks.append(asyncio.ensure_future(work)),

@@ -57,7 +57,7 @@ def follow(
         plan = cast(Plan, SimpleNamespace(links=links, media=media))
         schedules = Schedules(
             plan,
-            Links(links, engine),
+            Links(links, cast(Fabric, engine)),
             Media(media, cast(Fabric, engine)),
             lambda *note: notes.append(note),
             spawn,

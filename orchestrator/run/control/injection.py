@@ -48,14 +48,14 @@ class FaultInjector:
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
         self._reached = 0
-        self._ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))
+        self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
         In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
-        self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
+        self.ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
         due: defaultdict[float, list[Fault]] = defaultdict(list)
         started = {id: span.start or 0.0 for id, span in behind.items()}
@@ -85,10 +85,6 @@ class FaultInjector:
         self._reached = round
         over, self._until_next_round = self._until_next_round, []
         self._spawn(self._turn_round(over, due))
-
-    def new_id(self) -> int:
-        """An id for a manual fault, which no other fault of the run has."""
-        return next(self._ids)
 
     async def make(self, fault: Fault, made: Callable[[], object]) -> None:
         """Make a manual fault, at once. ``made`` is called when it has taken effect, before its start is noted.

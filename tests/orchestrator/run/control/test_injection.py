@@ -264,7 +264,7 @@ async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
     )
     injector.begin()
     await asyncio.sleep(2.0)
-    assert injector.new_id() == 4
+    assert next(injector.ids) == 4
     await injector.make(
         fault(4, "crash", node="device-0-0", at=2.0, duration=3.0), lambda: notes.append((0, 4, "made"))
     )

@@ -217,7 +217,7 @@ def _cgroups() -> Trial:
     used_by = "cores and memory of `hardware`, under the driver namespaces"
     if not hierarchies:
         detail = "not writable: limits of CPU and memory are not enforced, speed still is"
-        return Trial("cgroups", used_by, None, detail, "run as root")
+        return Trial("cgroups", used_by, None, detail, "run as root, or let root delegate them to this user")
     names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
     return Trial("cgroups", used_by, True, names)
 

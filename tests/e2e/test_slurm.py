@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ def ordinary(slurm: None) -> Iterator[tuple[Path, Edgebed]]:
         environment = os.environ | {"PYTHONPATH": paths, "HOME": name, "EDGEBED_CACHE": name}
 
         def start(*words: str, python: str = sys.executable) -> subprocess.Popen[str]:
-            rights = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            rights: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             command = [python, "-P", "-m", *words]
             return subprocess.Popen(command, cwd=name, env=environment, stdout=subprocess.PIPE, text=True, **rights)
 

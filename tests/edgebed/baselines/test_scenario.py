@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebed.baselines import hierarchical
 from edgebed.baselines.sdfeel import Clusters
 from node.algorithms.registry import ALGORITHMS
 from orchestrator.errors import PlanError
@@ -39,9 +40,10 @@ def test_the_scenario_of_the_page_and_its_parameters() -> None:
     assert [len(make_plan(parse(each, "mine.yaml"), None).nodes) for each in blocks] == [6, 16]
     parse(SCENARIO.read_text(), "mine.yaml")
     own = {entry.name for entry in fields(Clusters)}
-    for name in [*NAMES, "fedprox-h", "hpfl", "esperhfl"]:
+    declared = [*(ALGORITHMS[name] for name in NAMES), *hierarchical.PLUGIN.algorithms]
+    for name, params in ((each.name, each.params) for each in declared):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | ")][:1]
-        for entry in fields(ALGORITHMS[name].params):
+        for entry in fields(params):
             if entry.name not in own:
                 default = f"`{entry.default}`" if isinstance(entry.default, str) else f"{entry.default:g}"
                 assert f"`{entry.name}` {default}" in row

@@ -98,7 +98,7 @@ def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> Non
     """w ← w + rate · direction."""
     with torch.no_grad():
         for w, direction in zip(model.parameters(), directions, strict=True):
-            w += rate * direction
+            w.add_(direction, alpha=rate)
 
 
 def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> tuple[edgebed.State, float]:

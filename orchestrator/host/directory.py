@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -157,15 +157,21 @@ class RunDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked."""
+    def held(self, wait: Callable[[int], object] | None = None) -> Iterator[None]:
+        """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked.
+
+        ``wait``: called again and again with the id of another process as long as that holds it, instead of the error.
+        """
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RunError(f"{self.lock} cannot be written ({error.strerror})") from None
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
-                self.refuse_held()
+                if wait is None:
+                    self.refuse_held()
+                elif (holder := self.holder()) is not None:
+                    wait(holder)
                 time.sleep(_GLANCE)  # another process holds the shared lock to see who the holder is
             try:
                 os.ftruncate(descriptor, 0)

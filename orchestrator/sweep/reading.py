@@ -88,9 +88,11 @@ class SweepFile(Strict):
 
 @dataclass(frozen=True)
 class Combination:
-    """One run of the sweep: the scenario with these overrides, each in the form of `--set`. ``reference``: the case
-    that this one is compared with: the first one under the same varied values, or without several cases the first
-    combination; None for that case itself."""
+    """One run of the sweep: the scenario with these overrides, each in the form of `--set`.
+
+    ``reference``: the case that this one is compared with: the first one under the same varied values, or without
+    several cases the first combination; None for that case itself.
+    """
 
     case: str
     seed: int
@@ -101,7 +103,8 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file after reading, its combinations by case. ``text``: of the scenario, if no file holds it."""
+    """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text`` is the text
+    of the scenario if no file holds it."""
 
     name: str
     file: Path
@@ -117,20 +120,22 @@ class Sweep:
 
 
 def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a sweep file and the scenario in every combination; ``overrides`` apply to all combinations. Raises
-    ScenarioError, which lists every problem with file, line and YAML path."""
+    """Read a sweep file and the scenario in every combination; ``overrides`` apply to all combinations.
+
+    Raises ScenarioError, which lists every problem with file, line and YAML path.
+    """
     return parse(_text_of(file, str(file), ""), file, overrides)
 
 
 def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
-    """Like `load`, from text. ``file``: for messages. ``scenario``: its text, if no file holds it."""
+    """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
+    file holds it. A scenario in the place of a sweep is a sweep of one run."""
     source = document.read(text, str(file))
-    if "scenario" not in source.data and source.data.keys() & {"algorithm", "programs"}:
-        what = "this is a scenario, not a sweep: use `up`, or name the scenario in a sweep (`edgebed docs sweep`)"
-        raise ScenarioError([Problem(str(file), "", what)])
+    data = source.data
+    if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
+        data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
     try:
-        data = {"name": name_from(file.stem, "sweep")} | source.data
-        read = SweepFile.model_validate(data)
+        read = SweepFile.model_validate({"name": name_from(file.stem, "sweep")} | data)
     except ValidationError as error:
         raise ScenarioError(problems(error, SweepFile, source)) from None
     if found := list(_contradictions(read, source)):

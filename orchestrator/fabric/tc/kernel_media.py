@@ -26,7 +26,7 @@ SEVERAL = "the kernel engine leads a link through one medium: choose `engine: us
 
 
 @dataclass
-class _Channel:
+class _KernelChannel:
     """``members``: all that it has had, with numbers. ``read`` and ``seconds``: their counters, see ChannelRow."""
 
     device: str
@@ -42,7 +42,7 @@ class KernelMedia:
 
     def __init__(self, hub: Hub, control: TrafficControl, addresses: Mapping[str, str]) -> None:
         self._hub, self._tc, self._addresses = hub, control, addresses
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[str, _KernelChannel] = {}
         self._crossings: dict[Pair, Crossing] = {}
         self._interfaces: dict[str, str] = {}  # of the attached nodes
         self._redirecting: set[str] = set()  # interfaces
@@ -78,7 +78,7 @@ class KernelMedia:
             made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
             await self._hub.run(["ip", "-batch", "-"], stdin=made)
             await self._tc.run(media.channel_commands(device, profile))
-            self._channels[name] = _Channel(device, profile)
+            self._channels[name] = _KernelChannel(device, profile)
             return
         await self.rows()  # what has left was sent at the rate until now
         before, channel.profile = channel.profile, profile
@@ -256,7 +256,9 @@ class KernelMedia:
         return found
 
 
-def _members(channel: _Channel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]) -> Mapping[str, Queue]:
+def _members(
+    channel: _KernelChannel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]
+) -> Mapping[str, Queue]:
     """The counters of a channel by member."""
     if not channel.profile.rule.own_queues:
         return channel.common.add(queues[media.class_of(channel.profile, 0)], offered)

@@ -106,7 +106,7 @@ class Inventory:
         for place, each in enumerate(lists.hosts):
             where = f"hosts[{place}]"
             if reason := _hindrance(each, where):
-                left_out[_read(_Named, {"name": each.get("name")}, where).name] = reason
+                left_out[_read(_NamedHost, {"name": each.get("name")}, where).name] = reason
             else:
                 hosts.append(HostFacts.from_json(_lasting(each), where))
         underlay = {}
@@ -147,11 +147,11 @@ class _Lists(Strict):
     underlay: list[Any] = Field(default_factory=list)
 
 
-class _Named(Strict):
+class _NamedHost(Strict):
     name: Word
 
 
-class _Host(_Named):
+class _Host(_NamedHost):
     address: Word
     architecture: Architecture
     cores: float = Field(gt=0)

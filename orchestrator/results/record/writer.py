@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from node.resources import processors
 from orchestrator.errors import RecordError
 from orchestrator.results.record.schema import (
     APPLICATION_ID,
@@ -268,7 +269,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "kernel": platform.release(),
         "cpu": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": processors(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 

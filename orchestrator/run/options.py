@@ -16,8 +16,7 @@ from orchestrator.scenario.schema import Scenario
 
 @dataclass(frozen=True)
 class Origin:
-    """The scenario of a run and where it was read: a ``file`` with ``overrides``, or the ``text`` if no file holds it.
-    ``meta``: further facts for the record."""
+    """The scenario of a run, and where it was read: a ``file`` with ``overrides``, or ``text``. ``meta``: facts."""
 
     scenario: Scenario
     file: Path

@@ -94,8 +94,8 @@ class KernelMedia:
         return any(pair[0] == source for pair in self._crossings)
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
-        """Lead these links through these channels from now on. If there are several on a way (FabricError), or tc fails
-        (OrchestratorError, NetemError), nothing changes."""
+        """Lead these links through these channels. FabricError if several are on a way; if tc fails, nothing
+        changes."""
         async with self._crossing:
             changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
             if any(len(way) > 1 for way in changed.values()):
@@ -185,8 +185,7 @@ class KernelMedia:
         await self._tc.run(self._changes(name))
 
     async def _redirect(self, pairs: Iterable[Pair]) -> None:
-        """Redirect the packets of these links to their channels, as far as their sources are attached. A refusal leaves
-        the others redirected; HostError."""
+        """Redirect these links to their channels if their sources are attached. HostError after the others."""
         of: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in pairs:
             is_now = self._crossed[self._flows[pair]] if pair in self._flows else None

@@ -30,9 +30,7 @@ COUNTERS = (
 
 CHANNEL_COUNTS = ("packets", "bytes", "seconds", "overflowed")
 
-_KIND = "kind TEXT NOT NULL"
-"""A column of tables with figures of links: a `LinkKind`."""
-
+_KIND = "kind TEXT NOT NULL"  # a column of tables with figures of links: a `LinkKind`
 TABLES = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
     "event": (

@@ -179,6 +179,16 @@ def test_a_lock_that_a_full_disk_refuses_is_an_error_with_a_remedy(
         assert directory.holder() == os.getpid()
 
 
+def test_a_file_system_without_locks_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    error = r"cannot lock files \(Function not implemented\): choose --runs on another one"
+    with pytest.raises(RunError, match=error), make(tmp_path, "hello").held():
+        pass
+
+
 def test_a_lock_that_is_a_link_to_that_of_another_run_is_not_followed(tmp_path: Path) -> None:
     other, mine = make(tmp_path, "other"), make(tmp_path, "mine")
     with other.held():

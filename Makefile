@@ -77,8 +77,9 @@ test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-re
 test: setup  ## lint, types, import contracts, all tests
 	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
 	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
-coverage: setup  ## which lines of the product the quick tests reach
-	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
+coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
+	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)
+	$(BIN)/coverage report --sort=-cover | tail -n 12
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
 campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker

@@ -146,13 +146,13 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals) -> None:
+def test_ctrl_c_in_the_middle_of_a_simulation(tmp_path: Path) -> None:
     with Background(tmp_path, LONG, "--driver", "sim") as run:
         run.wait_round(2)
-        run.process.send_signal(number)
+        run.process.send_signal(signal.SIGINT)
         result = run.result(timeout=30)
-        assert result.code == INTERRUPTED
+        assert (result.code, result.summary["ended"]) == (INTERRUPTED, "interrupted")
+        assert result.summary["rounds"] >= 1
         assert "error" not in result.errors
         assert "Traceback" not in result.errors
         assert ended(run.directory) == "interrupted"
@@ -160,7 +160,7 @@ def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals)
         assert is_tidy(run.directory)
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("wait", [0.0, 0.5])
 def test_a_signal_before_any_node_has_started(tmp_path: Path, wait: float) -> None:
     """While the hub, the fork server and the link engine are being opened."""
     with Background(tmp_path, SMALL) as run:

@@ -217,7 +217,7 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
 
 @netns
 class TestTime:
-    @pytest.mark.parametrize("milliseconds", [1, 10, 50, 200])
+    @pytest.mark.parametrize("milliseconds", [1, 50, 200])
     def test_round_trip(self, lab: Lab, milliseconds: int) -> None:
         asked = milliseconds / 1000
         lab.shape("a", "b", {"latency": f"{milliseconds / 2}ms"})
@@ -270,7 +270,7 @@ class TestTime:
 
 @netns
 class TestRate:
-    @pytest.mark.parametrize(("mbit", "offload"), [(1, True), (20, True), (20, False), (200, True), (200, False)])
+    @pytest.mark.parametrize(("mbit", "offload"), [(1, True), (20, False), (200, True)])
     def test_tcp_gets_the_rate_less_headers(self, lab: Lab, mbit: int, offload: bool) -> None:
         lab.segment_offload("a", offload)
         lab.shape("a", "b", {"rate": f"{mbit}mbit", "buffer": "1s"}, {})

@@ -14,12 +14,7 @@ from tests.e2e.harness import ROOT, SMALL, traces_of, write
 
 pytestmark = pytest.mark.e2e
 
-EDGEBED = [
-    sys.executable,
-    "-P",
-    "-c",
-    "from edgebed.command import main; main()",
-]  # as the installed command does
+EDGEBED = [sys.executable, "-P", "-c", "from edgebed.command import main; main()"]  # as the installed command does
 NAMES = ("node", "netem", "orchestrator", "torch")
 
 

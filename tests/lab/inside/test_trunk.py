@@ -34,14 +34,7 @@ from tests.orchestrator.fabric.test_trunk import (
     userspace,
 )
 
-__all__ = [
-    "TestByProgramsThatKnowNothingOfUs",
-    "TestFaults",
-    "TestPackets",
-    "TestTime",
-    "hosts",
-    "tools",
-]
+__all__ = ["TestByProgramsThatKnowNothingOfUs", "TestFaults", "TestPackets", "TestTime", "hosts", "tools"]
 
 
 ABILITIES: dict[str, bool] = {}  # of this kernel's netem

@@ -137,8 +137,7 @@ GSO_TYPES = st.sampled_from((NO_GSO, NO_GSO, TCP_IPV4, 4, 5, 0x81, 0xFF))
 SMALL, LARGE = st.integers(0, 80), st.integers(0, 0xFFFF)
 HEADERS = st.builds(HEADER.pack, FLAGS, GSO_TYPES, LARGE, LARGE | SMALL, SMALL | LARGE, SMALL | LARGE)
 BODIES = st.one_of(
-    st.binary(max_size=70),
-    st.builds(lambda seed, size: Random(seed).randbytes(size), LARGE, st.integers(71, 65_550)),
+    st.binary(max_size=70), st.builds(lambda seed, size: Random(seed).randbytes(size), LARGE, st.integers(71, 65_550))
 )
 FRAMES = st.builds(
     lambda mac, type_, body, length: (mac + bytes(6) + type_ + body)[:length],
@@ -452,10 +451,7 @@ class TestConnections:
 
     def test_an_address_or_interface_has_one_port(self, lab: Lab) -> None:
         assert lab.switch is not None
-        for arguments in (
-            {"interface": "v-a", "mac": "02:ed:00:00:00:99"},
-            {"interface": "lo", "mac": lab.mac("a")},
-        ):
+        for arguments in ({"interface": "v-a", "mac": "02:ed:00:00:00:99"}, {"interface": "lo", "mac": lab.mac("a")}):
             assert "port a" in lab.switch.ask("attach", port="d", **arguments)["error"]
 
 

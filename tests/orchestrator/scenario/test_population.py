@@ -46,10 +46,7 @@ MISTAKES = [
         "topology.population: the driver namespaces makes every node before the run, and clients of a population come "
         "and go: use the driver sim",
     ),
-    (
-        "algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA,
-        "topology: phe-fl needs edges: the topology has none",
-    ),
+    ("algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA, "topology: phe-fl needs edges: the topology has none"),
     (
         SIM + TOPOLOGY,
         "data.samples_per_client: is missing: the clients of a population share the data set, so it does not say how "
@@ -121,10 +118,7 @@ MISTAKES = [
         "shared.cell.schedule: csv: a rate of 0 cuts links, and those of a population's clients cannot be cut: write a "
         "low rate",
     ),
-    (
-        GOOD + "gathering: {quorum: 11}\n",
-        "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
-    ),
+    (GOOD + "gathering: {quorum: 11}\n", "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10"),
     (
         GOOD + "clients: {links: {satellite: 100%}}\ntimeouts: {lost_after: 2s}\n",
         "timeouts.lost_after: must be above four round trips of the slowest link, 2.52s",

@@ -46,10 +46,7 @@ def accuracy(trained: Trained, x: torch.Tensor, layer: Floats | None) -> float:
     return float((logits.argmax(1) == learner.train_data[1]).float().mean())
 
 
-def test_only_who_has_the_layer_recognises_the_pictures(
-    trained: Trained,
-    made: EncryptedSet,
-) -> None:
+def test_only_who_has_the_layer_recognises_the_pictures(trained: Trained, made: EncryptedSet) -> None:
     """Through its layer the model knows the encrypted pictures as well as it knows the plain ones without; plain
     pictures through the layer, encrypted ones through another layer or without any are hardly better than chance."""
     plain = trained[0].normalise(trained[0].train_data[0])
@@ -81,10 +78,7 @@ def test_pictures_are_not_those_they_were(trained: Trained, made: EncryptedSet) 
     assert made.images.shape == (200, 1, 8, 8)
 
 
-def test_outputs_are_the_models_own_on_what_travels(
-    trained: Trained,
-    made: EncryptedSet,
-) -> None:
+def test_outputs_are_the_models_own_on_what_travels(trained: Trained, made: EncryptedSet) -> None:
     learner, weights = trained
     learner.set(weights)
     with torch.inference_mode():

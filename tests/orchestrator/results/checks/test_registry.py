@@ -168,10 +168,7 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
         assert "finished" not in [check["name"] for check in checks(History.open(tmp_path))]  # it goes on
     verdict, detail = run.verdict("finished")
     goes_on = f"`resume {tmp_path.name}` continues from there"
-    assert (verdict, detail) == (
-        "fail",
-        f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}",
-    )
+    assert (verdict, detail) == ("fail", f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}")
 
 
 def test_abandoned_rounds_are_told(tmp_path: Path) -> None:

@@ -210,14 +210,14 @@ def test_a_degrade_must_go_with_every_profile_of_the_schedule(folder: Path) -> N
     links = "  edge-cloud: {rate: 5mbit, schedule: {steps: [{at: 1s, rate: null}]}}\n"
     faults = "faults: [{at: 9s, node: edge-0, action: degrade, buffer: 5ms}]\n"
     assert mistakes(folder, links, faults) == [
-        "scenario.yaml:5: faults.0: on the link edge-0 -> cloud: buffer: needs a rate; without one nothing ever waits",
+        "scenario.yaml:5: faults.0: on the link edge-0 -> cloud: buffer: needs a rate; without one nothing ever waits"
     ]
 
 
 def test_waiting_reckons_with_the_slowest_moment(folder: Path) -> None:
     links = "  edge-cloud: {latency: 10ms, schedule: {steps: [{at: 1s, latency: 2s}]}}\n"
     assert mistakes(folder, links, "timeouts: {lost_after: 8s}\n") == [
-        "scenario.yaml:5: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+        "scenario.yaml:5: timeouts.lost_after: must be above four round trips of the slowest link, 16s"
     ]
     assert make_plan(parse(f"{TOP}{links}", "f"), None).timeouts.lost_after == 16
     plans = [

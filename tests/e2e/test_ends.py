@@ -15,7 +15,7 @@ import pytest
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.record.history import History
-from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
+from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
@@ -225,11 +225,3 @@ def test_a_run_in_a_folder_that_may_only_be_read(tmp_path: Path, verb: str) -> N
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"error: {'nothing can be written in ' if verb == 'resume' else ''}{directory}")
     assert "Read-only file system" in done.stderr
-
-
-def test_what_the_host_lacks_is_told_before_anything_is_made(tmp_path: Path) -> None:
-    result = up(tmp_path, SHORT, "--driver", "docker", prefix=("env", "DOCKER_HOST=unix:///nowhere/docker.sock"))
-    assert (result.code, result.summary) == (1, {})
-    assert result.errors.count("error: ") == 1
-    assert "no Docker Engine answers at /nowhere/docker.sock" in result.errors
-    assert list((tmp_path / "runs").glob("*")) == []

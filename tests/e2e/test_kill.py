@@ -89,7 +89,7 @@ def hold(run: Background, node: str) -> None:
     os.kill(wait_for(attached, f"the interface of {node}"), signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("victim", ["cloud", "device-0-0", "fork server", "anchor"])
+@pytest.mark.parametrize("victim", ["cloud", "fork server", "anchor"])
 def test_kill_before_anybody_registers(tmp_path: Path, victim: str) -> None:
     """A stopped node keeps the run from beginning to train; the end must come without waiting for it."""
     waiting, part = "edge-1", {"fork server": "node", "switch": "switch", "anchor": "hub"}

@@ -89,6 +89,7 @@ def test_a_module_that_is_imported_already(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("node.py hides edgebed's package 'node': rename it")
 
 
+@pytest.mark.slow
 def test_without_one_everything_works(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()  # a folder without __init__.py comes last in Python's search
     assert run("import edgebed, edgebed.testing\nedgebed.Role", tmp_path).returncode == 0

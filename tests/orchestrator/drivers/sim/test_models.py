@@ -134,6 +134,7 @@ def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path
         run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fededs"])
 def test_dropout_gives_one_record_on_any_number_of_workers(tmp_path: Path, pictures: Path, algorithm: str) -> None:
     """The transformer draws from the generators of torch, numpy and Python in each pass of training."""

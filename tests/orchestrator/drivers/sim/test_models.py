@@ -40,10 +40,12 @@ TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 REPEATED = [*BUILT_IN, *(TORCHVISION % each for each in list(BACKBONES)[::4]), "transformer"]
 """Models that are trained twice to the same record. One in four of torchvision's, which consist of the same layers."""
 MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
-TENSORS_ALONE = {  # of whose models nothing but the tensors matters: each is tried with some of them
+TENSORS_ALONE = [
     *("fedavg", "fedprox", "fednova", "hierfavg", "onlyedge", "edgecloud", "sdfeel", "scaffold"),
     *("fedasync", "fedbuff", "masked-sum", *(name for name in EVERY if name.startswith(("top-k-", "qsgd-")))),
-}
+]
+ALIKE = [(TENSORS_ALONE, 4), (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3)]
+"""Algorithms that do the same with models: each is tried with one in so many of them, and together they have all."""
 REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
 TOPOLOGIES = {  # of two clients each
     ("required", "required"): "edges: 2, devices_per_edge: 1",
@@ -121,11 +123,17 @@ def test_pairs_that_differ_most(tmp_path: Path, pictures: Path, name: str) -> No
         check(tmp_path, pictures, EVERY[name], model)
 
 
+def tried(name: str) -> list[str]:
+    for names, number in ALIKE:
+        if name in names:
+            return MODELS_TRIED[names.index(name) % number :: number]
+    return MODELS_TRIED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, name: str) -> None:
-    first, step = (sorted(TENSORS_ALONE).index(name) % 4, 4) if name in TENSORS_ALONE else (0, 1)
-    for model in MODELS_TRIED[first::step]:
+    for model in tried(name):
         check(tmp_path, pictures, EVERY[name], model)
 
 

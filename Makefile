@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -32,10 +32,12 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
-quick: quick-orchestrator quick-others  # two processes: most of these tests keep one processor busy
+quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
-	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
+	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator/drivers tests/orchestrator
+quick-drivers: setup
+	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator/drivers
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, so many processes at a time. What takes longest begins first, so that they end at about the same time. At last

@@ -308,23 +308,6 @@ class TestRate:
 
 @netns
 class TestFates:
-    def test_random_loss(self, lab: Lab) -> None:
-        lab.shape("a", "b", {"loss": "5%"}, {})
-        lost = 2000 - len(datagrams(lab, "a", "b", 2000))
-        # The central 99 % of a binomial distribution with n = 2000, p = 0.05.
-        assert 76 <= lost <= 126
-
-    def test_bursty_loss(self, lab: Lab) -> None:
-        lab.shape("a", "b", {"loss": {"gilbert-elliott": {"p": "2%", "r": "30%"}}}, {})
-        arrived = set(datagrams(lab, "a", "b", 4000))
-        lost = [number for number in range(4000) if number not in arrived]
-        bursts = sum(number - 1 in arrived or number == 0 for number in lost)
-        # Mean loss p / (p + r) = 6.25 %; the chain's memory x = 1 - p - r makes the variance of the count
-        # (1 + x) / (1 - x) = 5.25 times the binomial one: standard deviation 35, of which 2.6 are allowed for 99 %.
-        assert len(lost) == pytest.approx(250, abs=91)
-        # Mean burst 1 / r = 3.33, standard deviation sqrt(1 - r) / r = 2.79, over some 75 bursts.
-        assert len(lost) / bursts == pytest.approx(3.33, abs=2.6 * 2.79 / bursts**0.5)
-
     @pytest.mark.parametrize("offload", [True, False])
     def test_tcp_survives_everything_and_packets_are_single(self, lab: Lab, offload: bool) -> None:
         lab.segment_offload("a", offload)

@@ -206,7 +206,7 @@ def test_kill_the_cloud(tmp_path: Path) -> None:
 
 
 def test_down_of_a_living_run(tmp_path: Path) -> None:
-    with Background(tmp_path, LONG) as run:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 4000")) as run:
         run.wait_round(1)
         listed = json_of("ps", "--runs", run.runs)
         (entry,) = [each for each in listed["runs"] if each["run"] == run.directory.run]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,7 @@ from docs.generate import anchor
 from orchestrator.claims.reading import Claim, Paper, load
 from orchestrator.claims.rows import claimed
 from orchestrator.cli.main import cli
-from orchestrator.sweep import reading
-from orchestrator.sweep.reading import Sweep
+from tests.shipped import read_sweep
 
 PAPERS = {paper.read.paper: paper for paper in load()}
 PAGES = Path(__file__).parents[3] / "docs/papers"
@@ -45,17 +42,10 @@ def test_every_table_figure_and_headline_of_the_papers_has_a_row() -> None:
     assert rows == {"DFFKE": 16, "FedEDS": 14, "FedFeat+": 13, "FEELPGen": 22, "PHE-FL": 13}
 
 
-@cache
-def read_sweep(file: Path, overrides: tuple[str, ...]) -> Sweep:
-    return reading.load(file, overrides)
-
-
 @pytest.mark.parametrize(("paper", "name"), CLAIMS, ids=NAMES)
 def test_the_sweep_has_the_cases(paper: Paper, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(file: Path, overrides: Sequence[str]) -> Sweep:
-        return read_sweep(file, tuple(overrides))
-
-    monkeypatch.setattr("orchestrator.claims.rows.load", load)  # several claims are of one sweep
+    # Several claims are of one sweep.
+    monkeypatch.setattr("orchestrator.claims.rows.load", lambda file, overrides: read_sweep(file, *overrides))
     if of(paper, name).sweep is not None:
         sweep, cases = claimed(paper, name, "sim")
         assert len(sweep.cases) == len(set(cases.values()))

@@ -176,10 +176,7 @@ PICTURES: dict[str, Sequence[Case]] = {
         (pictures(usual=saved(plain("L", 7), "BMP")), all_are(7)),
     ],
     "grey next to colour": [  # sorted first or last, the grey picture decides nothing
-        (
-            pictures({f"train/{label}/1.png": saved(plain("RGB", (200, 0, 1)))}),
-            pixels_are(*pixels),
-        )
+        (pictures({f"train/{label}/1.png": saved(plain("RGB", (200, 0, 1)))}), pixels_are(*pixels))
         for label, pixels in (("a", [(200, 0, 1), (9, 9, 9)]), ("b", [(9, 9, 9), (200, 0, 1)]))
     ],
     "black and white": [(pictures(usual=saved(plain("1", 1))), all_are(255))],
@@ -420,10 +417,7 @@ ARRAYS: dict[str, Sequence[Case]] = {
         for name in ("x_train", "y_train")
     ],
     "header that declares more or less than the file has": [
-        (
-            header(declared("(1099511627776, 8, 8)"), b"0" * 99),
-            "x_train declares .*, 70,368,744,177,664 bytes",
-        ),
+        (header(declared("(1099511627776, 8, 8)"), b"0" * 99), "x_train declares .*, 70,368,744,177,664 bytes"),
         (header(declared("(8, 4, 4)"), b"0" * 129), "declares uint8 .*128 bytes, and holds 129"),
         (header(declared("(-8, -4, 4)"), b"0" * 128), "declares uint8"),
         (header("(" * 400 + ")" * 400), "x_train is not a plain array"),
@@ -482,10 +476,7 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
             labels(np.where(np.arange(8) == 4, np.uint32(2**32 - 1), LABELS.astype(np.uint32))),
             rf"label 4294967295 at y_train\[4\], .* label 4: without it 4 of 4294967296 classes occur; {STRAY}",
         ),
-        (
-            labels(LABELS, [0, 1, 2_000_000, 3]),
-            r"label 2000000 at y_test\[2\], .* without it 4 of 2000001 classes",
-        ),
+        (labels(LABELS, [0, 1, 2_000_000, 3]), r"label 2000000 at y_test\[2\], .* without it 4 of 2000001 classes"),
         (
             labels(np.where(LABELS == 2, 4, LABELS)),
             r"label 3 at y_train\[3\], but no .* label 2: without it 3 of 5 classes",
@@ -634,8 +625,7 @@ OTHERS: dict[str, Sequence[Case]] = {
 
 
 @pytest.mark.parametrize(
-    ("cases", "row"),
-    [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR and UCI-HAR")],
+    ("cases", "row"), [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR and UCI-HAR")]
 )
 def test_idx_cifar_and_har(cases: dict[str, Sequence[Case]], row: str, tmp_path: Path) -> None:
     for index, case in enumerate(cases[row]):
@@ -753,10 +743,7 @@ LISTS: dict[str, Sequence[tuple[Any, list[list[int]] | str]]] = {
     "a client that is missing or unknown": [
         ([[0], [1]], "f.json: train has 2 lists for 3 clients"),
         ({**BY_NAME, "edge-0": []}, "f.json: train has edge-0; clients are device-0-0, device-0-1, device-1-0"),
-        (
-            {"device-0-0": [0]},
-            "f.json: train lacks device-0-1, device-1-0; give clients without samples an empty list",
-        ),
+        ({"device-0-0": [0]}, "f.json: train lacks device-0-1, device-1-0; give clients without samples an empty list"),
         ({"train": TRAIN, "test": BY_NAME | {"cloud": []}}, "f.json: test has cloud; clients are"),
     ],
     "not whole numbers": [

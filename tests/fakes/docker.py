@@ -29,10 +29,7 @@ PIECES = 30  # of each image that is saved
 
 IMAGE = {
     "Architecture": "amd64",
-    "Config": {
-        "Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"},
-        "User": "1000:1000",
-    },
+    "Config": {"Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"}, "User": "1000:1000"},
 }
 FACTS = {
     "OSType": "linux",

@@ -16,6 +16,7 @@ from node.learning.zoo import forward_work
 LEAST = {"fedfeat-cnn": 16, "celeba-cnn": 43}  # pixels a side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("name", MODELS)
 def test_size_is_the_catalogues(name: str, dataset: str) -> None:
@@ -42,6 +43,7 @@ def work_of(size: Size) -> Size:
     return Size(0, operations=size.operations, values=size.values, layers=size.layers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [8, 13, 32, 128])
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "torchvision"])
 def test_the_work_of_a_forward_pass_is_the_catalogues(name: str, side: int) -> None:

@@ -141,7 +141,7 @@ def test_the_latest_is_the_one_that_began_last_whatever_was_written_since(tmp_pa
         (tmp_path / run / "run.db").touch()
     (tmp_path / "b-20260101-120000-ffff" / "report.html").touch()
     assert [each.run for each in known_runs(tmp_path)] == [
-        *("renamed", "b-20260101-120000-ffff", "a-20260102-080000-0000"),
+        *("renamed", "b-20260101-120000-ffff", "a-20260102-080000-0000")
     ]
 
 

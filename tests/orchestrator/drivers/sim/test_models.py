@@ -40,6 +40,12 @@ TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 REPEATED = [*BUILT_IN, *(TORCHVISION % each for each in list(BACKBONES)[::4]), "transformer"]
 """Models that are trained twice to the same record. One in four of torchvision's, which consist of the same layers."""
 MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
+TENSORS_ALONE = [
+    *("fedavg", "fedprox", "fednova", "hierfavg", "onlyedge", "edgecloud", "sdfeel", "scaffold"),
+    *("fedasync", "fedbuff", "masked-sum", *(name for name in EVERY if name.startswith(("top-k-", "qsgd-")))),
+]
+ALIKE = [(TENSORS_ALONE, 4), (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3)]
+"""Algorithms that do the same with models: each is tried with one in so many of them, and together they have all."""
 REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
 TOPOLOGIES = {  # of two clients each
     ("required", "required"): "edges: 2, devices_per_edge: 1",
@@ -117,10 +123,17 @@ def test_pairs_that_differ_most(tmp_path: Path, pictures: Path, name: str) -> No
         check(tmp_path, pictures, EVERY[name], model)
 
 
+def tried(name: str) -> list[str]:
+    for names, number in ALIKE:
+        if name in names:
+            return MODELS_TRIED[names.index(name) % number :: number]
+    return MODELS_TRIED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, name: str) -> None:
-    for model in MODELS_TRIED:
+    for model in tried(name):
         check(tmp_path, pictures, EVERY[name], model)
 
 
@@ -129,6 +142,7 @@ def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path
         run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fededs"])
 def test_dropout_gives_one_record_on_any_number_of_workers(tmp_path: Path, pictures: Path, algorithm: str) -> None:
     """The transformer draws from the generators of torch, numpy and Python in each pass of training."""

@@ -96,10 +96,7 @@ def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
         links = Links(LINKS, cast(Fabric, engine))
         first = asyncio.create_task(links.follow(UP, FAST, "schedule", cut=False))
         await asyncio.sleep(0.1)
-        rest = [
-            links.overlay([UP], 1, {"loss": "5%"}),
-            links.follow(UP, SLOW, "schedule", cut=False),
-        ]
+        rest = [links.overlay([UP], 1, {"loss": "5%"}), links.follow(UP, SLOW, "schedule", cut=False)]
         await asyncio.gather(first, *rest)
         return engine.done
 

@@ -1,0 +1,124 @@
+"""The file expected.json of an archive: the figures of each run, and how far its repetition may be from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from node.files import read_untrusted
+from orchestrator.errors import ArchiveError, MistakeError, RunError
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.rows import COMPLETE
+from orchestrator.scenario.language.strict import Strict, unknown
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.sweep.figures import figures
+from orchestrator.sweep.reading import Target
+
+FILE = "expected.json"
+_POINTS = ("final.", "best.")
+SAME = ("cpu", "python", "packages")
+"""The facts of two records with which a simulation gives the same figures to the last bit."""
+
+
+class Figure(Strict):
+    """A figure, and by how much a repetition on another kind of processor, or of real nodes, may differ from it."""
+
+    expected: float
+    tolerance: float
+
+
+class ExpectedRun(Strict):
+    """The result of a run."""
+
+    case: str
+    seed: int
+    driver: str
+    verdict: str
+    figures: dict[str, Figure]
+
+
+class Expected(Strict):
+    """The content of expected.json: the results of the runs by their ids, and the target of their sweep."""
+
+    target: Target | None = None
+    runs: dict[str, ExpectedRun]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of a repetition from the archive. ``expected`` and ``found`` as they are written."""
+
+    run: str
+    figure: str
+    expected: str
+    found: str
+
+
+def read_expected(file: Path) -> Expected:
+    """Read an archive's expected.json. ArchiveError if it makes no sense."""
+    try:
+        return Expected.model_validate_json(read_untrusted(file, LONGEST_DOCUMENT))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArchiveError(f"{FILE} of the archive cannot be read: {where}: {first['msg']}") from None
+    except OSError as error:
+        raise ArchiveError(f"{FILE} of the archive cannot be read: {error.strerror}") from None
+
+
+def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str]) -> ExpectedRun:
+    """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
+    if history.outcome is None or history.outcome.ended not in COMPLETE:
+        raise RunError(f"{history.run} is not complete, so nothing can be expected of it: run it again")
+    found = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
+    for name in tolerances.keys() - found.keys():
+        raise MistakeError(f"tolerance: {unknown(f'figure of {history.run}', name, sorted(found))}")
+    return ExpectedRun(
+        case=str(history.meta.get("case", history.plan["name"])),
+        seed=history.plan["seed"],
+        driver=history.driver,
+        verdict=overall(checks(history)),
+        figures={
+            name: Figure(expected=value, tolerance=tolerance_of(name, value, tolerances))
+            for name, value in found.items()
+        },
+    )
+
+
+def tolerance_of(name: str, value: float, given: Mapping[str, str]) -> float:
+    """The tolerance of a figure: as ``given`` by its name, a number or a percentage of the figure. By default two
+    points for accuracies, and for others a tenth, but at least one round, or 0.02. MistakeError if it is no number."""
+    if name in given:
+        try:
+            number = float(given[name].removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise MistakeError(f"tolerance: {name}: '{given[name]}' is no tolerance: write 0.03 or 5%")
+        return number / 100 * abs(value) if given[name].endswith("%") else number
+    if name.startswith(_POINTS):
+        return 0.02
+    return max(abs(value) / 10, 1.0 if name.endswith("rounds") else 0.02)
+
+
+def is_exact(archived: History, repeated: History) -> bool:
+    """Whether both runs must have the same figures to the last bit."""
+    same = all(archived.meta.get(key) == repeated.meta.get(key) for key in SAME)
+    return kind_of(repeated.driver).simulated and same
+
+
+def differences(name: str, expected: ExpectedRun, found: ExpectedRun, *, exact: bool) -> Iterator[Difference]:
+    """The figures of a repetition that differ by more than their tolerance; not at all if ``exact``. Then, or if the
+    checks of the repetition failed, also its verdict."""
+    for key, each in expected.figures.items():
+        tolerance, value = 0.0 if exact else each.tolerance, found.figures.get(key)
+        if value is None or not abs(value.expected - each.expected) <= tolerance:
+            within = f" ± {tolerance:g}" if tolerance else ""
+            yield Difference(name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}")
+    if found.verdict != expected.verdict and (exact or found.verdict == "fail"):
+        yield Difference(name, "verdict", expected.verdict, found.verdict)

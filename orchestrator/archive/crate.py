@@ -10,16 +10,16 @@ import hashlib
 import json
 import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from node.catalogue.datasets import DATASETS
 from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
 from orchestrator.exports.extras import imported
+from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History
 
 EXTRA = "archive"
@@ -29,67 +29,29 @@ CROISSANT = "http://mlcommons.org/croissant/1.0"
 HOME = "https://github.com/edgebed/edgebed"
 _TERMS = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 _TYPES = {".yaml": "application/yaml", ".db": "application/vnd.sqlite3", ".jsonld": "application/ld+json"}
-_HOST = {"cpu": "", "cores": "", "memory": "B", "kernel": "", "platform": "", "python": ""}
-_UNITS = {"rtt": "s", "loss": "", "rate": "bit/s"}
+_HOST = ("cpu", "cores", "memory", "kernel", "platform", "python")
+_UNITS = {"rtt": "s", "loss": "fraction", "rate": "bit/s"}
 
 Content = bytes | Path
-Entity = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What the description says of a run: its folder in the archive, start and end, PropertyValues, and the file that
-    describes its data set, if it has one."""
+class ArchivedRun(NamedTuple):
+    """A run, its folder in an archive, what is expected of it, and the file that describes its data set, if any."""
 
+    directory: RunDirectory
     folder: str
-    title: str
-    started: str
-    ended: str
-    properties: Sequence[Entity]
+    expected: ExpectedRun
     data: str | None
 
-
-def run_facts(history: History, folder: str, expected: ExpectedRun, data: str | None) -> RunFacts:
-    """Read what the description says of a complete run."""
-    started = datetime.strptime(history.meta["started"], "%Y-%m-%dT%H:%M:%S%z")
-    wall = history.outcome.wall if history.outcome is not None and history.outcome.wall is not None else 0.0
-    title = f"{expected.case}, seed {expected.seed}, {expected.driver}"
-    properties = [
-        _property(folder, "verdict", expected.verdict),
-        *(_property(folder, name, each.expected) for name, each in expected.figures.items()),
-        *(
-            _property(folder, f"host {key}", history.meta[key], unit)
-            for key, unit in _HOST.items()
-            if key in history.meta
-        ),
-        *_links(history, folder),
-    ]
-    ended = started + timedelta(seconds=wall)
-    return RunFacts(folder, title, started.isoformat(), ended.isoformat(timespec="seconds"), properties, data)
-
-
-def _links(history: History, folder: str) -> Iterator[Entity]:
-    """The links as configured, by class or pair, and as measured: mean, lowest and highest value of each quantity."""
-    for name, settings in history.effective.get("links", {}).items():
-        yield _property(folder, f"links {name}, configured", json.dumps(settings))
-    measured: dict[str, list[float]] = {}
-    for probe in history.probes():
-        if probe.measured is not None:
-            measured.setdefault(f"{probe.link_class} {probe.quantity}", []).append(probe.measured)
-    for name, values in measured.items():
-        bounds = {"minValue": min(values), "maxValue": max(values)}
-        yield _property(folder, f"links {name}, measured", fmean(values), _UNITS.get(name.split()[-1], "")) | bounds
-
-
-def _property(folder: str, name: str, value: Any, unit: str = "") -> Entity:
-    entity = {"@id": f"#{folder}{name.replace(' ', '-')}", "@type": "PropertyValue", "name": name, "value": value}
-    return entity | ({"unitText": unit} if unit else {})
+    @property
+    def title(self) -> str:
+        return f"{self.expected.case}, seed {self.expected.seed}, {self.expected.driver}"
 
 
 def describe(
     name: str,
     files: Mapping[str, Content],
-    runs: Sequence[RunFacts],
+    runs: Sequence[ArchivedRun],
     version: str,
     authors: Sequence[str],
     license: str | None,
@@ -98,16 +60,11 @@ def describe(
     library, models = imported("rocrate.rocrate", EXTRA), imported("rocrate.model", EXTRA)
     crate = library.ROCrate(version="1.1")
     crate.metadata.extra_terms |= _TERMS
-    crate.name = name
-    crate.description = f"Runs of edgebed, with all that is needed to repeat them: edgebed reproduce {name}.zip"
 
     def add(identifier: str, kind: str, **properties: Any) -> Any:
         return crate.add(models.ContextEntity(crate, identifier, {"@type": kind, **properties}))
 
-    stated = add(license, "CreativeWork", name=license, description="of this archive") if license else "ask the author"
-    crate.root_dataset["license"] = stated
     people = [add(f"#{author.replace(' ', '-')}", "Person", name=author) for author in authors]
-    crate.root_dataset["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
     edgebed = add(f"{HOME}#{version}", "SoftwareApplication", name="edgebed", url=HOME, softwareVersion=version)
     parts = {
         path: crate.add(models.File(crate, dest_path=path, properties=_file(path, content)))
@@ -115,34 +72,62 @@ def describe(
     }
     actions = []
     for run in runs:
-        own = [each for path, each in parts.items() if path.startswith(run.folder)]
+        own = {path: part for path, part in parts.items() if path.startswith(run.folder)}
         what = {"name": run.title, "description": "one run of the scenario: its plan, record and report"}
         folder = crate.add(models.Dataset(crate, dest_path=run.folder, properties=what))
-        folder["hasPart"] = own
-        folder["variableMeasured"] = [add(each.pop("@id"), each.pop("@type"), **each) for each in run.properties]
-        times = {"startTime": run.started, "endTime": run.ended}
+        folder["hasPart"] = [*own.values()]
+        with History.open(run.directory.path) as history:
+            started = datetime.strptime(history.meta["started"], "%Y-%m-%dT%H:%M:%S%z")
+            ended = started + timedelta(seconds=(history.outcome and history.outcome.wall) or 0.0)
+            folder["variableMeasured"] = [
+                add(f"#{run.folder}{fact['name'].replace(' ', '-')}", "PropertyValue", **fact)
+                for fact in _facts(history, run.expected)
+            ]
+        times = {"startTime": started.isoformat(), "endTime": ended.isoformat(timespec="seconds")}
         action = add(f"#{run.folder}run", "CreateAction", **what, **times, instrument=edgebed)
-        scenario = parts[f"{run.folder}scenario.yaml"]
-        action["object"] = _compact([scenario, *([parts[run.data]] if run.data else [])])
-        action["result"] = [folder, *(each for each in own if each is not scenario)]
-        if people:
-            action["agent"] = people[0]
+        scenario = own.pop(f"{run.folder}scenario.yaml")
+        action["object"] = [scenario, *([parts[run.data]] if run.data else [])]
+        action["result"] = [folder, *own.values()]
+        action["agent"] = people[:1]
         actions.append(action)
-    if people:
-        crate.root_dataset["author"] = _compact(people)
-    crate.root_dataset["mentions"] = _compact(actions)
-    return (json.dumps(crate.metadata.generate(), indent=1) + "\n").encode()
+    root = crate.root_dataset
+    root["name"] = name
+    root["description"] = f"Runs of edgebed, with all that is needed to repeat them: edgebed reproduce {name}.zip"
+    root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
+    about = {"name": license, "description": "the licence of this archive"}
+    root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
+    root["author"], root["mentions"] = people, actions
+    graph = crate.metadata.generate()
+    graph["@graph"] = [{key: _compact(value) for key, value in each.items() if value != []} for each in graph["@graph"]]
+    return (json.dumps(graph, indent=1) + "\n").encode()
 
 
-def _compact(values: list[Any]) -> Any:
-    """A single value without its list, as JSON-LD prefers it."""
-    return values if len(values) > 1 else values[0]
+def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
+    """Verdict, figures and host of a run; its links as configured, by class or pair, and as measured: mean, lowest and
+    highest value of each quantity of a class."""
+    yield {"name": "verdict", "value": expected.verdict}
+    yield from ({"name": name, "value": each.expected} for name, each in expected.figures.items())
+    yield from ({"name": f"host {key}", "value": history.meta[key]} for key in _HOST if key in history.meta)
+    for name, settings in history.effective.get("links", {}).items():
+        yield {"name": f"links {name}, configured", "value": json.dumps(settings)}
+    measured: dict[tuple[str, str], list[float]] = {}
+    for probe in history.probes():
+        if probe.measured is not None:
+            measured.setdefault((probe.link_class, probe.quantity), []).append(probe.measured)
+    for (name, quantity), values in measured.items():
+        bounds = {"minValue": min(values), "maxValue": max(values), "unitText": _UNITS.get(quantity, "")}
+        yield {"name": f"links {name} {quantity}, measured", "value": fmean(values), **bounds}
 
 
-def _file(path: str, content: Content) -> Entity:
+def _compact(value: Any) -> Any:
+    """A single value without its list, as RO-Crate prefers it."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _file(path: str, content: Content) -> dict[str, Any]:
     suffix = Path(path).suffix
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
-    entity: Entity = {"name": path, "encodingFormat": kind, "sha256": _sha256(content)}
+    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": _sha256(content)}
     entity["contentSize"] = str(len(content) if isinstance(content, bytes) else content.stat().st_size)
     return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
 

@@ -15,11 +15,10 @@ from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 
 from orchestrator.archive import crate
-from orchestrator.archive.crate import Content
+from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import RunError
 from orchestrator.exports.extras import require
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
@@ -88,30 +87,30 @@ def archive(
         )
         if found["planned"] != len(directories):
             raise RunError(f"{name} has {len(directories)} of {found['planned']} runs: complete it with `sweep`")
-    expected, facts, installed = {}, [], packages()
+    archived: list[ArchivedRun] = []
+    installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
         for directory in directories:
-            folder = f"runs/{directory.run}/"
             with History.open(directory.path) as history:
-                expected[directory.run] = result = expected_run(history, target, tolerances or {})
+                result = expected_run(history, target, tolerances or {})
                 _refuse_changed_packages(history, installed)
-                files |= _files_of_run(directory, Path(passing, directory.run))
-                origin = kept_origin(directory)
-                if origin.scenario.programs:
-                    files |= _files_of_programs(origin.file.parent)
-                data = None
+                origin, data = kept_origin(directory), None
                 if origin.scenario.algorithm is not None:
                     data, content = _described_data(origin, history)
                     files[data] = content
-                facts.append(crate.run_facts(history, folder, result, data))
-        package = f"edgebed{'[learning]' * (data is not None)}=={version('edgebed')}"
+            if origin.scenario.programs:
+                files |= _files_of_programs(origin.file.parent)
+            archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
+            files |= _files_of_run(archived[-1], Path(passing, directory.run))
+        package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
+        expected = Expected(target=target, runs={each.directory.run: each.expected for each in archived})
         files |= {
-            FILE: _json(Expected(target=target, runs=expected).model_dump(mode="json")),
+            FILE: _json(expected.model_dump(mode="json")),
             "environment.json": _json(installed),
             "constraints.txt": constraints(installed).encode(),
             "reproduce.sh": SCRIPT.replace("PACKAGE", package).encode(),
         }
-        files[crate.METADATA] = crate.describe(name, files, facts, version("edgebed"), authors, license)
+        files[crate.METADATA] = crate.describe(name, files, archived, version("edgebed"), authors, license)
         _write(place, files)
     return place
 
@@ -122,21 +121,21 @@ def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
     return found | ({"sweep.yaml": own} if own.is_file() else {})
 
 
-def _files_of_run(directory: RunDirectory, passing: Path) -> dict[str, Content]:
+def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
     """What a complete run keeps for its report and its repetition. Its record is copied to a new folder ``passing``."""
-    directory.refuse_held()
+    own = run.directory
+    own.refuse_held()
     passing.mkdir()
     with (
-        contextlib.closing(sqlite3.connect(f"{(directory.path / DATABASE).as_uri()}?mode=ro", uri=True)) as record,
+        contextlib.closing(sqlite3.connect(f"{(own.path / DATABASE).as_uri()}?mode=ro", uri=True)) as record,
         contextlib.closing(sqlite3.connect(passing / DATABASE)) as copy,
     ):
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
-    kept = [path for name in RUN_FILES if (path := directory.path / name).exists()]
-    for folder in (trace_files.FOLDER, directory.plugins.name):
-        kept += sorted(path for path in (directory.path / folder).rglob("*") if path.is_file())
-    files: dict[str, Content] = {f"runs/{directory.run}/{path.relative_to(directory.path)}": path for path in kept}
-    return files | {f"runs/{directory.run}/{DATABASE}": passing / DATABASE}
+    found = [own.path / name for name in RUN_FILES]
+    found += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
+    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in found if path.is_file()}
+    return files | {f"{run.folder}{DATABASE}": passing / DATABASE}
 
 
 def _files_of_programs(folder: Path) -> dict[str, Content]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,8 +22,6 @@ from orchestrator.sweep.reading import Target
 
 FILE = "expected.json"
 _POINTS = ("final.", "best.")
-SAME = ("cpu", "python", "packages")
-"""The facts of two records with which a simulation gives the same figures to the last bit."""
 
 
 class Figure(Strict):
@@ -106,10 +105,18 @@ def tolerance_of(name: str, value: float, given: Mapping[str, str]) -> float:
     return max(abs(value) / 10, 1.0 if name.endswith("rounds") else 0.02)
 
 
-def is_exact(archived: History, repeated: History) -> bool:
-    """Whether both runs must have the same figures to the last bit."""
-    same = all(archived.meta.get(key) == repeated.meta.get(key) for key in SAME)
-    return kind_of(repeated.driver).simulated and same
+def inexact(archived: History, repeated: History) -> list[str]:
+    """Why both runs need not have the same figures to the last bit; empty if they must."""
+    if not kind_of(repeated.driver).simulated:
+        return ["real nodes"]
+    before, after = (facts(each.meta) for each in (archived, repeated))
+    return [f"{key}: {before[key]}, here {after.get(key)}" for key in before if before[key] != after.get(key)]
+
+
+def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The processor, the minor version of Python, and the versions of packages that a simulation computes with."""
+    packages = meta.get("packages") or {}
+    return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
 
 
 def differences(name: str, expected: ExpectedRun, found: ExpectedRun, *, exact: bool) -> Iterator[Difference]:

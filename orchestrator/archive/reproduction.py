@@ -15,7 +15,7 @@ from node.assignment import PluginSource
 from node.errors import PluginError
 from node.plugins import find
 from orchestrator import text
-from orchestrator.archive.expected import FILE, Difference, Expected, differences, expected_run, is_exact, read_expected
+from orchestrator.archive.expected import FILE, Difference, Expected, differences, expected_run, inexact, read_expected
 from orchestrator.archive.opening import unpack
 from orchestrator.archive.writing import SCENARIO_FOLDER
 from orchestrator.errors import ArchiveError, OrchestratorError, RunError
@@ -41,11 +41,11 @@ NOT_COMPARED = ("notes",)
 
 @dataclass
 class Reproduction:
-    """The result of `reproduce`: how the repeated runs differ from the archive; why runs could not be repeated; and the
-    code of the archive that needs trust. ``exact``: the runs that had to be equal to the last bit."""
+    """The result of `reproduce`: how the repeated runs differ from the archive, why runs could not be repeated, which
+    code of the archive needs trust, and why runs were compared within tolerances, not to the last bit."""
 
     runs: list[Path] = field(default_factory=list)
-    exact: list[str] = field(default_factory=list)
+    inexact: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
@@ -184,10 +184,10 @@ def _repeated(
         yield Difference(name, "end", "a complete run", str(outcome.summary["error"] or outcome.summary["ended"]))
         return
     with History.open(archived.path) as before, History.open(made.path) as after:
-        if exact := is_exact(before, after):
-            result.exact.append(name)
+        if reasons := inexact(before, after):
+            result.inexact.append(f"{name}: {'; '.join(reasons)}")
         found = expected_run(after, expected.target, {})
-        yield from differences(name, expected.runs[archived.run], found, exact=exact)
+        yield from differences(name, expected.runs[archived.run], found, exact=not reasons)
 
 
 def _plugin(name: str, run: RunDirectory) -> PluginSource:
@@ -205,7 +205,9 @@ def print_reproduction(result: Reproduction, console: Console) -> None:
         write(console, "")
     entries = [("not possible", text.visible(each)) for each in result.impossible]
     entries += [("code", text.visible(each)) for each in result.code]
+    entries += [("tolerances", text.visible(each)) for each in result.inexact]
     if result.runs:
-        compared = f"{len(result.exact)} to the last bit, {len(result.runs) - len(result.exact)} within tolerances"
+        exact = len(result.runs) - len(result.inexact)
+        compared = f"{exact} to the last bit, {len(result.inexact)} within tolerances"
         entries.append(("compared", f"{compared}, in {result.runs[0].parent}"))
     write_entries(console, [*entries, ("result", result.state)])

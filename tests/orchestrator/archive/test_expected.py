@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.archive.expected import Difference, ExpectedRun, Figure, differences, read_expected, tolerance_of
+from orchestrator.archive.expected import (
+    Difference,
+    ExpectedRun,
+    Figure,
+    differences,
+    facts,
+    read_expected,
+    tolerance_of,
+)
 from orchestrator.errors import ArchiveError, MistakeError
 
 
@@ -55,6 +63,11 @@ def test_what_differs() -> None:
     assert [*differences("run", result(0.5), lacking, exact=False)] == [
         Difference("run", "final.global", "0.5 ± 0.02", "–")
     ]
+
+
+def test_facts_that_decide_on_the_last_bit() -> None:
+    meta = {"cpu": "X", "python": "3.11.7", "packages": {"torch": "2.1+cpu"}, "kernel": "6.1"}
+    assert facts(meta) == {"processor": "X", "Python": "3.11", "torch": "2.1+cpu"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"runs": {"a": {"case": 1}}}', "[" * 100_000])

@@ -35,8 +35,8 @@ from orchestrator.verbs.sources import check_workers
 
 State = Literal["confirmed", "not confirmed", "not possible here"]
 EXIT_CODES: Mapping[State, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
-NOT_COMPARED = ("notes",)
-"""Keys of a plan that are sentences for people."""
+NOT_COMPARED = ("plan.notes",)  # sentences for people
+MOST_VALUES = 10  # of a plan, that are listed if they differ
 
 
 @dataclass
@@ -103,7 +103,7 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
                 found = [*_repeated(each, _plugins(scenario), expected, folder, target, name, result, workers)]
-            except (OrchestratorError, PluginError) as error:
+            except (OrchestratorError, PluginError, OSError) as error:
                 result.impossible.append(f"{name}: {error}")
                 tell(f"{name}: not possible here: {error}")
                 continue
@@ -159,7 +159,7 @@ def _repeated(
 ) -> Iterator[Difference]:
     """Repeat a run below ``target``, and compare. OrchestratorError or PluginError if it cannot be repeated here."""
     with History.open(archived.path) as history:
-        plan, data = history.plan, str(history.plan["data"]["sha256"])
+        before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
     programs = folder / SCENARIO_FOLDER
     base = programs if programs.is_dir() else Path.cwd()
@@ -168,13 +168,14 @@ def _repeated(
     with kept(origin.scenario.plugins):
         with placed(origin.file, origin.overrides, origin.text):
             planned = prepared_plan(origin.scenario, origin.file)
-        other = {key: found for key, found in planned.recorded.items() if plan.get(key) != found}
         if data != planned.data.sha256:
             raise RunError(
                 f"the data set {planned.data.dataset} of this host is another one: {planned.data.sha256}, not {data}"
             )
-        for key in other.keys() - set(NOT_COMPARED):
-            yield Difference(name, f"plan: {key}", str(plan.get(key)), str(other[key]))
+        here = dict(_values(planned.recorded, "plan"))
+        other = [key for key, value in here.items() if before.get(key) != value and not key.startswith(NOT_COMPARED)]
+        for key in other[:MOST_VALUES]:
+            yield Difference(name, key, str(before.get(key, "–")), str(here[key]))
         view = Glimpse(name)
         outcome, made = launch(planned, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
@@ -183,11 +184,20 @@ def _repeated(
     if outcome.summary["ended"] not in COMPLETE:
         yield Difference(name, "end", "a complete run", str(outcome.summary["error"] or outcome.summary["ended"]))
         return
-    with History.open(archived.path) as before, History.open(made.path) as after:
-        if reasons := inexact(before, after):
+    with History.open(archived.path) as original, History.open(made.path) as repeated:
+        if reasons := inexact(original, repeated):
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
-        found = expected_run(after, expected.target, {})
+        found = expected_run(repeated, expected.target, {})
         yield from differences(name, expected.runs[archived.run], found, exact=not reasons)
+
+
+def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings and lists, by their paths."""
+    if isinstance(data, Mapping | list) and data:
+        for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
+            yield from _values(value, f"{path}.{key}")
+    else:
+        yield path, data
 
 
 def _plugin(name: str, run: RunDirectory) -> PluginSource:

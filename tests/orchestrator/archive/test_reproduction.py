@@ -125,7 +125,7 @@ def test_another_scenario_is_found(reader: Path) -> None:
     rewrite(reader, change)
     done = call("reproduce", reader, "--trust", "--workers", "1")
     assert done.exit_code == 1, done.output
-    assert "plan: algorithm" in done.stdout
+    assert "plan.algorithm.params.learning_rate" in done.stdout
     assert "scenario.yaml" in done.stdout
 
 

@@ -102,7 +102,9 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                found = [*_repeated(each, _plugins(scenario), expected, folder, target, name, result, workers)]
+                made, found = _run_again(each, _plugins(scenario), folder, target, name, workers)
+                result.runs.append(made.path)
+                found += _compared(each, made, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
                 result.impossible.append(f"{name}: {error}")
                 tell(f"{name}: not possible here: {error}")
@@ -147,17 +149,13 @@ def _images(data: Any) -> Iterator[str]:
         yield from _images(value)
 
 
-def _repeated(
-    archived: RunDirectory,
-    plugins: Sequence[str],
-    expected: Expected,
-    folder: Path,
-    target: Path,
-    name: str,
-    result: Reproduction,
-    workers: int | None,
-) -> Iterator[Difference]:
-    """Repeat a run below ``target``, and compare. OrchestratorError or PluginError if it cannot be repeated here."""
+def _run_again(
+    archived: RunDirectory, plugins: Sequence[str], folder: Path, target: Path, name: str, workers: int | None
+) -> tuple[RunDirectory, list[Difference]]:
+    """Repeat an archived run below ``target``. Returns the new run, and how its plan differs.
+
+    ``folder``: of the unpacked archive. OrchestratorError or PluginError if the run cannot be repeated here.
+    """
     with History.open(archived.path) as history:
         before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
@@ -167,24 +165,29 @@ def _repeated(
     check_workers(workers, origin.scenario)
     with kept(origin.scenario.plugins):
         with placed(origin.file, origin.overrides, origin.text):
-            planned = prepared_plan(origin.scenario, origin.file)
-        if data != planned.data.sha256:
+            plan = prepared_plan(origin.scenario, origin.file)
+        if data != plan.data.sha256:
             raise RunError(
-                f"the data set {planned.data.dataset} of this host is another one: {planned.data.sha256}, not {data}"
+                f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
             )
-        here = dict(_values(planned.recorded, "plan"))
+        here = dict(_values(plan.recorded, "plan"))
         other = [key for key, value in here.items() if before.get(key) != value and not key.startswith(NOT_COMPARED)]
-        for key in other[:MOST_VALUES]:
-            yield Difference(name, key, str(before.get(key, "–")), str(here[key]))
         view = Glimpse(name)
-        outcome, made = launch(planned, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
+        outcome, made = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    result.runs.append(made.path)
-    if outcome.summary["ended"] not in COMPLETE:
-        yield Difference(name, "end", "a complete run", str(outcome.summary["error"] or outcome.summary["ended"]))
-        return
+    return made, [Difference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
+
+
+def _compared(
+    archived: RunDirectory, made: RunDirectory, expected: Expected, name: str, result: Reproduction
+) -> Iterator[Difference]:
+    """How the figures of a repeated run differ from what is expected."""
     with History.open(archived.path) as original, History.open(made.path) as repeated:
+        if (outcome := repeated.outcome) is None or outcome.ended not in COMPLETE:
+            reason = outcome and (outcome.error or outcome.ended)
+            yield Difference(name, "end", "a complete run", reason or "killed")
+            return
         if reasons := inexact(original, repeated):
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
         found = expected_run(repeated, expected.target, {})

@@ -99,7 +99,7 @@ def archive(
                     data, content = _described_data(origin, history)
                     files[data] = content
             if origin.scenario.programs:
-                files |= _files_of_programs(origin.file.parent)
+                files |= files_of_programs(origin.file.parent)
             archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
             files |= _files_of_run(archived[-1], Path(passing, directory.run))
         package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
@@ -138,7 +138,7 @@ def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
     return files | {f"{run.folder}{DATABASE}": passing / DATABASE}
 
 
-def _files_of_programs(folder: Path) -> dict[str, Content]:
+def files_of_programs(folder: Path) -> dict[str, Content]:
     """The scenario's folder, as hosts get it. RunError if it has links."""
     refuse_large(folder)
     found = list(entries(folder))

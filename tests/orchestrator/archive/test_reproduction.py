@@ -9,18 +9,21 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+import edgebed
+from orchestrator.archive import reproduction
 from orchestrator.archive.crate import METADATA
 from orchestrator.archive.expected import FILE
 from orchestrator.archive.reproduction import code_in
-from orchestrator.archive.writing import constraints, packages
+from orchestrator.archive.writing import constraints, files_of_programs, packages
 from orchestrator.cli.main import cli
-from orchestrator.errors import ArchiveError, MistakeError, RunError
+from orchestrator.errors import ArchiveError, HostError, MistakeError, RunError
 from orchestrator.verbs.runs import RUNS
 
 pytestmark = [pytest.mark.slow]
@@ -129,16 +132,26 @@ def test_another_scenario_is_found(reader: Path) -> None:
     assert "scenario.yaml" in done.stdout
 
 
-def test_what_is_not_possible_here(reader: Path) -> None:
-    def change(name: str, content: bytes) -> bytes:
-        return (
-            content.replace(b"dataset: digits", b"dataset: npz:mine.npz") if name.endswith("scenario.yaml") else content
-        )
+def test_what_is_not_possible_here(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise HostError("this host has no network namespaces")
 
-    rewrite(reader, change)
-    done = call("reproduce", reader, "--trust", "--json")
-    assert json.loads(done.stdout)["impossible"] != []
-    assert "mine.npz" in done.stdout
+    monkeypatch.setattr("orchestrator.archive.reproduction.prepared_plan", refuse)
+    found = edgebed.reproduce(reader, trust=True)
+    assert (found.state, found.runs, found.differences) == ("not possible here", [], [])
+    assert found.impossible[0].endswith("epochs=1, seed 1: this host has no network namespaces")
+
+
+def test_other_data_of_the_same_name(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = reproduction.prepared_plan
+    monkeypatch.setattr(
+        reproduction,
+        "prepared_plan",
+        lambda *given: replace(found := plan(*given), data=replace(found.data, sha256="0")),
+    )
+    found = edgebed.reproduce(reader, trust=True)
+    assert found.state == "not possible here"
+    assert "this host has another data set digits: its hash is 0, not" in found.impossible[0]
 
 
 def test_what_the_archive_holds(reader: Path) -> None:
@@ -237,6 +250,16 @@ def test_code_in_a_scenario() -> None:
     ]
     assert code_in({"plugins": "a.py", "programs": "b"}) == ["plug-in a.py", "program : b"]
     assert code_in({"plugins": [], "model": "mlp"}) == []
+
+
+def test_files_of_programs(tmp_path: Path) -> None:
+    (tmp_path / "src/.git").mkdir(parents=True)
+    (tmp_path / "src/server.py").write_text("")
+    (tmp_path / "src/.git/config").write_text("")
+    assert files_of_programs(tmp_path) == {"scenario/src/server.py": tmp_path / "src/server.py"}
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(RunError, match=r"link is a link, which no archive may have"):
+        files_of_programs(tmp_path)
 
 
 def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ FILE = "expected.json"
 _POINTS = ("final.", "best.")
 
 
-class Figure(Strict):
+class ExpectedFigure(Strict):
     """A figure, and by how much a repetition on another kind of processor, or of real nodes, may differ from it."""
 
     expected: float
@@ -38,7 +38,7 @@ class ExpectedRun(Strict):
     seed: int
     driver: str
     verdict: str
-    figures: dict[str, Figure]
+    figures: dict[str, ExpectedFigure]
 
 
 class Expected(Strict):
@@ -49,7 +49,7 @@ class Expected(Strict):
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """A difference of a repetition from the archive. ``expected`` and ``found`` as they are written."""
 
     run: str
@@ -83,7 +83,7 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
         driver=history.driver,
         verdict=overall(checks(history)),
         figures={
-            name: Figure(expected=value, tolerance=tolerance_of(name, value, tolerances))
+            name: ExpectedFigure(expected=value, tolerance=tolerance_of(name, value, tolerances))
             for name, value in found.items()
         },
     )
@@ -119,13 +119,15 @@ def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
 
 
-def differences(name: str, expected: ExpectedRun, found: ExpectedRun, *, exact: bool) -> Iterator[Difference]:
+def differences(name: str, expected: ExpectedRun, found: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
     """The figures of a repetition that differ by more than their tolerance; not at all if ``exact``. Then, or if the
     checks of the repetition failed, also its verdict."""
     for key, each in expected.figures.items():
         tolerance, value = 0.0 if exact else each.tolerance, found.figures.get(key)
         if value is None or not abs(value.expected - each.expected) <= tolerance:
             within = f" ± {tolerance:g}" if tolerance else ""
-            yield Difference(name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}")
+            yield RunDifference(
+                name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}"
+            )
     if found.verdict != expected.verdict and (exact or found.verdict == "fail"):
-        yield Difference(name, "verdict", expected.verdict, found.verdict)
+        yield RunDifference(name, "verdict", expected.verdict, found.verdict)

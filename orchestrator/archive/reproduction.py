@@ -15,7 +15,15 @@ from node.assignment import PluginSource
 from node.errors import PluginError
 from node.plugins import find
 from orchestrator import text
-from orchestrator.archive.expected import FILE, Difference, Expected, differences, expected_run, inexact, read_expected
+from orchestrator.archive.expected import (
+    FILE,
+    Expected,
+    RunDifference,
+    differences,
+    expected_run,
+    inexact,
+    read_expected,
+)
 from orchestrator.archive.opening import unpack
 from orchestrator.archive.writing import SCENARIO_FOLDER
 from orchestrator.errors import ArchiveError, OrchestratorError, RunError
@@ -33,8 +41,8 @@ from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.runs import RUNS, carried_out
 from orchestrator.verbs.sources import check_workers
 
-State = Literal["confirmed", "not confirmed", "not possible here"]
-EXIT_CODES: Mapping[State, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
+ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
+EXIT_CODES: Mapping[ReproductionState, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
 NOT_COMPARED = ("plan.notes",)  # sentences for people
 MOST_VALUES = 10  # of a plan, that are listed if they differ
 
@@ -46,12 +54,12 @@ class Reproduction:
 
     runs: list[Path] = field(default_factory=list)
     inexact: list[str] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RunDifference] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ReproductionState:
         """ "confirmed", "not confirmed" if anything differs, or "not possible here"."""
         if self.differences:
             return "not confirmed"
@@ -88,7 +96,7 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
         folder = Path(passing)
         for name in unpack(file, folder):
-            result.differences.append(Difference("", name, "the file as it was archived", "a changed file"))
+            result.differences.append(RunDifference("", name, "the file as it was archived", "a changed file"))
         expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
         if {each.run for each in archived} != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not have the runs of the archive")
@@ -151,7 +159,7 @@ def _images(data: Any) -> Iterator[str]:
 
 def _run_again(
     archived: RunDirectory, plugins: Sequence[str], folder: Path, target: Path, name: str, workers: int | None
-) -> tuple[RunDirectory, list[Difference]]:
+) -> tuple[RunDirectory, list[RunDifference]]:
     """Repeat an archived run below ``target``. Returns the new run, and how its plan differs.
 
     ``folder``: of the unpacked archive. OrchestratorError or PluginError if the run cannot be repeated here.
@@ -176,17 +184,17 @@ def _run_again(
         outcome, made = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    return made, [Difference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
+    return made, [RunDifference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
 
 
 def _compared(
     archived: RunDirectory, made: RunDirectory, expected: Expected, name: str, result: Reproduction
-) -> Iterator[Difference]:
+) -> Iterator[RunDifference]:
     """How the figures of a repeated run differ from what is expected."""
     with History.open(archived.path) as original, History.open(made.path) as repeated:
         if (outcome := repeated.outcome) is None or outcome.ended not in COMPLETE:
             reason = outcome and (outcome.error or outcome.ended)
-            yield Difference(name, "end", "a complete run", reason or "killed")
+            yield RunDifference(name, "end", "a complete run", reason or "killed")
             return
         if reasons := inexact(original, repeated):
             result.inexact.append(f"{name}: {'; '.join(reasons)}")

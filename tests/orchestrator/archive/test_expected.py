@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.archive.expected import (
-    Difference,
+    ExpectedFigure,
     ExpectedRun,
-    Figure,
+    RunDifference,
     differences,
     facts,
     read_expected,
@@ -43,7 +43,7 @@ def test_a_tolerance_of_the_author() -> None:
 
 
 def result(value: float, verdict: str = "pass") -> ExpectedRun:
-    figures = {"final.global": Figure(expected=value, tolerance=0.02)}
+    figures = {"final.global": ExpectedFigure(expected=value, tolerance=0.02)}
     return ExpectedRun(case="a", seed=1, driver="sim", verdict=verdict, figures=figures)
 
 
@@ -61,7 +61,7 @@ def test_what_differs() -> None:
     assert found(0.5, "unknown", exact=True) == ["verdict"]
     lacking = result(0.5).model_copy(update={"figures": {}})
     assert [*differences("run", result(0.5), lacking, exact=False)] == [
-        Difference("run", "final.global", "0.5 ± 0.02", "–")
+        RunDifference("run", "final.global", "0.5 ± 0.02", "–")
     ]
 
 

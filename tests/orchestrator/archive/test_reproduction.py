@@ -17,13 +17,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import edgebed
-from orchestrator.archive import reproduction
 from orchestrator.archive.crate import METADATA
 from orchestrator.archive.expected import FILE
 from orchestrator.archive.reproduction import code_in
 from orchestrator.archive.writing import constraints, files_of_programs, packages
 from orchestrator.cli.main import cli
 from orchestrator.errors import ArchiveError, HostError, MistakeError, RunError
+from orchestrator.planning.plan import Plan
+from orchestrator.run.launch import prepared_plan
+from orchestrator.scenario.schema import Scenario
 from orchestrator.verbs.runs import RUNS
 
 pytestmark = [pytest.mark.slow]
@@ -143,12 +145,11 @@ def test_what_is_not_possible_here(reader: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_other_data_of_the_same_name(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = reproduction.prepared_plan
-    monkeypatch.setattr(
-        reproduction,
-        "prepared_plan",
-        lambda *given: replace(found := plan(*given), data=replace(found.data, sha256="0")),
-    )
+    def planned(scenario: Scenario, file: Path) -> Plan:
+        plan = prepared_plan(scenario, file)
+        return replace(plan, data=replace(plan.data, sha256="0"))
+
+    monkeypatch.setattr("orchestrator.archive.reproduction.prepared_plan", planned)
     found = edgebed.reproduce(reader, trust=True)
     assert found.state == "not possible here"
     assert "this host has another data set digits: its hash is 0, not" in found.impossible[0]

@@ -74,9 +74,9 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
     """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
         raise RunError(f"{history.run} is not complete, so nothing can be expected of it: run it again")
-    found = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
-    for name in tolerances.keys() - found.keys():
-        raise MistakeError(f"tolerance: {unknown(f'figure of {history.run}', name, sorted(found))}")
+    values = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
+    for name in tolerances.keys() - values.keys():
+        raise MistakeError(f"tolerance: {unknown(f'figure of {history.run}', name, sorted(values))}")
     return ExpectedRun(
         case=str(history.meta.get("case", history.plan["name"])),
         seed=history.plan["seed"],
@@ -84,7 +84,7 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
         verdict=overall(checks(history)),
         figures={
             name: ExpectedFigure(expected=value, tolerance=tolerance_of(name, value, tolerances))
-            for name, value in found.items()
+            for name, value in values.items()
         },
     )
 
@@ -119,15 +119,15 @@ def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
 
 
-def differences(name: str, expected: ExpectedRun, found: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
+def differences(name: str, expected: ExpectedRun, repeated: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
     """The figures of a repetition that differ by more than their tolerance; not at all if ``exact``. Then, or if the
     checks of the repetition failed, also its verdict."""
     for key, each in expected.figures.items():
-        tolerance, value = 0.0 if exact else each.tolerance, found.figures.get(key)
+        tolerance, value = 0.0 if exact else each.tolerance, repeated.figures.get(key)
         if value is None or not abs(value.expected - each.expected) <= tolerance:
             within = f" ± {tolerance:g}" if tolerance else ""
             yield RunDifference(
                 name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}"
             )
-    if found.verdict != expected.verdict and (exact or found.verdict == "fail"):
-        yield RunDifference(name, "verdict", expected.verdict, found.verdict)
+    if repeated.verdict != expected.verdict and (exact or repeated.verdict == "fail"):
+        yield RunDifference(name, "verdict", expected.verdict, repeated.verdict)

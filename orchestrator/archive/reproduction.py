@@ -104,25 +104,25 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
             of = expected.runs[each.run]
             name = text.visible(f"[{number}/{len(archived)}] {of.case}, seed {of.seed}")
             try:
-                scenario = written(each)
+                scenario = scenario_of(each)
                 code = code_in(scenario)
                 result.code += [line for line in code if line not in result.code]
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                made, found = _run_again(each, _plugins(scenario), folder, target, name, workers)
+                made, differing = _run_again(each, _plugins(scenario), folder, target, name, workers)
                 result.runs.append(made.path)
-                found += _compared(each, made, expected, name, result)
+                differing += _compare(each, made, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
                 result.impossible.append(f"{name}: {error}")
                 tell(f"{name}: not possible here: {error}")
                 continue
-            result.differences += found
-            tell(f"{name}: {'differs' if found else 'confirmed'}")
+            result.differences += differing
+            tell(f"{name}: {'differs' if differing else 'confirmed'}")
     return result
 
 
-def written(run: RunDirectory) -> Mapping[str, Any]:
+def scenario_of(run: RunDirectory) -> Mapping[str, Any]:
     """The scenario of an archived run as it is written, with its overrides. Imports and runs nothing."""
     with History.open(run.path) as history:
         overrides = [str(each) for each in history.meta["overrides"]]
@@ -187,7 +187,7 @@ def _run_again(
     return made, [RunDifference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
 
 
-def _compared(
+def _compare(
     archived: RunDirectory, made: RunDirectory, expected: Expected, name: str, result: Reproduction
 ) -> Iterator[RunDifference]:
     """How the figures of a repeated run differ from what is expected."""
@@ -198,8 +198,8 @@ def _compared(
             return
         if reasons := inexact(original, repeated):
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
-        found = expected_run(repeated, expected.target, {})
-        yield from differences(name, expected.runs[archived.run], found, exact=not reasons)
+        here = expected_run(repeated, expected.target, {})
+        yield from differences(name, expected.runs[archived.run], here, exact=not reasons)
 
 
 def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -80,13 +80,11 @@ def archive(
     files: dict[str, Content] = {}
     target = None
     if table is not None:
-        found = read_table(table)
-        files, target = (
-            _files_of_sweep(table, Path(found["file"])),
-            found["target"] and Target.model_validate(found["target"]),
-        )
-        if found["planned"] != len(directories):
-            raise RunError(f"{name} has {len(directories)} of {found['planned']} runs: complete it with `sweep`")
+        content = read_table(table)
+        files = _files_of_sweep(table, Path(content["file"]))
+        target = content["target"] and Target.model_validate(content["target"])
+        if content["planned"] != len(directories):
+            raise RunError(f"{name} has {len(directories)} of {content['planned']} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
@@ -117,8 +115,8 @@ def archive(
 
 def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
     """The tables of a sweep, and its ``own`` file if it still exists."""
-    found: dict[str, Content] = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
-    return found | ({"sweep.yaml": own} if own.is_file() else {})
+    tables: dict[str, Content] = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
+    return tables | ({"sweep.yaml": own} if own.is_file() else {})
 
 
 def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
@@ -132,19 +130,19 @@ def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
     ):
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
-    found = [own.path / name for name in RUN_FILES]
-    found += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
-    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in found if path.is_file()}
+    paths = [own.path / name for name in RUN_FILES]
+    paths += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
+    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if path.is_file()}
     return files | {f"{run.folder}{DATABASE}": passing / DATABASE}
 
 
 def files_of_programs(folder: Path) -> dict[str, Content]:
     """The scenario's folder, as hosts get it. RunError if it has links."""
     refuse_large(folder)
-    found = list(entries(folder))
-    if links := [path for path in found if path.is_symlink()]:
+    paths = list(entries(folder))
+    if links := [path for path in paths if path.is_symlink()]:
         raise RunError(f"{links[0]} is a link, which no archive may have: replace it by a copy")
-    return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in found if path.is_file()}
+    return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
 
 
 def _described_data(origin: Origin, history: History) -> tuple[str, bytes]:
@@ -167,8 +165,8 @@ def _refuse_changed_packages(history: History, installed: Packages) -> None:
 def packages() -> dict[str, dict[str, str]]:
     """Version and hash of each installed package, by its name. The hash is of its files' hashes in RECORD, without what
     an installer adds; "" if it has none."""
-    found = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}
-    return dict(sorted(found.items(), key=lambda each: each[0].lower()))
+    installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}
+    return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
 
 
 def _hash(package: Distribution) -> str:

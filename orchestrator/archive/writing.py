@@ -80,11 +80,11 @@ def archive(
     files: dict[str, Content] = {}
     target = None
     if table is not None:
-        content = read_table(table)
-        files = _files_of_sweep(table, Path(content["file"]))
-        target = content["target"] and Target.model_validate(content["target"])
-        if content["planned"] != len(directories):
-            raise RunError(f"{name} has {len(directories)} of {content['planned']} runs: complete it with `sweep`")
+        sweep = read_table(table)
+        files = _files_of_sweep(table, Path(sweep["file"]))
+        target = sweep["target"] and Target.model_validate(sweep["target"])
+        if sweep["planned"] != len(directories):
+            raise RunError(f"{name} has {len(directories)} of {sweep['planned']} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:

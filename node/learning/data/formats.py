@@ -1,6 +1,7 @@
-"""Readers of data set files: IDX, CIFAR's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
+"""Readers of data set files: IDX, CIFAR's binary version, UCI HAR, npz. `pictures`, `leaf` and `texts` have more.
 
-Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
+Every reader returns `Arrays`: samples channels first, uint8 (pictures), int32 (tokens) or float32 (anything else), and
+labels from 0 up.
 No reader unpickles. Readers raise DataError naming the file and its fault. docs/reference/data.md lists what
 each keeps, converts and refuses.
 """
@@ -26,12 +27,14 @@ from node.learning.data.labels import refuse_unequal, whole_numbers
 from node.learning.errors import DataError
 
 CHANNELS = (1, 3, 4)  # of pictures
+TOKEN = np.dtype(np.int32)
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 @dataclass(frozen=True)
 class Arrays:
     """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
+    Tokens are x (N, T) int32, with one label for each sample or for each token, y (N, T).
     ``normalised``: the model gets the samples as they are."""
 
     x_train: NDArray[Any]

@@ -31,7 +31,8 @@ Indices = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
     """The labels of a prepared data set, for the plan. ``directory``: its folder on this host. ``sha256``: hash of its
-    arrays, including images."""
+    arrays, including images. ``tokens``: samples are integer tokens. ``labels``: the shape of the
+    labels of a sample."""
 
     name: str
     directory: str
@@ -42,6 +43,8 @@ class PreparedLabels:
     test: Indices
     subjects: Indices | None = None
     test_subjects: Indices | None = None
+    tokens: bool = False
+    labels: Shape = ()
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -56,6 +59,8 @@ class PreparedLabels:
             prepared.test_labels,
             prepared.subjects,
             prepared.test_subjects,
+            prepared.tokens,
+            prepared.labels,
         )
 
 

@@ -42,7 +42,7 @@ data:
   evaluate_samples: 500
   test: balanced
   personalisation: 15%
-model: {name: mlp, hidden: 50}
+model: {name: mlp, hidden: 50, lora: {rank: 4, alpha: 8, targets: [classifier]}}
 topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 stack: {device: {congestion: bbr, syn_retries: 3, keepalive: 30s, retries2: 8, rmem: 4mb, wmem: 4mb}}
 hardware:
@@ -359,7 +359,8 @@ MISTAKES = [
             "fashion-mnist, cifar10, cifar100, emnist-balanced, emnist-byclass, emnist-digits, emnist-letters, "
             "har, har-9); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
             "subject_train and subject_test; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ "
-            "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/",
+            "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/; "
+            "or text:PATH, a folder of texts, with a file or a folder for each author",
             "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",
         ],
     ),

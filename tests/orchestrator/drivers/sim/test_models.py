@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.catalogue.datasets import Form
 from node.catalogue.models import BACKBONES, MODELS
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
@@ -35,12 +36,16 @@ OF_BASELINES: dict[str, Algorithm] = {
     each.name: each for module in BASELINES for each in import_module(module).PLUGIN.algorithms
 }
 EVERY = ALGORITHMS | OF_BASELINES
-BUILT_IN = [name for name in MODELS if name not in ("torchvision", "celeba-cnn")]  # celeba-cnn takes no small pictures
+BUILT_IN = [name for name in MODELS if name not in ("torchvision", "celeba-cnn", "char-transformer")]
 TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 REPEATED = [*BUILT_IN, *(TORCHVISION % each for each in list(BACKBONES)[::4]), "transformer"]
 """Models that are trained twice to the same record. One in four of torchvision's, which consist of the same layers."""
 MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
-REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
+REFUSED = {
+    "featured": {"maps", "whole"},
+    "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"},
+    "whole": {"stays"},
+}
 TOPOLOGIES = {  # of two clients each
     ("required", "required"): "edges: 2, devices_per_edge: 1",
     ("required", "none"): "edges: 2, devices_per_edge: 0",
@@ -52,9 +57,10 @@ SMALL = {  # less work, of the same kinds
     "dffke": "first_epochs: 1, epochs: 1, docking_epochs: 1, decoder_epochs: 1, width: 4",
     "fedgen": "generator_steps: 2",
 }
-QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head"], "fedala": ["unused"]} | {
+QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head", "stays"], "fedala": ["unused"]} | {
+    "fednova": ["stays"],
     "fededs": ["two-layers", "whole"],
-    "feelpgen": ["two-layers", "frozen-head"],
+    "feelpgen": ["two-layers", "frozen-head", "stays"],
     "fedgen": ["transformer", "maps"],
 }
 
@@ -75,9 +81,9 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure plug-ins' models here. A process for each would import torch."""
 
-    def here(plugins: Any, model: str, params: str, shape: tuple[int, ...], classes: int) -> Size:
+    def here(plugins: Any, model: str, params: str, form: Form) -> Size:
         try:
-            return measured(MODELS[model], shape, classes, json.loads(params))
+            return measured(MODELS[model], form, json.loads(params))
         except ModelError as error:
             raise PlanError(model_size.MODEL, str(error).removeprefix("model ")) from None
 

@@ -13,8 +13,8 @@ from node.catalogue.datasets import Shape
 class Size:
     """The size of a model's state, which is what travels: the numbers of `parameters` (float32), float `buffers` and
     integer `counters` (int64); whether it is `partial`, so that frozen parameters stay at the nodes; the number of
-    `features` in the vector that its extractor makes of a sample, 0 if it makes none; and whether its classifier is one
-    `linear` layer.
+    `features` in the vector that its extractor makes of a sample, 0 if it makes none; whether its classifier is one
+    `linear` layer; and the `width` of a float in a message, in bytes.
 
     The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and linear layers; `values`,
     the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed form that
@@ -29,11 +29,12 @@ class Size:
     layers: int = 0
     linear: bool = True
     partial: bool = False
+    width: int = 4
 
     @property
     def bytes(self) -> int:
         """Bytes of the state in a message, without the header."""
-        return 4 * (self.parameters + self.buffers) + 8 * self.counters
+        return self.width * (self.parameters + self.buffers) + 8 * self.counters
 
 
 @dataclass(frozen=True)

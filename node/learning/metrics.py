@@ -14,10 +14,10 @@ def correct(logits: Tensor, labels: Tensor) -> int:
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
     """The mean or the sum of the cross-entropy over all labels."""
-    return functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction=reduction)
+    return functional.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), reduction=reduction)
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """The cross-entropy of each sample (N,), the mean over the tokens of a sequence."""
-    losses = functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
+    losses = functional.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), reduction="none")
     return losses if labels.ndim == 1 else losses.reshape(labels.shape).mean(1)

@@ -109,11 +109,13 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
 
 class ModelPool:
     """A pool of equal models on a ``device``, one for each thread. Learners that share a pool need no model of their
-    own. ``make`` returns a new model on the processor, always with the same weights."""
+    own. ``make`` returns a new model on the processor, always with the same weights. ``precision``: that of the
+    run; passes use "bf16" only."""
 
-    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR) -> None:
+    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR, precision: str = "") -> None:
         self.make = make
         self.device = torch.device(device)
+        self.bf16 = precision == "bf16"
         self._of_thread = threading.local()
 
     @property

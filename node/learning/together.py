@@ -115,7 +115,8 @@ class Crew:
         for number in range(max(steps)):
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
-            losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
+            with first.passes():
+                losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
             step(losses.sum())
             total = total + losses.detach()
             if done := [client for client, last in enumerate(steps) if last == number + 1]:

@@ -7,6 +7,7 @@ exactly the same choices.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,6 +160,10 @@ class Learner:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
 
+    def passes(self) -> contextlib.AbstractContextManager[None]:
+        """While it is active, forward passes multiply in bfloat16 if that is the run's precision."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._models.bf16 else contextlib.nullcontext()
+
     @property
     def outline(self) -> Model:
         """A model like the node's own on the processor, to compute costs from and not to train. The process of a
@@ -256,11 +261,12 @@ class Learner:
         total, steps = torch.zeros((), device=self.device), 0
         for epoch, place, chosen in batches(self.samples, params, random, self.device):
             inputs, labels = self.normalise(x[chosen]), y[chosen]
-            features = model.extractor(inputs)
-            logits = model.classifier(features)
-            loss = own * cross_entropy(logits, labels)
-            if extra is not None:
-                loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
+            with self.passes():
+                features = model.extractor(inputs)
+                logits = model.classifier(features)
+                loss = own * cross_entropy(logits, labels)
+                if extra is not None:
+                    loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
             step(loss)
             total += loss.detach()
             steps += 1
@@ -281,7 +287,7 @@ class Learner:
         x, y = self.data.array("x_test"), self.data.array("y_test")
         hits, total, count = 0, 0.0, math.prod(self.data.labels) * len(chosen)
         model = self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch])).to(self.device)
@@ -352,7 +358,7 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     build(name, data.shape, data.classes, seed, params)
     make = partial(build, name, data.shape, data.classes, seed, params)
-    return ModelPool(make, assignment.device)
+    return ModelPool(make, assignment.device, assignment.precision)
 
 
 def _read_indices(path: Path, key: str | None) -> Indices | None:

@@ -49,6 +49,7 @@ class _Learning:
 
     params: Mapping[str, Any] = field(default_factory=dict)
     clients_at_once: int = 1
+    precision: str = ""
     model: str = ""
     model_params: Mapping[str, Any] = field(default_factory=dict)
     model_bytes: int = 0
@@ -146,6 +147,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     return _Learning(
         params=asdict(scenario.parameters),
         clients_at_once=clients_at_once(scenario, system.nodes),
+        precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters,
         model_bytes=largest(sizes).bytes,

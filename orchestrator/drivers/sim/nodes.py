@@ -88,7 +88,7 @@ class Nodes:
                 self.notes.append(f"clients train one by one, not {asked} at a time: of the model, {reason}")
                 return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
-        fitting = max(1, SLOT_BYTES // (4 * max(1, plan.model_bytes)))
+        fitting = max(1, SLOT_BYTES // ((8 if plan.precision else 4) * max(1, plan.model_bytes)))
         if fitting < asked:
             self.notes.append(f"{fitting} clients train at a time, not {asked}: more models are too large for a worker")
         return min(asked, fitting)

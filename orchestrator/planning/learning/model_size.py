@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from node.assignment import PluginSource
 from node.catalogue.datasets import Form
@@ -31,6 +31,8 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     if form.tokens and scenario.scheme.floats:
         raise PlanError(("data", "dataset"), f"has integer tokens, and {scenario.scheme.name} needs pictures or floats")
     sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form)]
+    if scenario.compute.precision != "float32":
+        sizes = [replace(size, width=2) for size in sizes]
     _check_demands(scenario, sizes, form)
     return sizes
 

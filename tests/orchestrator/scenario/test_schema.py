@@ -50,7 +50,7 @@ hardware:
   device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
   edge-0: {class: host, accelerator: "cuda:1"}
 hosts: {}
-compute: {device: cuda, clients_at_once: 16}
+compute: {device: cuda, clients_at_once: 16, precision: bf16}
 links:
   device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
   edge-edge: {latency: 2ms, rate: 1gbit}

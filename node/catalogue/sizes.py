@@ -16,9 +16,9 @@ class Size:
     `features` in the vector that its extractor makes of a sample, 0 if it makes none; whether its classifier is one
     `linear` layer; and the `width` of a float in a message, in bytes.
 
-    The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and linear layers; `values`,
-    the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed form that
-    leaves them out has 0 layers. Then they are measured on the model."""
+    The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and products of matrices;
+    `values`, the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed
+    form that leaves them out has 0 layers. Then they are measured on the model."""
 
     parameters: int
     buffers: int = 0

@@ -71,7 +71,8 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
     for needed, what, has in demands:
         if needed and not has(size):
             others = [each.name for each in MODELS.values() if has(_closed(each, form))]
-            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks: take {', '.join(others)}")
+            remedy = f": take {', '.join(others)}" if others else ""
+            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks{remedy}")
     if algorithm.aligned and name in MODEL_GROUPS:
         found = {each.features for each in sizes}
         if len(found) > 1:
@@ -97,7 +98,7 @@ def _whole(size: Size) -> bool:
 def _closed(entry: ModelEntry, form: Form) -> Size:
     """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
     try:
-        return Size(0) if entry.measure is None else entry.size(form.shape, form.classes)
+        return Size(0) if entry.measure is None or form.tokens else entry.size(form.shape, form.classes)
     except ValueError:  # it does not take such samples
         return Size(0)
 

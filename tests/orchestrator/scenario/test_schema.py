@@ -365,6 +365,10 @@ MISTAKES = [
         ],
     ),
     (
+        "algorithm: dffke\ntopology: {edges: 2, devices_per_edge: 0}\nmodel:\n  name: small\n  lora: {targets: [classifier]}\n",
+        ["f.yaml:5: model.lora: the models of small have different layers: take one model"],
+    ),
+    (
         "algorithm: hierfavg\nlinks:\n  edge-cloud:\n    lattency: 4ms\n    latency: 40\n  device-edge: wfi\n",
         [
             f"f.yaml:4: links.edge-cloud.lattency: unknown key; did you mean 'latency'? (allowed here: {LINK_KEYS})",

@@ -365,7 +365,8 @@ MISTAKES = [
         ],
     ),
     (
-        "algorithm: dffke\ntopology: {edges: 2, devices_per_edge: 0}\nmodel:\n  name: small\n  lora: {targets: [classifier]}\n",
+        "algorithm: dffke\ntopology: {edges: 2, devices_per_edge: 0}\n"
+        "model:\n  name: small\n  lora: {targets: [classifier]}\n",
         ["f.yaml:5: model.lora: the models of small have different layers: take one model"],
     ),
     (

@@ -266,7 +266,10 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
-    """The test classes of which no node holds a training sample. A population has samples of all classes to draw."""
+    """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
+    sequence only the last label is known here, so classes of tokens are not listed."""
+    if data.labels:
+        return ()
     if not shards.train:
         return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))
     held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]

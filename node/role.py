@@ -356,7 +356,7 @@ class Role:
     def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
-        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
+        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}), self._assignment.precision)
         if (what := message.not_finite) is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return message

@@ -385,6 +385,7 @@ class Trap:
 BYTES = np.arange(8 * 6 * 5 * 3, dtype=np.uint8).reshape(8, 6, 5, 3)
 FLOATS = np.linspace(-3, 3, 32, dtype=np.float32).reshape(8, 4)
 LABELS = np.arange(8) % 4
+TOKENS = np.arange(32).reshape(8, 4)
 ARRAYS: dict[str, Sequence[Case]] = {
     "x: uint8 (N, H, W)": [(samples(BYTES[..., 0]), x_is(BYTES[:, None, :, :, 0]))],
     "x: uint8 (N, H, W, C) or (N, C, H, W), C 1, 3 or 4": [
@@ -407,7 +408,11 @@ ARRAYS: dict[str, Sequence[Case]] = {
         )
         for value in (np.nan, -np.inf, 1e300)
     ],
-    "x: truth values, other whole numbers, complex numbers, texts": [
+    "x: whole numbers from 0 up (N, T), not uint8": [
+        *((samples(TOKENS.astype(kind)), lambda data: data.tokens and data.shape == (4,)) for kind in ("i2", ">u8")),
+        (samples(TOKENS - 1), "x_train must hold whole numbers from 0 to 2147483647 as tokens"),
+    ],
+    "x: truth values, whole numbers of other shapes, complex numbers, texts": [
         (samples(BYTES.astype(kind)), f"a.npz: x_train is {kind} .*take uint8")
         for kind in ("bool", "int8", "uint16", "int64", "complex64", "<U3")
     ],
@@ -462,6 +467,13 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
         (labels(LABELS.astype(kind)), y_is(*LABELS.tolist())) for kind in ("i1", "u1", ">i2", "u4", ">u8")
     ],
     "(N, 1)": [(labels(LABELS[:, None]), y_is(*LABELS.tolist()))],
+    "(N, T), with tokens (N, T)": [
+        (
+            npz(x_train=TOKENS, y_train=TOKENS, x_test=TOKENS[:4], y_test=TOKENS[:4]),
+            lambda data: (data.labels, data.classes, data.train_labels.tolist()) == ((4,), 32, TOKENS[:, 3].tolist()),
+        ),
+        (npz(x_train=TOKENS, y_train=TOKENS[:, :3], x_test=TOKENS[:4]), "it needs one label for each token"),
+    ],
     "floats, truth values, texts, a column for each class": [
         (labels(LABELS * 1.0), "y_train must be one axis of whole numbers, not float64 .*astype"),
         (labels(LABELS / 2), r"y_train must be one axis of whole numbers, not float64 \(8,\)$"),

@@ -113,6 +113,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,
+        precision=plan.precision,
         plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
     )
 

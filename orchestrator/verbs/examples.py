@@ -159,7 +159,7 @@ def _required(data: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[str]
     varied = [[each] for each in data.get("vary", {}).get("data.dataset", [])]
     found = [*_datasets({**data, "vary": {}}), *varied] or list(_datasets(base))
     for name in dict.fromkeys(each[-1] for each in found):  # the last of a list is there for those without the others
-        if name != "digits":
+        if name != "digits" and not name.startswith("text:"):  # they are examples' own
             yield f"data set {name}"
 
 
@@ -176,7 +176,7 @@ def _with_files(file: Path) -> Iterator[Path]:
     """The file of an example and all files that it names, in values or in words of commands, also in its base."""
     yield file
     for word in _words(_data(file)):
-        named = Path(file.parent, word).resolve()
+        named = Path(file.parent, word.removeprefix("text:")).resolve()
         if FOLDER in named.parents and named.suffix == ".yaml":
             yield from _with_files(named)
         elif FOLDER in named.parents:

@@ -4,7 +4,7 @@ A simulation takes it for the time of each step, and a plan for the deadlines of
 
     seconds = PER_STEP + batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
 
-For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, and ``values``
+For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and products of matrices, ``values``
 are the numbers that all layers output. ``layers`` are the modules without submodules. Training does the forward and the
 backward pass, evaluation only the forward pass. The constants were fitted to measurements of the catalogue's models on
 one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. PER_STEP is what a node needs

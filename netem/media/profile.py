@@ -114,7 +114,7 @@ class ChannelProfile:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
-        return cls(**mapping)
+        return cls(*(mapping[key] for key in ("rate", "share", "buffer", "rates")), size=mapping.get("size"))
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,8 @@ class ChannelProfile:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
-        return cls(*(mapping[key] for key in ("rate", "share", "buffer", "rates")), size=mapping.get("size"))
+        size = mapping.get("size")
+        return cls(mapping["rate"], mapping["share"], mapping["buffer"], dict(mapping["rates"]), size)
 
 
 @dataclass(frozen=True)

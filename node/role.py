@@ -256,8 +256,9 @@ class Role:
     async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
-        ``samples``: the number of samples it processes, from which a simulation models the duration. Global generators
-        of torch, numpy and Python are seeded for it, from the function, the round, and how often it was computed there.
+        ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
+        "other", the numbers that it goes through: n log₂ n of a sort. Global generators of torch, numpy and Python are
+        seeded for it, from the function, the round, and how often it was computed there.
         """
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)

@@ -272,6 +272,14 @@ class Learner:
             steps += 1
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
+    def warm_up(self, params: LocalTraining) -> None:
+        """Train on two samples and forget it. The first training of a process takes some 10 ms longer than later ones,
+        which slow hardware would stretch to seconds. A model that cannot be trained fails later, with its message."""
+        if self.samples:
+            with contextlib.suppress(Exception):
+                self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
+            self.set(self.initial())
+
     def evaluate(
         self,
         weights: Mapping[str, NDArray[Any]],

@@ -71,13 +71,17 @@ class KernelMedia:
         return (said.strip() or "refused") if refused else ""
 
     async def share(self, name: str, profile: ChannelProfile) -> None:
-        """Make a channel, or change its rate and buffer in place; if the kernel refuses that, nothing changes."""
+        """Make a channel, or change its rate and buffer in place; if the kernel refuses, nothing changes."""
         channel = self._channels.get(name)
         if channel is None:
             device = media.device_of(len(self._channels))
             made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
-            await self._hub.run(["ip", "-batch", "-"], stdin=made)
-            await self._tc.run(media.channel_commands(device, profile))
+            try:
+                await self._hub.run(["ip", "-batch", "-"], stdin=made)
+                await self._tc.run(media.channel_commands(device, profile))
+            except HostError:
+                await self._hub.attempt(["ip", "link", "del", device])
+                raise
             self._channels[name] = _KernelChannel(device, profile)
             return
         await self.rows()  # what has left was sent at the rate until now

@@ -6,7 +6,7 @@ import torch
 from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.models import build
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.learning.cost import PER_STEP, StepCost
+from orchestrator.planning.learning.cost import PER_NUMBER, PER_STEP, StepCost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:
@@ -31,7 +31,8 @@ def test_a_step_by_hand() -> None:
     )  # batches of 32, 32 and 6
     sample = 1000 * EVALUATION.per_operation + 100 * EVALUATION.per_value
     assert cost(70, "evaluate") == pytest.approx(PER_STEP + 4 * EVALUATION.per_layer + 70 * sample)
-    assert cost(70, "other") == cost(0, "train") == 0.0
+    assert cost(0, "other") == cost(0, "train") == 0.0
+    assert cost(1000, "other") == pytest.approx(1000 * PER_NUMBER)
 
 
 def test_a_hierarchy_of_costs() -> None:

@@ -364,6 +364,9 @@ async def test_a_degrade_that_one_channel_refuses_leaves_the_others_as_they_were
     with pytest.raises(FabricError, match="cell-1: no"):
         await media.overlay({"cell-0": {"rate": 1e6}, "cell-1": {"rate": 1e6}}, 1)
     assert engine.profiles == before == {name: media.of(name) for name in before}
+    with pytest.raises(FabricError, match="cell-1: no"):
+        await media.follow("cell-1", LinkProfile(rate=1e6))
+    assert media.of("cell-1") == before["cell-1"]
 
 
 def test_of_two_handovers_the_later_one_goes_on() -> None:

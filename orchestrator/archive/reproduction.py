@@ -79,7 +79,7 @@ def reproduce(
 ) -> Reproduction:
     """Repeat all runs of an archive that `archive` wrote, and compare their figures with those in the archive.
 
-    The new runs are in a folder below ``runs`` with the name of the archive. Simulations on the same kind of processor,
+    The new runs are in the folder NAME-reproduction below ``runs``, for an archive NAME.zip. Simulations on the same kind of processor,
     with the same packages, must have equal figures to the last bit; other runs within the tolerances of the archive.
     ``trust``: also run plug-ins, programs and images of the archive. Otherwise a run that has some is not repeated.
     ``workers`` as for `up`.
@@ -92,7 +92,7 @@ def reproduce(
 def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Callable[[str], None]) -> Reproduction:
     """`reproduce`, which prints a line about each run with ``tell``."""
     check_folder(runs, "choose another folder for runs")
-    result, target = Reproduction(), runs / file.stem
+    result, target = Reproduction(), runs / f"{file.stem}-reproduction"
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
         folder = Path(passing)
         for name in unpack(file, folder):

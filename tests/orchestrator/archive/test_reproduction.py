@@ -96,7 +96,7 @@ def test_the_runs_are_repeated_and_confirmed(reader: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["state"], found["inexact"], len(found["runs"])) == ("confirmed", [], 2)
-    assert {Path(run).parent for run in found["runs"]} == {RUNS.resolve() / "mine"}
+    assert {Path(run).parent for run in found["runs"]} == {RUNS.resolve() / "mine-reproduction"}
     assert sorted(found["code"]) == ["plug-in plug/mine.py"]
 
 

@@ -31,12 +31,14 @@ from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import write, write_entries, write_table
+from orchestrator.planning.copies.trace_files import kept_files
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import kept_origin, launch, prepared_plan
 from orchestrator.run.options import RunOptions
 from orchestrator.scenario.plugins import kept
+from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.runs import RUNS, carried_out
 from orchestrator.verbs.sources import check_workers
@@ -79,8 +81,9 @@ def reproduce(
 ) -> Reproduction:
     """Repeat all runs of an archive that `archive` wrote, and compare their figures with those in the archive.
 
-    The new runs are in the folder NAME-reproduction below ``runs``, for an archive NAME.zip. Simulations on the same kind of processor,
-    with the same packages, must have equal figures to the last bit; other runs within the tolerances of the archive.
+    The new runs of NAME.zip are in the folder NAME-reproduction below ``runs``. Simulations on the same kind of
+    processor, with the same packages, must have equal figures to the last bit; other runs within the tolerances of the
+    archive.
     ``trust``: also run plug-ins, programs and images of the archive. Otherwise a run that has some is not repeated.
     ``workers`` as for `up`.
 
@@ -100,17 +103,19 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
         expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
         if {each.run for each in archived} != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not have the runs of the archive")
+        programs = folder / SCENARIO_FOLDER
+        base = programs if programs.is_dir() else Path.cwd()
         for number, each in enumerate(archived, 1):
             of = expected.runs[each.run]
             name = text.visible(f"[{number}/{len(archived)}] {of.case}, seed {of.seed}")
             try:
-                scenario = scenario_of(each)
+                scenario = scenario_of(each, base)
                 code = code_in(scenario)
                 result.code += [line for line in code if line not in result.code]
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                made, differing = _run_again(each, _plugins(scenario), folder, target, name, workers)
+                made, differing = _run_again(each, _plugins(scenario), base, target, name, workers)
                 result.runs.append(made.path)
                 differing += _compare(each, made, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
@@ -122,11 +127,13 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
     return result
 
 
-def scenario_of(run: RunDirectory) -> Mapping[str, Any]:
-    """The scenario of an archived run as it is written, with its overrides. Imports and runs nothing."""
+def scenario_of(run: RunDirectory, base: Path) -> Mapping[str, Any]:
+    """The scenario of an archived run as it is written, with its overrides and the settings of its clients' files,
+    which may name images. Paths start at ``base``. Imports and runs nothing."""
     with History.open(run.path) as history:
-        overrides = [str(each) for each in history.meta["overrides"]]
-        return overridden(run.scenario.read_text(encoding="utf-8", errors="replace"), run.run, overrides).data
+        overrides, files = [str(each) for each in history.meta["overrides"]], kept_files(history.plan, run.path)
+        written = overridden(run.scenario.read_text(encoding="utf-8", errors="replace"), run.run, overrides)
+        return with_client_files(written, base, files).data
 
 
 def code_in(scenario: Mapping[str, Any]) -> list[str]:
@@ -158,17 +165,15 @@ def _images(data: Any) -> Iterator[str]:
 
 
 def _run_again(
-    archived: RunDirectory, plugins: Sequence[str], folder: Path, target: Path, name: str, workers: int | None
+    archived: RunDirectory, plugins: Sequence[str], base: Path, target: Path, name: str, workers: int | None
 ) -> tuple[RunDirectory, list[RunDifference]]:
     """Repeat an archived run below ``target``. Returns the new run, and how its plan differs.
 
-    ``folder``: of the unpacked archive. OrchestratorError or PluginError if the run cannot be repeated here.
+    Paths of its scenario start at ``base``. OrchestratorError or PluginError if the run cannot be repeated here.
     """
     with History.open(archived.path) as history:
         before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
-    programs = folder / SCENARIO_FOLDER
-    base = programs if programs.is_dir() else Path.cwd()
     origin = kept_origin(archived, base, [_plugin(each, archived) for each in plugins])
     check_workers(workers, origin.scenario)
     with kept(origin.scenario.plugins):

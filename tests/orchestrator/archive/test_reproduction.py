@@ -253,6 +253,18 @@ def test_code_in_a_scenario() -> None:
     assert code_in({"plugins": [], "model": "mlp"}) == []
 
 
+def test_an_image_in_a_file_of_clients_needs_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = SCENARIO.replace("plugins: [plug/mine.py]\n", "").partition("links:")[0]
+    Path("small.yaml").write_text(f"{plain}clients: {{file: clients.csv}}\n")
+    Path("clients.csv").write_text("node,image\ndevice-0-0,evil:1\n")
+    assert call("up", "small.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
+    assert call("archive", "--output", "mine.zip").exit_code == 0
+    Path("clients.csv").unlink()
+    done = call("reproduce", "mine.zip", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["code"]) == (4, ["image evil:1"])
+
+
 def test_files_of_programs(tmp_path: Path) -> None:
     (tmp_path / "src/.git").mkdir(parents=True)
     (tmp_path / "src/server.py").write_text("")

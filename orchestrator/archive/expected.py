@@ -109,6 +109,8 @@ def inexact(archived: History, repeated: History) -> list[str]:
     """Why both runs need not have the same figures to the last bit; empty if they must."""
     if not kind_of(repeated.driver).simulated:
         return ["real nodes"]
+    if any("device" in node for node in repeated.plan["nodes"]):
+        return ["training on an accelerator"]
     before, after = (facts(each.meta) for each in (archived, repeated))
     return [f"{key}: {before[key]}, here {after.get(key)}" for key in before if before[key] != after.get(key)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from orchestrator.archive.expected import (
     RunDifference,
     differences,
     facts,
+    inexact,
     read_expected,
     tolerance_of,
 )
@@ -68,6 +71,17 @@ def test_what_differs() -> None:
 def test_facts_that_decide_on_the_last_bit() -> None:
     meta = {"cpu": "X", "python": "3.11.7", "packages": {"torch": "2.1+cpu"}, "kernel": "6.1"}
     assert facts(meta) == {"processor": "X", "Python": "3.11", "torch": "2.1+cpu"}
+
+
+def test_what_need_not_be_equal_to_the_last_bit() -> None:
+    def run(driver: str, meta: dict[str, str], **node: str) -> Any:
+        return SimpleNamespace(driver=driver, meta=meta, plan={"nodes": [node]})
+
+    here = run("sim", {"cpu": "X"})
+    assert inexact(here, here) == []
+    assert inexact(run("sim", {"cpu": "Y"}), here) == ["processor: Y, here X"]
+    assert inexact(here, run("sim", {"cpu": "X"}, device="cuda")) == ["training on an accelerator"]
+    assert inexact(here, run("namespaces", {"cpu": "X"})) == ["real nodes"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"runs": {"a": {"case": 1}}}', "[" * 100_000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import shutil
@@ -10,10 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from node.process.namespaces import die_with_parent
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import write_whole
+from orchestrator.host.process.signals import interrupted
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.sweep.engines import ENGINES, Engine, Job
 from orchestrator.sweep.reading import Sweep
@@ -34,18 +38,28 @@ def task_words(sweep: Sweep, arguments: Sequence[str], workers: int | None) -> l
 def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], tell: Callable[[str], None]) -> None:
     """Execute tasks in processes of their own, ``count`` at the same time. ``tell`` prints their lines.
 
-    If this is interrupted, the tasks end in order.
+    If this is interrupted, the tasks end in order. If this process is killed, they are killed too.
     """
     started: list[subprocess.Popen[str]] = []
+    with_this = partial(die_with_parent, os.getpid()) if sys.platform == "linux" else None
 
     def execute(number: int) -> None:
         command = [*PYTHON, *words, "--task", str(number)]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=with_this,
         ) as process:
             started.append(process)
+            if interrupted():  # between both lines above
+                process.terminate()
             for line in process.stdout or ():
                 tell(line.rstrip("\n"))
+        if process.returncode < 0 and not interrupted():
+            tell(f"task {number} was killed by signal {-process.returncode}: repeat the command to execute it again")
 
     with ThreadPoolExecutor(count) as pool:
         try:

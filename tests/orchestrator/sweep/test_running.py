@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.errors import RunError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.host.directory import known_runs
+from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.record.history import History
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.sweeper import Sweeper
@@ -198,16 +200,27 @@ def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: P
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_ends_its_tasks(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_the_end_of_a_sweep_ends_its_tasks(tmp_path: Path, number: int, code: int) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO.replace("rounds: 2", "rounds: 9999"))
     (tmp_path / "mine.yaml").write_text("scenario: small.yaml\nseeds: [1, 2, 3]\n")
     words = command("sweep", tmp_path / "mine.yaml", "--runs", tmp_path / "runs", "--parallel", "2")
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: len(known_runs(tmp_path / "runs/mine")) == 2 or None, "two runs")
-        process.terminate()
-    assert process.returncode == 130
-    runs = known_runs(tmp_path / "runs/mine")
-    assert [run.holder() for run in runs] == [None, None]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        runs = wait_for(lambda: held(tmp_path / "runs/mine", 2), "two runs")
+        if number == signal.SIGKILL:
+            os.kill(runs[0].holder() or 0, number)
+            assert process.stdout is not None
+            line = "task 0 was killed by signal 9: repeat the command to execute it again\n"
+            assert process.stdout.readline() in (line, line.replace("0", "1", 1))
+        process.send_signal(number)
+    assert process.returncode == code
+    wait_for(lambda: not held(tmp_path / "runs/mine", 1) or None, "the end of the tasks")
+
+
+def held(folder: Path, count: int) -> list[RunDirectory] | None:
+    """The runs that continue; None if these are fewer than ``count``."""
+    found = [run for run in known_runs(folder) if run.holder() is not None]
+    return found if len(found) >= count else None
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def unpack(file: Path, folder: Path) -> list[str]:
                     shutil.copyfileobj(source, target)
                 place.chmod(0o755 if each.external_attr >> 16 & 0o100 else 0o644)
     except _BROKEN as error:
-        raise ArchiveError(f"{file} cannot be unpacked: {error}") from None
+        raise ArchiveError(f"{file} cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
     return changed
 
 

@@ -182,9 +182,10 @@ def constraints(installed: Packages) -> str:
 
 
 def _write(place: Path, files: Mapping[str, Content]) -> None:
-    """Write a zip file in one step. PlaceError if there is no room."""
+    """Write a zip file in one step. RunError if that fails, for instance if there is no room."""
     part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
             for path, content in sorted(files.items()):
                 if isinstance(content, Path):

@@ -122,6 +122,11 @@ def test_what_is_no_archive(tmp_path: Path, content: bytes) -> None:
         unpack(file, tmp_path / "new")
 
 
+def test_a_missing_archive(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"made.zip cannot be unpacked: No such file or directory$"):
+        unpack(tmp_path / "made.zip", tmp_path / "new")
+
+
 @pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, '{"@graph": [{"sha256": ""}]}'])
 def test_a_description_that_makes_no_sense(tmp_path: Path, text: str) -> None:
     file = tmp_path / "made.zip"

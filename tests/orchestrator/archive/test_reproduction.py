@@ -259,9 +259,9 @@ def test_an_image_in_a_file_of_clients_needs_trust(tmp_path: Path, monkeypatch: 
     Path("small.yaml").write_text(f"{plain}clients: {{file: clients.csv}}\n")
     Path("clients.csv").write_text("node,image\ndevice-0-0,evil:1\n")
     assert call("up", "small.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
-    assert call("archive", "--output", "mine.zip").exit_code == 0
+    assert call("archive", "--output", "new/mine.zip").exit_code == 0
     Path("clients.csv").unlink()
-    done = call("reproduce", "mine.zip", "--json")
+    done = call("reproduce", "new/mine.zip", "--json")
     assert (done.exit_code, json.loads(done.stdout)["code"]) == (4, ["image evil:1"])
 
 

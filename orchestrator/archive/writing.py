@@ -83,8 +83,9 @@ def archive(
         sweep = read_table(table)
         files = _files_of_sweep(table, Path(sweep["file"]))
         target = sweep["target"] and Target.model_validate(sweep["target"])
-        if sweep["planned"] != len(directories):
-            raise RunError(f"{name} has {len(directories)} of {sweep['planned']} runs: complete it with `sweep`")
+        done = sum(each["run"] is not None for case in sweep["cases"] for each in case["runs"])  # cases may share a run
+        if done != sweep["planned"]:
+            raise RunError(f"{name} has {done} of {sweep['planned']} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:

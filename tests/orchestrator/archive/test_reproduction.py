@@ -283,6 +283,14 @@ def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "mine has 2 of 3 runs: complete it with `sweep`" in str(call("archive", "mine").exception)
 
 
+def test_cases_that_share_a_run(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(author)
+    (author / "two.yaml").write_text("scenario: small.yaml\ncases: {a: {}, b: {algorithm.epochs: 1}}\n")
+    assert call("sweep", "two.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
+    assert call("archive", "two", "--output", tmp_path / "two.zip").exit_code == 0
+    assert len(read(tmp_path / "two.zip", FILE)["runs"]) == 1
+
+
 def test_an_archive_is_checked_alone(tmp_path: Path) -> None:
     assert "an archive is checked alone" in call("reproduce", "a.zip", "b.zip").output
     assert "--trust is for an archive" in call("reproduce", "mine", "--trust").output

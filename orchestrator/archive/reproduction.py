@@ -184,12 +184,13 @@ def _run_again(
                 f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
             )
         here = dict(_values(plan.recorded, "plan"))
-        other = [key for key, value in here.items() if before.get(key) != value and not key.startswith(NOT_COMPARED)]
+        other = [key for key in before | here if before.get(key) != here.get(key) and not key.startswith(NOT_COMPARED)]
         view = Glimpse(name)
         outcome, made = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    return made, [RunDifference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
+    values = [(key, str(before.get(key, "–")), str(here.get(key, "–"))) for key in other[:MOST_VALUES]]
+    return made, [RunDifference(name, *each) for each in values]
 
 
 def _compare(

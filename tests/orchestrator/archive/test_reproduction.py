@@ -134,6 +134,15 @@ def test_another_scenario_is_found(reader: Path) -> None:
     assert "scenario.yaml" in done.stdout
 
 
+def test_a_value_that_only_the_archived_plan_has_is_found(reader: Path) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        return json.dumps({**json.loads(content), "more": 1}).encode() if name.endswith("plan.json") else content
+
+    rewrite(reader, change)
+    found = edgebed.reproduce(reader, trust=True, workers=1)
+    assert ("plan.more", "1", "–") in {(each.figure, each.expected, each.found) for each in found.differences}
+
+
 def test_what_is_not_possible_here(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise HostError("this host has no network namespaces")

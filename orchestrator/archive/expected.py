@@ -89,17 +89,17 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
     )
 
 
-def tolerance_of(name: str, value: float, given: Mapping[str, str]) -> float:
-    """The tolerance of a figure: as ``given`` by its name, a number or a percentage of the figure. By default two
+def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> float:
+    """The tolerance of a figure: that in ``tolerances``, a number or a percentage of the figure, or by default two
     points for accuracies, and for others a tenth, but at least one round, or 0.02. MistakeError if it is no number."""
-    if name in given:
+    if name in tolerances:
         try:
-            number = float(given[name].removesuffix("%"))
+            number = float(tolerances[name].removesuffix("%"))
         except ValueError:
             number = math.nan
         if not 0 <= number < math.inf:
-            raise MistakeError(f"tolerance: {name}: '{given[name]}' is no tolerance: write 0.03 or 5%")
-        return number / 100 * abs(value) if given[name].endswith("%") else number
+            raise MistakeError(f"tolerance: {name}: '{tolerances[name]}' is no tolerance: write 0.03 or 5%")
+        return number / 100 * abs(value) if tolerances[name].endswith("%") else number
     if name.startswith(_POINTS):
         return 0.02
     return max(abs(value) / 10, 1.0 if name.endswith("rounds") else 0.02)

@@ -96,8 +96,8 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
     """`reproduce`, which prints a line about each run with ``tell``."""
     check_folder(runs, "choose another folder for runs")
     result, target = Reproduction(), runs / f"{file.stem}-reproduction"
-    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
-        folder = Path(passing)
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
+        folder = Path(temporary)
         for name in unpack(file, folder):
             result.differences.append(RunDifference("", name, "the file as it was archived", "a changed file"))
         expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
@@ -148,8 +148,8 @@ def code_in(scenario: Mapping[str, Any]) -> list[str]:
 
 
 def _plugins(scenario: Mapping[str, Any]) -> list[str]:
-    given = scenario.get("plugins") or []
-    return [str(each) for each in (given if isinstance(given, list) else [given])]
+    names = scenario.get("plugins") or []
+    return [str(each) for each in (names if isinstance(names, list) else [names])]
 
 
 def _command(program: Any) -> Any:

@@ -88,19 +88,19 @@ def archive(
             raise RunError(f"{name} has {done} of {sweep['planned']} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
     installed = packages()
-    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         for directory in directories:
             with History.open(directory.path) as history:
                 result = expected_run(history, target, tolerances or {})
                 _refuse_changed_packages(history, installed)
                 origin, data = kept_origin(directory), None
                 if origin.scenario.algorithm is not None:
-                    data, content = _described_data(origin, history)
+                    data, content = _description_of_data(origin, history)
                     files[data] = content
             if origin.scenario.programs:
                 files |= files_of_programs(origin.file.parent)
             archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
-            files |= _files_of_run(archived[-1], Path(passing, directory.run))
+            files |= _files_of_run(archived[-1], Path(temporary, directory.run))
         package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
         expected = Expected(target=target, runs={each.directory.run: each.expected for each in archived})
         files |= {
@@ -120,21 +120,21 @@ def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
     return tables | ({"sweep.yaml": own} if own.is_file() else {})
 
 
-def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
-    """What a complete run keeps for its report and its repetition. Its record is copied to a new folder ``passing``."""
+def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
+    """What a complete run keeps for its report and its repetition. Its record is copied to a new folder ``temporary``."""
     own = run.directory
     own.refuse_held()
-    passing.mkdir()
+    temporary.mkdir()
     with (
         contextlib.closing(sqlite3.connect(f"{(own.path / DATABASE).as_uri()}?mode=ro", uri=True)) as record,
-        contextlib.closing(sqlite3.connect(passing / DATABASE)) as copy,
+        contextlib.closing(sqlite3.connect(temporary / DATABASE)) as copy,
     ):
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
     paths = [own.path / name for name in RUN_FILES]
     paths += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
     files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if path.is_file()}
-    return files | {f"{run.folder}{DATABASE}": passing / DATABASE}
+    return files | {f"{run.folder}{DATABASE}": temporary / DATABASE}
 
 
 def files_of_programs(folder: Path) -> dict[str, Content]:
@@ -146,7 +146,7 @@ def files_of_programs(folder: Path) -> dict[str, Content]:
     return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
 
 
-def _described_data(origin: Origin, history: History) -> tuple[str, bytes]:
+def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
     """The file in an archive that describes the data set of a run, and its content."""
     with kept(origin.scenario.plugins), looked_up(origin.scenario.data, origin.file.parent) as data:
         if data.sha256 != history.plan["data"]["sha256"]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.archive import crate
 from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
-from orchestrator.errors import RunError
+from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.extras import require
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files
@@ -27,6 +27,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import DATABASE
 from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin
+from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.plugins import kept
 from orchestrator.sweep.reading import Target
 from orchestrator.verbs.results.export import find_runs, find_table, read_table
@@ -69,7 +70,8 @@ def archive(
     name or an address such as "https://spdx.org/licenses/CC-BY-4.0"; both are for the description. Returns the path of
     the file.
 
-    RunError if a run is not complete, if packages or data have changed since, or without the package rocrate.
+    MistakeError if a tolerance makes no sense. RunError if a run is not complete, if packages or data have changed
+    since, or without the package rocrate.
     """
     require(("rocrate",), crate.EXTRA)
     named = None if run is None else os.fspath(run)
@@ -101,6 +103,9 @@ def archive(
                 files |= files_of_programs(origin.file.parent)
             archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
             files |= _files_of_run(archived[-1], Path(temporary, directory.run))
+        known = {figure for each in archived for figure in each.expected.figures}
+        for figure in (tolerances or {}).keys() - known:
+            raise MistakeError(f"tolerance: {unknown(f'figure of {name}', figure, sorted(known))}")
         package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
         expected = Expected(target=target, runs={each.directory.run: each.expected for each in archived})
         files |= {
@@ -121,7 +126,7 @@ def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
 
 
 def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
-    """What a complete run keeps for its report and its repetition. Its record is copied to a new folder ``temporary``."""
+    """What a complete run keeps for its report and repetition. Its record is copied to a new folder ``temporary``."""
     own = run.directory
     own.refuse_held()
     temporary.mkdir()

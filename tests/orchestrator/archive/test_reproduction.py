@@ -292,12 +292,18 @@ def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "mine has 2 of 3 runs: complete it with `sweep`" in str(call("archive", "mine").exception)
 
 
-def test_cases_that_share_a_run(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_that_share_a_run_or_have_other_figures(
+    author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(author)
-    (author / "two.yaml").write_text("scenario: small.yaml\ncases: {a: {}, b: {algorithm.epochs: 1}}\n")
+    cases = "{a: {}, b: {algorithm.epochs: 1}, c: {algorithm: {name: onlyedge, rounds: 1, learning_rate: 0.2}}}"
+    (author / "two.yaml").write_text(f"scenario: small.yaml\ncases: {cases}\n")
     assert call("sweep", "two.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
-    assert call("archive", "two", "--output", tmp_path / "two.zip").exit_code == 0
-    assert len(read(tmp_path / "two.zip", FILE)["runs"]) == 1
+    assert (
+        call("archive", "two", "--output", tmp_path / "two.zip", "--tolerance", "message_bytes.done=3").exit_code == 0
+    )
+    runs = read(tmp_path / "two.zip", FILE)["runs"].values()
+    assert [each["figures"].get("message_bytes.done", {}).get("tolerance") for each in runs] == [None, 3]
 
 
 def test_an_archive_is_checked_alone(tmp_path: Path) -> None:

@@ -155,6 +155,8 @@ def sweep_runs(
     if again and (count or collecting):
         raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
     sweep = load(file, overrides)
+    if (on or parallel) and not sweep.file.is_file():
+        raise click.UsageError(f"{sweep.file} can be read only once, but each task reads the sweep: write it to a file")
     if count:
         print_json({"count": len(sweep.combinations)}) if as_json else click.echo(len(sweep.combinations))
         return

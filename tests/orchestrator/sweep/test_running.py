@@ -169,6 +169,13 @@ def test_options_that_exclude_each_other(tmp_path: Path, words: list[str], error
     assert error in done.output
 
 
+@pytest.mark.parametrize("option", ["--on=slurm", "--parallel=2"])
+def test_tasks_cannot_share_standard_input(option: str) -> None:
+    done = CliRunner().invoke(cli, ["sweep", "-", option], input=SCENARIO)
+    assert done.exit_code == 2
+    assert "- can be read only once, but each task reads the sweep: write it to a file" in done.output
+
+
 def test_a_sweep_has_one_task_for_each_case_and_seed(tmp_path: Path) -> None:
     assert swept(tmp_path, SWEEP, "--count").result == {"count": 4}
     assert not (tmp_path / "runs").exists()

@@ -41,6 +41,7 @@ from node.process.holder import Holder, Openness, open_up
 from node.process.main import preload, run_node
 from node.process.seccomp import filter_for
 from node.process.view import FileView
+from node.resources import processors
 from node.runtime.turns import Turn, Turns
 
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
@@ -101,7 +102,7 @@ class ForkServer:
         self.problem = problem
         self.calls = filter_for(os.uname().machine)
         self.nodes: dict[int, tuple[str, Turn]] = {}
-        self.turns = Turns(len(os.sched_getaffinity(0)))
+        self.turns = Turns(processors())
         self.holders: dict[str, Connection] = {}
         self.selector = selectors.DefaultSelector()
         namespaces.adopt_orphans()

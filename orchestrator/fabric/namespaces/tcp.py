@@ -25,9 +25,7 @@ from orchestrator.scenario.sections.stack import DEFAULTS
 SETTINGS = DEFAULTS
 BUFFERS = {name: value for name, value in SETTINGS.items() if name != CONGESTION}
 
-STACK = "stack"
-"""The orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name."""
-
+STACK = "stack"  # the orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name
 REMEDY = "give its kernel CUBIC, as root on that host"
 REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
@@ -38,18 +36,15 @@ _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "
 
 
 def _set(settings: Mapping[str, str]) -> list[str]:
-    """The command that makes settings in its namespace, all but the congestion control. Append a command that follows;
-    without one it prints all settings."""
+    """A command that makes settings, all but the congestion control, and runs the one after it, or prints all."""
     return [*_SET, *(f"{name}={value}" for name, value in settings.items() if name != CONGESTION), "--"]
 
 
 async def configure(
     hub: Hub, node: NodePlan, pid: int, peers: Iterable[NodePlan], *, single_packets: bool, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host.
-
-    Returns the settings that are in force of those in its `stack`, by name. A kernel may refuse some.
-    """
+    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host. Returns the
+    settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
     lines = node_lines(node, peers, single_packets=single_packets, congestion=congestion(settings))
     await hub.run([*_set({**BUFFERS, **node.stack}), "ip", "-batch", "-"], pid=pid, stdin=lines)
     if not node.stack:
@@ -74,8 +69,7 @@ def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[
 
 
 async def in_force(hub: Hub) -> dict[str, str]:
-    """The TCP settings of nodes by name: tried and read in the hub, a namespace of the same kernel and the same user.
-    Empty if this host does not show them."""
+    """The TCP settings of nodes by name, tried and read in the hub. Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
     _, output, _ = await hub.attempt(_set(BUFFERS))
     settings = parse(output)

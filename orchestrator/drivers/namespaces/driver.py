@@ -56,6 +56,9 @@ INHERITED = (
 Nodes do not see the other variables, such as access keys."""
 
 
+OWN_PIDS = ("unshare", "--pid", "--fork", "--kill-child", "--")
+"""Runs a command as the first process of a PID namespace: when it ends, the kernel ends all others."""
+
 SAME_USER = (
     "nodes have the orchestrator's user id, without its capabilities, and the number of their processes may not be"
     " limited: the run's files cannot be given to users of their own here"
@@ -64,19 +67,25 @@ SAME_USER = (
 
 class NamespacesDriver:
     """See `Driver` for the methods. ``data`` is the folder of the prepared data. ``accelerators``: those that nodes
-    train on, with the nodes of each."""
+    train on, with the nodes of each. ``nodes``: about how many it will start."""
 
     name = "namespaces"
     breakdown = ""
     server = "node.process.forkserver"
 
     def __init__(
-        self, hub: Hub, directory: RunDirectory, data: Path, accelerators: Mapping[str, Sequence[str]] | None = None
+        self,
+        hub: Hub,
+        directory: RunDirectory,
+        data: Path,
+        accelerators: Mapping[str, Sequence[str]] | None = None,
+        nodes: int = 0,
     ) -> None:
         self._hub = hub
         self._directory = directory
         self._data = data
         self._accelerators = accelerators or {}
+        self._nodes = nodes
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
@@ -118,7 +127,11 @@ class NamespacesDriver:
         directory = self._directory
         self._server = await JsonChild.start(
             "the fork server",
-            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view))],
+            [
+                *self._hub.enter(network=False),
+                *OWN_PIDS,
+                *python.module(self.server, json.dumps(view), str(self._nodes)),
+            ],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
             log=directory.logs / "forkserver.log",

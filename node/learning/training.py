@@ -8,7 +8,7 @@ exactly the same choices.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -102,9 +102,8 @@ class Learner:
         data = open_prepared(Path(assignment.data.directory))
         model_pool = model_pool_of(assignment, data)
         mine = assignment.data
-        train, own_test, personal = (
-            _read_indices(Path(mine.shards), key) for key in (mine.train_key, mine.own_test_key, mine.personal_key)
-        )
+        keys = (mine.train_key, mine.own_test_key, mine.personal_key)
+        train, own_test, personal = _read_indices(Path(mine.shards), keys)
         return cls(model_pool, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
 
     @property
@@ -346,11 +345,12 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     return ModelPool(make, assignment.device)
 
 
-def _read_indices(path: Path, key: str | None) -> Indices | None:
-    if key is None:
-        return None
+def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
+    """The sample indices of each key, None for no key. The file is opened once: it lists the arrays of all nodes."""
+    if not any(keys):
+        return [None] * len(keys)
     try:
         with np.load(path, allow_pickle=False) as shards:
-            return np.asarray(shards[key], dtype=np.int64)
+            return [None if key is None else np.asarray(shards[key], dtype=np.int64) for key in keys]
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: no sample indices {key!r}: {error}") from error
+        raise DataError(f"{path}: no sample indices {', '.join(map(repr, filter(None, keys)))}: {error}") from error

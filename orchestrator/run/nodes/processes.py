@@ -27,7 +27,7 @@ EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process th
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
-LAST_WORD = 1.0  # s after a node's exit for messages that it sent before
+LAST_WORD = 10.0  # s after a node's exit for messages that it sent before: a busy orchestrator reads them late
 AT_ONCE = 4  # nodes brought up at the same time
 
 

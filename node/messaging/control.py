@@ -3,7 +3,7 @@
 Messages are msgpack maps with a "type" over ZeroMQ: DEALER at the node, ROUTER at the orchestrator, CURVE both ways.
 
 From a node:
-    register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
+    register {node, incarnation, pid, protocol}     ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat`` from the start on
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
@@ -35,7 +35,6 @@ from typing import Any, Protocol
 import msgpack
 import zmq
 
-from node import resources
 from node.assignment import Assignment, Keypair, Timeouts
 from node.errors import ControlError, WireError
 from node.messaging.gate import CONNECTIONS, Gate
@@ -96,7 +95,6 @@ class ControlClient:
             "incarnation": self._incarnation,
             "pid": os.getpid(),
             "protocol": PROTOCOL,
-            "memory_pss": resources.proportional_bytes(),
         }
         self.send(registration)
 

@@ -51,6 +51,8 @@ def preload() -> None:
         importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
+    Assignment.warm_up()
+    importlib.import_module("node.learning.models").build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registra
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
 LAST_WORD = 10.0  # s after a node's exit for messages that it sent before: a busy orchestrator reads them late
-AT_ONCE = 4  # nodes brought up at the same time
+AT_ONCE = max(4, 2 * (os.cpu_count() or 1))  # nodes brought up at the same time
 
 
 @dataclass

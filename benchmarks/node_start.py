@@ -27,11 +27,14 @@ import zmq
 import node.process.main as process
 from benchmarks.startup import SCENARIO
 from node.assignment import Assignment
+from node.messaging.control import ControlClient
+from node.messaging.transport import ZmqTransport
 from node.process import namespaces
 from node.process.confinement import Confinement, confine
 from node.process.forkserver import NODE_NAMESPACES
 from node.process.seccomp import filter_for
 from node.process.view import FileView
+from node.runtime.compute import WorkerCompute
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
@@ -85,9 +88,9 @@ def start(text: str, view: FileView, checkpoints: Path) -> list[tuple[str, float
     async def live() -> None:
         mark("event loop")
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        control = process.ControlClient(assignment, "benchmark", context)
-        compute = process.WorkerCompute(assignment.hardware, control)
-        transport = process.ZmqTransport(assignment, "benchmark", context)
+        control = ControlClient(assignment, "benchmark", context)
+        compute = WorkerCompute(assignment.hardware, control)
+        transport = ZmqTransport(assignment, "benchmark", context)
         mark("sockets and keys")
         role: Any = process._make_role(assignment, transport, compute, control)
         mark("model and data")

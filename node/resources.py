@@ -7,6 +7,21 @@ import sys
 import time
 from pathlib import Path
 
+OF_JOB = "SLURM_CPUS_ON_NODE"
+"""Where Slurm puts the number of processors that a job has on its node (sbatch(1))."""
+
+
+def affinity() -> set[int]:
+    """The numbers of the processors on which the kernel lets this process run."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def processors() -> int:
+    """How many processors this process may use: those of its affinity, or of its Slurm job if these are fewer. Slurm
+    sets the affinity only with its plug-ins task/affinity and task/cgroup."""
+    of_job = os.environ.get(OF_JOB, "")
+    return min(len(affinity()), int(of_job) if of_job.isdecimal() else sys.maxsize)
+
 
 def processor_seconds() -> float:
     """Processor time of all threads so far, in seconds."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def together(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
@@ -12,3 +14,22 @@ async def together(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     for error in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(error, BaseException):
             raise error
+
+
+class Tasks:
+    """Tasks that run until their ends, or until their owner cancels them."""
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return task
+
+    async def cancel(self) -> None:
+        """Cancel all, and wait for their ends."""
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)

@@ -33,18 +33,24 @@ import edgebed
 
 
 @dataclass(frozen=True, kw_only=True)
-class SDFEEL(edgebed.LocalTraining):
-    """intra τ₂; inter α; graph of the edges; participation: the share of devices in each intra-cluster aggregation. τ₁
-    is `steps`, or without it `epochs` passes."""
+class Clusters(edgebed.LocalTraining):
+    """intra τ₂; participation: the share of devices in each intra-cluster aggregation. τ₁ is `steps`, or without it
+    `epochs` passes."""
 
     intra: int = edgebed.whole(2, low=1)
-    inter: int = edgebed.whole(1, low=1)
-    graph: str = edgebed.word("ring", "ring", "complete")
     participation: float = edgebed.number(1.0, low=0, above=True, high=1)
 
     @property
     def edge_rounds(self) -> int:
         return self.intra
+
+
+@dataclass(frozen=True, kw_only=True)
+class SDFEEL(Clusters):
+    """inter α; graph of the edges."""
+
+    inter: int = edgebed.whole(1, low=1)
+    graph: str = edgebed.word("ring", "ring", "complete")
 
 
 def adjacency(clusters: int, graph: str) -> NDArray[np.float64]:
@@ -138,12 +144,21 @@ class Device(edgebed.Role):
         while True:
             model = await self.receive("model", sender=self.parent)
             r = edgebed.round_of(model)
-            result = await edgebed.train(self, model.tensors, r, self.params)
+            w, loss = await self.learn(model.tensors, r)
             t, more = divmod(r, self.params.intra)
             if not more:  # the last intra-cluster aggregation of round t
-                self.report(round=t, scope="train", loss=result.loss)
-                await edgebed.evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+                self.report(round=t, scope="train", loss=loss)
+                await self.score(w, r, t)
+            await self.send(self.parent, "update", w, round=r, samples=self.learner.samples)
+
+    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
+        """The model after local training from `w`, and its loss."""
+        result = await edgebed.train(self, w, r, self.params)
+        return result.weights, result.loss
+
+    async def score(self, w: edgebed.State, r: int, t: int) -> None:
+        """Report the accuracy of the device's model."""
+        await edgebed.evaluate(self, w, t)
 
 
 ROLES = {"edge": Edge, "device": Device}

@@ -44,6 +44,7 @@ from node.process.holder import Holder, Openness, open_up
 from node.process.main import preload, run_node
 from node.process.seccomp import filter_for
 from node.process.view import FileView
+from node.resources import processors
 from node.runtime.turns import Turn, Turns
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
@@ -123,7 +124,7 @@ class ForkServer:
         self.calls = filter_for(os.uname().machine)
         self.own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self.nodes: dict[int, Forked] = {}  # by process id, as this process sees it
-        self.turns = Turns(len(os.sched_getaffinity(0)))
+        self.turns = Turns(processors())
         self.holders: dict[str, Connection] = {}
         self.selector = selectors.DefaultSelector()
 

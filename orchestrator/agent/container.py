@@ -17,7 +17,6 @@ from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
 from netem.userspace.vxlan import DEVICE_NUMBER
-from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.swarm.agents.settings import (
@@ -39,14 +38,16 @@ from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 PART = "agent"
 VOLUME, VOLUME_LABEL = "edgebed-data", "org.edgebed.data"
 """The volume of the data sets that a host keeps, and its label."""
-HANDLERS_HERE = Path("/host/binfmt_misc")
-"""Where the agent sees which processors its host can emulate."""
+HANDLERS_HERE = Path("/host/binfmt_misc")  # where the agent sees which processors its host can emulate
+SENSORS = Path("/host")
+SENSOR_FOLDERS = {Path("/sys") / name: SENSORS / "sys" / name for name in ("bus", "class", "devices")}
+"""Folders of the host with sensors, and where its agent sees them: Docker hides parts of /sys from containers, among
+them the counters of energy (oci.DefaultSpec, MaskedPaths)."""
 SECRET = Path("/run/secrets") / FILE
 
 
 def serve() -> int:
-    """Start the container and wait for its end, again and again if the agent is left running between runs. Returns its
-    exit code."""
+    """Hold the container until its end, again and again if the agent is left running. Returns its exit code."""
     line = SECRET.read_bytes()
     settings = Settings.from_json(line)
     with contextlib.closing(Engine.connect()) as engine:
@@ -62,8 +63,7 @@ def serve() -> int:
 
 
 def sweep(*, data: bool = False) -> int:
-    """Remove what a run has left on this host. ``data``: also the data sets that the host keeps. Returns the exit code.
-    HostError if a run uses them."""
+    """Remove what a run has left here, perhaps also the data sets. Returns the exit code. HostError if in use."""
     with contextlib.closing(Engine.connect()) as engine:
         remove(engine, os.environ[LEFT_BY])
         if data:
@@ -84,8 +84,7 @@ def run_of(container: str, settings: Settings) -> str | None:
 
 
 def remove(engine: Engine, run: str) -> None:
-    """Remove the containers and the volume of a run on this host, or of agents that were left running and of the run
-    that they serve. HostError if something stays."""
+    """Remove what a run, or agents that were left running, have on this host. HostError if something stays."""
     with plain_words(f"removing the agent of {run}"):
         agents = engine.client.containers.list(all=True, filters={"label": AGENT}, ignore_removed=True)
         for container in agents:
@@ -115,27 +114,21 @@ def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str | N
         kept = engine.client.volumes.create(VOLUME, labels={VOLUME_LABEL: ""})
         datasets = str(kept.attrs["Mountpoint"])
     container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder, datasets))
-    with plain_words("starting the agent"):
-        held: Any = container.attach_socket(params={"stdin": 1, "stream": 1})
-        with contextlib.closing(held):
-            container.start()
-            held._sock.sendall(line + b"\n")
-            code = int(container.wait()["StatusCode"])
+    with plain_words("starting the agent"), contextlib.closing(engine.hold(container)) as held:
+        container.start()
+        held._sock.sendall(line + b"\n")
+        code = int(container.wait()["StatusCode"])
     with unless_gone(), plain_words("looking for the run of the agent"):
         container.reload()
     return code, run_of(str(container.name), settings)
 
 
-def _kernel_folders() -> dict[Path, Path]:
-    """Folders of the host's kernel, and where the agent sees them. A kernel may be unable to emulate."""
-    return FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})
-
-
 def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
+    folders = SENSOR_FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})  # a kernel need not emulate
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
         *(Mount(each, each, type="bind") for each in (folder, datasets)),
-        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _kernel_folders().items()),
+        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in folders.items()),
     ]
     return {
         "name": name_of(run),

@@ -150,8 +150,7 @@ def _check_hash(sha256: str) -> str:
 
 
 def _lock(path: Path, kind: int) -> int | None:
-    """A lock on a folder, which ends with its descriptor; None if the folder is not there (any more), or is locked
-    otherwise."""
+    """A lock on a folder, which ends with its descriptor; None if it is gone, or locked otherwise."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

@@ -40,8 +40,7 @@ T = TypeVar("T")
 async def examine(
     datasets: Path, setup: ExaminationSetup, folder: Path, stack: AsyncExitStack
 ) -> tuple[HostState, int, HubProber]:
-    """The facts, and a hub on a trunk to the hubs of the other hosts. ``datasets``: the folder of this host's.
-    HostError if no hub can be opened."""
+    """The facts, and a hub on a trunk to the other hosts. ``datasets``: a folder. HostError if no hub can be opened."""
     stack.push_async_callback(sweep, setup.run)
     hub = await Hub.open(setup.run, folder)
     stack.push_async_callback(hub.close)
@@ -77,7 +76,7 @@ def read_facts(root: Path) -> dict[str, Any]:
     flags = [each for each in readings if each.quantity == THROTTLED]
     return {
         "iptable_raw": has_module("iptable_raw", root),
-        "model": _word(model),
+        "model": _unless(OSError, lambda: model.read_text(encoding="utf-8", errors="replace").strip(" \n\0")),
         "temperature": max(degrees, default=None),
         "accelerators": accelerators(root),
         "throttled": tuple(dict.fromkeys(each.scope for each in flags if each.value)) if flags else None,
@@ -107,10 +106,6 @@ async def _netem(hub: Hub) -> str | None:
     except (OrchestratorError, ValueError):
         return None
     return "" if tried["netem"] else str(tried["reason"])
-
-
-def _word(path: Path) -> str | None:
-    return _unless(OSError, lambda: path.read_text(encoding="utf-8", errors="replace").strip(" \n\0"))
 
 
 def _unless(error: type[Exception], reading: Callable[[], T]) -> T | None:

@@ -36,8 +36,7 @@ class Files:
         return sorted(each.relative_to(folder).as_posix() for each in found if stat.S_ISREG(each.lstat().st_mode))
 
     def get(self, folder: Path, path: str, start: int) -> bytes:
-        """A piece of a file in a folder or below it. It is shorter than `PIECE` bytes at the end of the file.
-        DriverError if there is no such file."""
+        """A piece of a file, shorter than `PIECE` bytes at its end. DriverError if there is no such file."""
         try:
             file = (folder / path).resolve()
             if not file.is_relative_to(folder.resolve()):

@@ -22,9 +22,7 @@ class Keeper(Protocol):
     """The part of `Engine` that is needed here."""
 
     def image(self, name: str) -> dict[str, Any] | None: ...
-
     def tag(self, image: str, name: str) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -47,12 +45,11 @@ class Images:
 
     def images(self, names: Sequence[str]) -> dict[str, Any]:
         """What the Engine has under each name, as `describe_image` reports it, and the bytes that are free for more."""
-        with self._engine() as engine:
+        with contextlib.closing(self._connect()) as engine:
             return {"images": {name: describe_image(engine.image(name)) for name in names}, "free": self._room()}
 
     async def load(self, name: str, data: bytes, first: bool) -> None:
-        """Give the Engine the next bytes of the archive of an image. Answered when the Engine has taken them, so that
-        only these bytes are in memory."""
+        """Give the Engine the next bytes of an image's archive. Answered when the Engine has taken them."""
         if first:
             self._end_loading(name)
             self._free[name] = await asyncio.to_thread(self._room)
@@ -76,8 +73,7 @@ class Images:
         self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
 
     async def pull_progress(self, name: str) -> tuple[bool, int, int]:
-        """Whether a pull is over, or after a while the bytes that are done, and those that are known. Raises its
-        error."""
+        """Whether a pull is over, or after a while its bytes that are done and known. Raises its error."""
         _, task = self._of(self._pulling, name)
         await asyncio.wait([task], timeout=LOOK_EVERY)
         if over := task.done():
@@ -130,10 +126,5 @@ class Images:
             loading.close()
 
     def _tag(self, image: str, name: str) -> None:
-        with self._engine() as engine:
-            engine.tag(image, name)
-
-    @contextlib.contextmanager
-    def _engine(self) -> Iterator[Keeper]:
         with contextlib.closing(self._connect()) as engine:
-            yield engine
+            engine.tag(image, name)

@@ -19,8 +19,7 @@ class LogStream:
         self._read: dict[str, int] = {}  # bytes, by log
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name of each log with new bytes, and the bytes, in pieces: what each log has when it is opened, so
-        this ends although a node prints without end."""
+        """Yield the name of each log with new bytes, and these. It ends although a node prints without end."""
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
                 end = os.fstat(file.fileno()).st_size
@@ -41,9 +40,8 @@ class Piece(NamedTuple):
 
 
 class CheckpointStream:
-    """The checkpoints below ``folder``, in a folder for each node. Each call of ``read`` yields those that were
-    replaced since the call before. A file that is being replaced is read as it was: its name is given anew. A node may
-    put anything there: what is not a file is left out."""
+    """The checkpoints in the folders of nodes below ``folder``. Each ``read`` yields those that were replaced since. A
+    node may put anything there: what is not a file is left out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

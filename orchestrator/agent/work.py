@@ -12,30 +12,31 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from orchestrator.agent.container import name_of
+from orchestrator.agent.container import SENSORS, name_of
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
 from orchestrator.agent.host_run import open_host_run
-from orchestrator.agent.sensors import of_host
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
 from orchestrator.drivers.swarm.agents.channel import AgentChannel
 from orchestrator.drivers.swarm.agents.settings import DATASETS, ORPHANED, Settings
 from orchestrator.errors import HostError
+from orchestrator.host.sensors.sensor import Sensor
+from orchestrator.host.sensors.sources import discover, memory
 
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
 
 
 async def work(host: str, folder: Path) -> int:
-    """Serve an orchestrator until the input ends, the orchestrator is silent for the lease or lets this agent go, this
-    host fails, or SIGTERM. An agent that was left running waits until an orchestrator is there. Returns the exit
-    code."""
+    """Serve an orchestrator until the input ends, the orchestrator is silent or lets this agent go, this host fails, or
+    SIGTERM. An agent that was left running waits for an orchestrator. Returns the exit code."""
     loop = asyncio.get_running_loop()
     held = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(held), sys.stdin)
@@ -48,8 +49,7 @@ async def work(host: str, folder: Path) -> int:
 
 
 async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[bytes]) -> int | None:
-    """Serve one orchestrator, at most until ``end``. Returns the exit code; None if an agent that waits was not called,
-    and is to say hello again."""
+    """Serve one orchestrator, at most until ``end``. Returns the exit code; None to say hello again."""
     async with AsyncExitStack() as stack:
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: worker.notice(message))
         stack.push_async_callback(channel.close)
@@ -58,12 +58,12 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         stack.callback(logging.getLogger().removeHandler, forwarder)
         on_begin, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
         look = partial(examine, datasets.folder)
-        worker = Worker(folder, channel.tell, open_host_run, look, of_host, on_begin=on_begin, datasets=datasets)
+        worker = Worker(folder, channel.tell, open_host_run, look, sensors, on_begin=on_begin, datasets=datasets)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,
             "pid": os.getpid(),
-            "mtu": await underlay_mtu(settings.address),
+            "mtu": await asyncio.to_thread(underlay_mtu, settings.address),
             "version": importlib.metadata.version("edgebed"),
         }
         waits = WAIT if settings.standing else settings.lease
@@ -78,6 +78,11 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         if orphaned and settings.standing and not channel.has_contact:
             return None
         return ORPHANED if orphaned else 0
+
+
+def sensors() -> list[Sensor]:
+    """The sensors of the host. Commands of boards are not among them."""
+    return [*discover(SENSORS), *memory(Path("/proc"))]
 
 
 def _rename(service: str, run: str) -> None:
@@ -98,19 +103,16 @@ class _LogForwarder(logging.Handler):
         self._tell("log", log="agent", data=f"{self.format(record)}\n".encode())
 
 
-async def underlay_mtu(address: str) -> int:
+def underlay_mtu(address: str) -> int:
     """The MTU in bytes of the interface towards ``tcp://ADDRESS:PORT``. HostError if there is no way there."""
     to = address.removeprefix("tcp://").rpartition(":")[0]
-    (route,) = json.loads(await _output_of("ip", "-json", "route", "get", to))
-    (interface,) = json.loads(await _output_of("ip", "-json", "link", "show", "dev", route["dev"]))
+    (route,) = json.loads(_output_of("ip", "-json", "route", "get", to))
+    (interface,) = json.loads(_output_of("ip", "-json", "link", "show", "dev", route["dev"]))
     return int(interface["mtu"])
 
 
-async def _output_of(*command: str) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    said, errors = await process.communicate()
-    if process.returncode:
-        raise HostError(f"`{' '.join(command)}` failed ({errors.decode().strip()})")
-    return said
+def _output_of(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HostError(f"`{' '.join(command)}` failed ({done.stderr.strip()})")
+    return done.stdout

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.host.sensors.sources import discover
+from orchestrator.together import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -148,28 +149,30 @@ class Worker:
         self._directory = await asyncio.to_thread(_make_directory, self._folder / run)
 
     async def open(self, data: str | None, setup: HostSetup) -> HostEngine:
-        """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use;
-        None for nodes that run programs."""
+        """Open driver, hub and links of this host. ``data``: the hash of the data set; programs have none."""
         directory = self._run
-        self._relay = NodesEnd(directory.socket, self._send_to_relay)
+        self._relay = NodesEnd(directory.socket, lambda number, data: self._tell("relay", connection=number, data=data))
         self._stack.push_async_callback(self._relay.close)
         await self._relay.listen()
         self._output = LogStream(directory.logs)
         if data is not None:  # the files of programs are their own affair
             self._checkpoints = CheckpointStream(directory.checkpoints)
-        reporters: list[asyncio.Task[None]] = []
+        reporters, watchers = Tasks(), Tasks()
         self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
         prepared = Path() if data is None else self._datasets.path(data)
         run = self._host_run = await self._make(setup, directory, prepared, self._stack)
         self._prober = run.prober
-        reporters += _start_tasks(self._report_exits(run.driver), self._forward_output_forever())
+        reporters.start(self._report_exits(run.driver))
+        reporters.start(self._forward_output_forever())
         if isinstance(run.driver, RunsPrograms):
-            reporters += _start_tasks(self._report_ends(run.driver))
-        watched: list[Fabric | Carrier] = [run.fabric, *([] if run.carrier is None else [run.carrier])]
-        breakdown = self._report_breakdown(run.driver.lost, run.driver.breakdown)
-        watchers = _start_tasks(breakdown, *map(self._watch, watched))
-        self._stack.push_async_callback(_cancel, watchers)  # first: what ends in order has not failed
-        notes = [*run.driver.notes(), *([] if run.carrier is None else run.carrier.notes())]
+            reporters.start(self._report_ends(run.driver))
+        notes = run.driver.notes()
+        watchers.start(self._report_breakdown(run.driver.lost, run.driver.breakdown))
+        watchers.start(self._watch(run.fabric))
+        if run.carrier is not None:
+            watchers.start(self._watch(run.carrier))
+            notes += run.carrier.notes()
+        self._stack.push_async_callback(watchers.cancel)  # first: what ends in order has not failed
         return HostEngine(run.fabric.engine, run.fabric.tcp, notes)
 
     # The host
@@ -201,7 +204,9 @@ class Worker:
             return
         self._sensing = Sensing(self._report_readings, logger.warning, self._find)
         await self._sensing.begin()
-        self._stack.push_async_callback(_cancel, _start_tasks(self._sense_forever(self._sensing)))
+        tasks = Tasks()
+        tasks.start(self._sense_forever(self._sensing))
+        self._stack.push_async_callback(tasks.cancel)
 
     # The end
 
@@ -246,9 +251,6 @@ class Worker:
         if readings:
             self._tell("sensors", readings=readings)
 
-    def _send_to_relay(self, connection: int, data: bytes | None) -> None:
-        self._tell("relay", connection=connection, data=data)
-
     async def _report_exits(self, driver: Driver) -> None:
         while True:
             ended = await driver.exits.get()
@@ -276,11 +278,9 @@ class Worker:
                 async for piece in _read(self._checkpoints.read()):
                     self._tell("checkpoint", **piece._asdict())
 
-    async def _end_reporters(self, reporters: Sequence[asyncio.Task[None]]) -> None:
+    async def _end_reporters(self, reporters: Tasks) -> None:
         async with self._forwarding:  # otherwise a piece that is read, and not sent yet, would be lost
-            for task in reporters:
-                task.cancel()
-        await _cancel(reporters)
+            await reporters.cancel()
 
     async def _report_breakdown(self, lost: asyncio.Event, what: str) -> None:
         await lost.wait()
@@ -295,16 +295,6 @@ class Worker:
     def _break(self, error: str) -> None:
         self._tell("broken", error=error)
         self.over.set()
-
-
-def _start_tasks(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
-    return [asyncio.create_task(work) for work in works]
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:

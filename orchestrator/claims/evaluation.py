@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from orchestrator.claims.reading import Claim, Measured, State
 from orchestrator.claims.relations import Relation
-from orchestrator.sweep.statistics import Difference, available, paired
+from orchestrator.sweep.statistics import PairedDifference, available, paired
 
 FiguresOf = Callable[[Collection[str]], Mapping[str, Measured]]
 
@@ -26,7 +26,7 @@ class Evaluation:
     state: State
     holds: Mapping[str, bool]
     seeds: str
-    differences: Mapping[str, Difference] = field(default_factory=dict)
+    differences: Mapping[str, PairedDifference] = field(default_factory=dict)
 
 
 def recorded(claim: Claim) -> Evaluation:
@@ -65,7 +65,7 @@ def _by_seed(relation: Relation, figures: Mapping[str, Measured], seeds: Sequenc
     return {seed: {name: figures[name].by_seed.get(seed, math.nan) for name in relation.names} for seed in seeds}
 
 
-def _differences(relation: Relation, by_seed: Mapping[int, Mapping[str, float]]) -> dict[str, Difference]:
+def _differences(relation: Relation, by_seed: Mapping[int, Mapping[str, float]]) -> dict[str, PairedDifference]:
     """The left minus the right side of each comparison, by its text; none of a tolerance, if a seed lacks a side, or
     without SciPy."""
     sides = {seed: relation.sides(of) for seed, of in by_seed.items()}

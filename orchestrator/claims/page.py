@@ -12,7 +12,7 @@ from orchestrator.claims.reading import STATES, Paper, written
 from orchestrator.claims.rows import Row, recorded_rows
 from orchestrator.layout import write, write_entries, write_table
 from orchestrator.scenario.sections.drivers import kind_of
-from orchestrator.sweep.statistics import Difference
+from orchestrator.sweep.statistics import PairedDifference
 
 HEAD = """\
 # Does edgebed reproduce the papers?
@@ -108,7 +108,7 @@ def _cells(row: Row) -> Sequence[str]:
     )
 
 
-def _interval(found: Difference) -> str:
+def _interval(found: PairedDifference) -> str:
     """The mean difference with its 95% interval, before any adjustment for several comparisons."""
     if found.low is None or found.high is None:
         return f"{found.mean:+.3g} with every seed"

@@ -14,10 +14,11 @@ from orchestrator import text
 from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
-from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.running import run_task
 from orchestrator.sweep.tables import failures
 from orchestrator.verbs.doctor import versions
 from orchestrator.verbs.sources import check_workers
@@ -77,7 +78,7 @@ def reproduce(
     paper: Paper, name: str, runs: Path, *, driver: str | None, workers: int | None, tell: Callable[[str], None]
 ) -> Row:
     """Run the cases of a claim's sweep in the sweep's folder in ``runs``, and compare their figures with the claim.
-    Complete runs are not repeated.
+    Complete runs are not repeated. Tables of the sweep are left as they are.
 
     RunError if no sweep checks the claim, or if a run failed.
     """
@@ -89,12 +90,14 @@ def reproduce(
     sweep, cases = claimed(paper, name, driver)
     for combination in sweep.combinations:
         check_workers(workers, combination.scenario)
-    outcome = carry_out(sweep, runs / sweep.name, workers=workers, tell=tell)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    if failed := failures(outcome.results):
-        raise RunError(f"{name}: {len(failed)} of {len(outcome.results)} runs failed: {failed[0]}")
-    results = outcome.results
+    results = []
+    for number in range(len(sweep.combinations)):
+        result, code = run_task(sweep, number, runs / sweep.name, workers=workers, tell=tell)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        results.append(result)
+    if failed := failures(results):
+        raise RunError(f"{name}: {len(failed)} of {len(results)} runs failed: {failed[0]}")
     figures = claim.known | {key: comparable(claim, {key: case}, results)[key] for key, case in cases.items()}
 
     def figures_of(names: Collection[str]) -> Mapping[str, Measured]:

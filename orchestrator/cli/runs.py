@@ -118,6 +118,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--on", type=click.Choice(["slurm", "swarm", "kubernetes"]), help="Execute the tasks as a job there.")
 @click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
 @click.option("--image", default="edgebed", help="With --on: the image of tasks in containers; by default edgebed.")
+@click.option("--parallel", type=click.IntRange(2), help="Simulations at the same time, each with --workers or 1.")
 @click.option("--workers", type=click.IntRange(1), help="As for `up`; with --on the cores of a task, by default 1.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @click.option("--count", is_flag=True, help="Print the number of tasks: one for each case and seed.")
@@ -132,6 +133,7 @@ def sweep_runs(
     on: str | None,
     printing: bool,
     image: str,
+    parallel: int | None,
     workers: int | None,
     again: bool,
     count: bool,
@@ -143,11 +145,11 @@ def sweep_runs(
     """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
     from orchestrator.sweep.jobs import write_job
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out, carry_out_on, collect, run_task
+    from orchestrator.sweep.running import carry_out, carry_out_in_parallel, carry_out_on, collect, run_task
     from orchestrator.sweep.tables import print_tables
 
-    if sum((count, collecting, task is not None, on is not None)) > 1:
-        raise click.UsageError("choose one of --count, --task, --collect and --on")
+    if sum((count, collecting, task is not None, on is not None, parallel is not None)) > 1:
+        raise click.UsageError("choose one of --count, --task, --collect, --on and --parallel")
     if printing and on is None:
         raise click.UsageError("--print is for --on")
     if again and (count or collecting):
@@ -158,7 +160,7 @@ def sweep_runs(
         return
     _check_places(runs, track=track)
     for each in sweep.combinations if on is None else ():
-        _check_workers(workers, each.scenario.driver)
+        _check_workers(parallel or workers, each.scenario.driver, "--parallel" if parallel else "--workers")
     tell, directory = printer(err=as_json), runs / sweep.name
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
     if on is not None and printing:
@@ -175,6 +177,10 @@ def sweep_runs(
         elif on is not None:
             outcome = carry_out_on(
                 on, sweep, directory, arguments, workers=workers, image=image, tell=tell, track=track
+            )
+        elif parallel is not None:
+            outcome = carry_out_in_parallel(
+                parallel, sweep, directory, arguments, workers=workers, tell=tell, track=track
             )
         else:
             outcome = carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track)
@@ -289,10 +295,10 @@ def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destina
     check(track)
 
 
-def _check_workers(workers: int | None, driver: str) -> None:
+def _check_workers(workers: int | None, driver: str, option: str = "--workers") -> None:
     if workers is not None and not kind_of(driver).simulated:
         raise click.UsageError(
-            f"--workers is for --driver {listed(simulated=True)}; under {driver} every node has a process"
+            f"{option} is for --driver {listed(simulated=True)}; under {driver} every node has a process"
         )
 
 

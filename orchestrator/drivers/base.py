@@ -27,9 +27,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.sections.drivers import DRIVERS
 
-SIGNALLED = 128
-"""Where an exit code cannot be negative, a code above this one means a signal."""
-
+SIGNALLED = 128  # where an exit code cannot be negative, a code above this one means a signal
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
 """The line that a driver adds to the log of a node that was killed for lack of memory."""
 
@@ -44,11 +42,8 @@ class Exit:
 
 
 class Driver(Protocol):
-    """Starts and ends the processes of nodes.
-
-    ``exits`` delivers the end of each process. ``lost`` is set when the driver itself breaks down; ``breakdown`` then
-    says what broke and where to look.
-    """
+    """Starts and ends the processes of nodes. ``exits`` delivers the end of each process. ``lost`` is set when the
+    driver itself breaks down; ``breakdown`` then says what broke and where to look."""
 
     name: str
     breakdown: str
@@ -59,10 +54,8 @@ class Driver(Protocol):
         """Prepare to start nodes. HostError with the remedy if this host cannot run them."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        """Start a node in its own network namespace.
-
-        A node that ends at once also counts as started. Its Exit never comes before the handle is returned.
-        """
+        """Start a node in its own network namespace. A node that ends at once also counts as started. Its Exit never
+        comes before the handle is returned."""
 
     async def kill(self, node: str) -> None:
         """Send SIGKILL to a node. Its Exit follows."""
@@ -79,13 +72,11 @@ class CanPause(Protocol):
     """The power to freeze a node's process and to continue it."""
 
     async def pause(self, node: str) -> None: ...
-
     async def resume(self, node: str) -> None: ...
 
 
 class HostChange(NamedTuple):
-    """A host is from now on "lost", "back", or "unusable": it is there, and cannot be used again. ``reason`` says why;
-    it is empty for a host that is back."""
+    """A host is "lost", "back", or "unusable": available, but of no use. ``reason`` is empty for one that is back."""
 
     host: str
     state: Literal["lost", "back", "unusable"]
@@ -113,8 +104,7 @@ class HostReadings(NamedTuple):
 
 @runtime_checkable
 class LosesHosts(Protocol):
-    """The power to lose a host, and to get it back. ``news`` delivers each change, and what else the hosts tell, in
-    order."""
+    """The power to lose a host, and to get it back. ``news`` delivers all that hosts report, in order."""
 
     news: asyncio.Queue[HostChange | NodeMove | HostReadings]
 
@@ -134,9 +124,7 @@ class CopiesAssignments(Protocol):
 @runtime_checkable
 class SensesHosts(LosesHosts, Protocol):
     """The power to read the sensors of the hosts of nodes, while they are there. ``news`` delivers the readings.
-
-    ``here``: whether nodes live on the orchestrator's host, whose sensors are then among them.
-    """
+    ``here``: whether nodes live on the orchestrator's host, whose sensors are then among them."""
 
     here: bool
 
@@ -154,13 +142,9 @@ class ProgramEnd:
 
 @runtime_checkable
 class RunsPrograms(Protocol):
-    """The power to run programs in a node that is held (`Driver.start`): in its network and under its limits.
+    """The power to run programs in a node that is held (`Driver.start`): in its network and under its limits. ``ends``
+    delivers the end of each program, except when the whole node is killed."""
 
-    ``held`` delivers each node whose programs can start, with its handle, and later None when the node has ended.
-    ``ends`` delivers the end of each program, except when the whole node is killed.
-    """
-
-    held: asyncio.Queue[tuple[str, NodeHandle | None]]
     ends: asyncio.Queue[ProgramEnd]
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -190,19 +174,20 @@ class Control(Protocol):
 
 
 @runtime_checkable
-class EndsRuns(Protocol):
-    """The power of a control plane to decide that the run is over. ``over`` has the reason, and the error or None."""
+class AnswersForNodes(Protocol):
+    """A control plane of nodes that cannot speak. ``over``: why the run is over, and the error or None."""
 
     over: asyncio.Future[tuple[str, str | None]]
+
+    def hold(self, node: str, handle: NodeHandle | None) -> None:
+        """A node was started; None: it has ended."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of a run: the driver of its nodes, the fabric of their links, and the control plane.
-
-    ``prober`` measures links, or is None if links are simulated. ``assignments`` has the assignments that nodes read
-    from a file. ``network`` is that between the hosts of the run, or None if no link crosses hosts.
-    """
+    """The environment of a run: the driver of its nodes, the fabric of their links, and the control plane. ``prober``
+    measures links, or is None if links are simulated. ``assignments`` has the assignments that nodes read from a file.
+    ``network`` is that between the hosts of the run, or None if no link crosses hosts."""
 
     driver: Driver
     fabric: Fabric

@@ -22,8 +22,7 @@ LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the
 
 
 class Lines:
-    """The lines of an output that is read in pieces. A carriage return ends a line, too: progress bars print no other
-    end."""
+    """The lines of an output that is read in pieces. A carriage return, as of progress bars, also ends one."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -61,8 +60,7 @@ class Printed:
         self._ended = 0
 
     def messages(self, line: str) -> Iterator[dict[str, Any]]:
-        """The messages of a line; none if it is not for the record. What cannot be read gives one message, which says
-        why."""
+        """The messages of a line; none if it is not for the record. One says why a line cannot be read."""
         _, mark, written = line.partition(MARK)
         if not mark:
             return

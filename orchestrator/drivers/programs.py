@@ -1,6 +1,6 @@
 """The control plane of nodes that run programs. A program knows nothing of edgebed, so the orchestrator answers for it.
 
-A node registers when its driver holds it. When the training starts, each program starts as soon as the programs that it
+A node registers when it was started. When the training starts, each program starts as soon as the programs that it
 comes ``after`` are ready. What it prints for the record becomes messages (`orchestrator.drivers.printed`). A program
 that fails takes its node down, and the restart policy of the run decides. The run is over when every program that
 ``ends_the_run`` has ended, or without such programs when all have.
@@ -25,8 +25,9 @@ from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import listens
 from orchestrator.host.kernel.usage import ProcessUsage, usage
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
 KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
@@ -43,14 +44,9 @@ def addresses(plan: Plan) -> dict[str, str]:
     return {"localhost": "127.0.0.1"} | {node.name: node.address for node in plan.nodes}
 
 
-def quota(node: NodePlan) -> float | None:
-    """The processor time that a node may use, in seconds of a host core for each second; None: without a limit."""
-    return node.hardware.quota
-
-
 def quota_notes(plan: Plan) -> list[str]:
     """Notes for the record on nodes that are slower than their host."""
-    slow = {node.hardware.name: quota(node) for node in plan.nodes if node.hardware.speed is not None}
+    slow = {node.hardware.name: node.hardware.quota for node in plan.nodes if node.hardware.speed is not None}
     return [
         f"the speed of {name} is a quota of processor time: its programs get {share:.2g} s of a core in each second, in"
         " bursts at full speed"
@@ -96,22 +92,28 @@ class _Program:
 
 
 class Programs:
-    """See `Control` and `EndsRuns` for the methods, and the module's docstring."""
+    """See `Control` and `AnswersForNodes` for the methods, and the module's docstring."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
         self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
         self._driver = driver
         self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
         self._leads = {node.name for node in plan.nodes if node.leads}
-        self._nodes: dict[str, NodeHandle] = {}  # those that are held
+        self._holds: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
+        self._nodes: dict[str, NodeHandle] = {}  # those that run
         self._started: set[str] = set()  # nodes whose programs may start
         self._stopping: set[str] = set()
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
         self._beat = plan.timeouts.beat
-        self._used: dict[str, float] = {}  # processor time of each held node, as told
-        self._tasks = [asyncio.create_task(work) for work in (self._hear_held(), self._hear_ends(), self._tell_usage())]
+        self._used: dict[str, float] = {}  # processor time of each node, as told
+        self._tasks = Tasks()
+        for work in (self._follow_nodes(), self._follow_programs(), self._tell_usage()):
+            self._tasks.start(work)
+
+    def hold(self, node: str, handle: NodeHandle | None) -> None:
+        self._holds.put_nowait((node, handle))
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         while True:
@@ -131,20 +133,17 @@ class Programs:
                             await self._driver.terminate(program.plan)
                 await self._release_if_idle(node)
                 if node in self._nodes:
-                    self._tasks.append(asyncio.create_task(self._kill_late(node, self._nodes[node])))
+                    self._tasks.start(self._kill_late(node, self._nodes[node]))
 
     async def close(self) -> None:
         """Stop watching the programs."""
-        tasks = [*self._tasks, *(each.life for each in self._programs.values() if each.life is not None)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     # Nodes
 
-    async def _hear_held(self) -> None:
+    async def _follow_nodes(self) -> None:
         while True:
-            node, handle = await self._driver.held.get()
+            node, handle = await self._holds.get()
             if handle is None:
                 self._nodes.pop(node, None)
                 for program in self._of(node):
@@ -205,7 +204,7 @@ class Programs:
             free = plan.node in self._started - self._stopping and program.phase is Phase.WAITING
             if free and all(self._is_ready(self._programs[label]) for label in plan.after):
                 program.phase = Phase.RUNNING
-                program.life = asyncio.create_task(self._live(program))
+                program.life = self._tasks.start(self._live(program))
 
     @staticmethod
     def _is_ready(program: _Program) -> bool:
@@ -256,10 +255,8 @@ class Programs:
     # Output
 
     async def _read(self, program: _Program) -> None:
-        """Read what the program has printed until now, and pass on what is for the record.
-
-        Other work goes on after each piece, and the next piece is read when the messages of the last one are taken.
-        """
+        """Read what the program has printed until now, and pass on what is for the record. Other work goes on after
+        each piece, and the next piece is read when the messages of the last one are taken."""
         end = tail.size(program.log)
         while program.read < end:
             start = program.read
@@ -288,13 +285,12 @@ class Programs:
 
     # Ends
 
-    async def _hear_ends(self) -> None:
+    async def _follow_programs(self) -> None:
         while True:
-            end = await self._driver.ends.get()
-            await self._ended(self._programs[end.program.label], end)
+            await self._ended(await self._driver.ends.get())
 
-    async def _ended(self, program: _Program, end: ProgramEnd) -> None:
-        plan, node = program.plan, program.plan.node
+    async def _ended(self, end: ProgramEnd) -> None:
+        program, plan, node = self._programs[end.program.label], end.program, end.program.node
         program.cancel()
         await self._read_last(program, cut=end.code < 0)
         program.phase, program.code = Phase.ENDED, end.code

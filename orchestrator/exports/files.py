@@ -35,16 +35,18 @@ class FileStore:
         return str(place) if any(place.glob(f"*.{self._suffix}")) else None
 
     def write(self, history: History) -> str:
-        """Write one file for each table. A table without rows is a file without rows. PlaceError if there is no room.
-        If it fails, no file of the run stays."""
+        """Write a file for each table, or none at all. PlaceError if there is no room."""
         if (there := self.find(history)) is not None:
             raise AlreadyThereError(history.run, there)
         place = self._folder / history.run
         try:
             place.mkdir(parents=True, exist_ok=True)  # another format may lie there
             for name, table in TABLES.items():
-                kinds = columns(table.row)
-                rows = [[_cell(*cell) for cell in zip(kinds.values(), row, strict=True)] for row in table.read(history)]
+                kinds = columns(table.row).values()
+                rows = [
+                    [json.dumps(value) if kind is None else value for kind, value in zip(kinds, row, strict=True)]
+                    for row in table.read(history)
+                ]
                 self._write_table(place / f"{name}.{self._suffix}", table, rows)
         except BaseException as error:
             remove(place, f"*.{self._suffix}")
@@ -84,10 +86,6 @@ def _kind(hint: Any) -> type | None:
     if isinstance(hint, UnionType):
         (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
     return hint if hint in PLAIN else None
-
-
-def _cell(kind: type | None, value: Any) -> Any:
-    return json.dumps(value) if kind is None else value
 
 
 def _write_csv(path: Path, table: Table, rows: Sequence[Row]) -> None:

@@ -29,10 +29,8 @@ FINISH = 60  # s for the rest after the end of the run
 
 def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]) -> None:
     """Write a run into a store until it has ended. A run that the store has already stays as it is there, and a run
-    that never began is not written.
-
-    ``ended`` waits that many seconds for the end of the run, and returns whether it has ended.
-    """
+    that never began is not written. ``ended`` waits that many seconds for the end of the run, and returns whether it
+    has ended."""
     tracker: Tracker | None = None
     unwritten, pause, over = Unwritten(), EVERY, False
     while not over:
@@ -53,15 +51,10 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
             if tracker is not None:
                 tracker.add(unwritten.among(scalars(history)))
                 if over:
-                    _wait_until_released(history)
+                    while history.status == "running":  # the input of one that is killed may close before its lock
+                        time.sleep(GLANCE)
                     tracker.finish(history)
         pause = max(EVERY, (time.monotonic() - began) / SHARE)
-
-
-def _wait_until_released(history: History) -> None:
-    """Wait until the orchestrator holds the run's lock no more: when it is killed, its input may close before that."""
-    while history.status == "running":
-        time.sleep(GLANCE)
 
 
 def input_ends(seconds: float) -> bool:

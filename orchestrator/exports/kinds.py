@@ -22,10 +22,8 @@ REACHABLE_WITHIN = 10.0  # s
 
 @dataclass(frozen=True)
 class ExportKind:
-    """One form: the function that opens a store (module:name), and the packages that it imports, if any.
-
-    ``tracks``: its stores can follow a run. Packages that are not edgebed's own come with the extra of the same name.
-    """
+    """One form: the function that opens a store (module:name), and the packages that it imports, if any. ``tracks``:
+    its stores can follow a run. Packages that are not edgebed's own come with the extra of the same name."""
 
     opens: str
     packages: tuple[str, ...] = ()
@@ -60,10 +58,8 @@ class Destination:
         return f"{self.kind}:{self.place}"
 
     def check(self) -> None:
-        """Find out whether results can be written there, without making anything.
-
-        RunError if a package is missing. PlaceError if nothing can be written to a folder, or if no server answers.
-        """
+        """Find out whether results can be written there, without making anything. RunError if a package is missing.
+        PlaceError if nothing can be written to a folder, or if no server answers."""
         require(KINDS[self.kind].packages, self.kind)
         if self.place.startswith(("http://", "https://")):
             _check_server(self.place)

@@ -81,29 +81,21 @@ def _metrics(history: History) -> Iterator[Scalar]:
 
 
 def _rounds(history: History) -> Iterator[Scalar]:
-    for each in _finished(history):
-        yield Scalar(f"round_seconds/{each.node}", each.round, each.end, each.end - each.start)
+    for each, end in _finished(history):
+        yield Scalar(f"round_seconds/{each.node}", each.round, end, end - each.start)
 
 
-class _Finished(NamedTuple):
-    node: str
-    round: int
-    start: float
-    end: float
-
-
-def _finished(history: History) -> list[_Finished]:
+def _finished(history: History) -> list[tuple[Round, float]]:
     """The finished rounds of the leading nodes, in the order of their ends."""
-    leaders: list[Round] = [each for each in history.rounds() if each.node in history.leaders]
-    found = [_Finished(each.node, each.round, each.start, each.end) for each in leaders if each.end is not None]
-    return sorted(found, key=lambda each: each.end)
+    found = [(each, each.end) for each in history.rounds() if each.node in history.leaders and each.end is not None]
+    return sorted(found, key=lambda each: each[1])
 
 
 def _delivered(history: History) -> Iterator[Scalar]:
     """Rounds that all leading nodes have finished. A round counts when the counters have been read after its end."""
     ends: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for each in _finished(history):
-        ends[each.round].setdefault(each.node, each.end)
+    for each, end in _finished(history):
+        ends[each.round].setdefault(each.node, end)
     whole = sorted((max(of.values()), round) for round, of in ends.items() if len(of) == len(history.leaders))
     began, over = history.training_began or 0.0, history.outcome is not None
     for link_class, (times, totals) in sorted(volumes.delivered_bytes(history).items()):

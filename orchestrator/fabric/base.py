@@ -21,11 +21,9 @@ LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS,
 
 @dataclass(frozen=True)
 class NodeHandle:
-    """One life of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host.
-
-    The fabric uses it to find the node's network namespace; other code only uses it to distinguish a node's lives.
-    ``pid`` is 0 if the process ended before its driver could read the pid.
-    """
+    """One life of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host. The
+    fabric uses it to find the node's network namespace; other code only uses it to distinguish a node's lives. ``pid``
+    is 0 if the process ended before its driver could read the pid."""
 
     pid: int
     host: str = ""
@@ -48,9 +46,7 @@ NO_COUNTS = ("source", "target", "others_too", "channel", "member", "queued_byte
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
     """The counters of a link, or of a member of a channel, since an earlier reading. They never fall, see `Counted`."""
-    if before is None:
-        return row
-    return _combined(row, before, -1)
+    return row if before is None else _combined(row, before, -1)
 
 
 def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:
@@ -128,18 +124,13 @@ class Fabric(Protocol):
         """Remove a node that has ended."""
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        """Make these links, or change existing ones in place.
-
-        Of the links from nodes of other hosts, those to nodes of this host are let in from the trunk. Packets of a link
-        that another host shapes leave by the trunk as they are.
-        """
+        """Make these links, or change existing ones in place. Of the links from nodes of other hosts, those to nodes of
+        this host are let in from the trunk. Packets of a link that another host shapes leave by the trunk as they
+        are."""
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        """Make all changes at one moment, in order; returns the error of each, None if it succeeded.
-
-        A change of profile is in place and keeps the packets in flight. A cut drops all packets, including those in
-        flight.
-        """
+        """Make all changes at one moment, in order; returns the error of each, None if it succeeded. A change of
+        profile is in place and keeps the packets in flight. A cut drops all packets, including those in flight."""
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         """``alter`` one link's profile. Simultaneous calls of this, ``cut`` and ``restore`` become one ``alter``."""
@@ -181,8 +172,5 @@ class Redirects(Protocol):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         """From now on the nodes of other hosts are these, see `orchestrator.fabric.trunk.Trunk`. Its carrier is told
-        before.
-
-        ``shape`` the links of the nodes that have moved next, then ``attach`` those that live on this host now. Until
-        then no packet passes these links, and none comes from where the nodes were before.
-        """
+        before. ``shape`` the links of the nodes that have moved next, then ``attach`` those that live on this host now.
+        Until then no packet passes these links, and none comes from where the nodes were before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from orchestrator.errors import EngineError
 from orchestrator.fabric.base import Fabric
@@ -21,10 +22,8 @@ from orchestrator.scenario.sections.engines import candidates
 
 
 async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
-    """Open the first of the allowed engines that works on this host. HostError if none does.
-
-    ``trunk``: the hub's trunk, already laid, if the run spans several hosts. Their engines may differ.
-    """
+    """Open the first of the allowed engines that works on this host. HostError if none does. ``trunk``: the hub's
+    trunk, already laid, if the run spans several hosts. Their engines may differ."""
     fabric = await _open_first(wires, hub, directory, trunk)
     fabric.tcp = await tcp.in_force(hub)
     return fabric
@@ -36,14 +35,15 @@ async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
         raise EngineError(
             f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"
         )
+    opening: dict[str, Callable[..., Awaitable[Fabric]]] = {"kernel": _open_kernel, "userspace": UserspaceFabric.open}
     *preferred, last = allowed
     for name in preferred:
         with contextlib.suppress(EngineError):
-            return await OPENING[name](wires, hub, directory, trunk)
-    return await OPENING[last](wires, hub, directory, trunk)
+            return await opening[name](hub, directory.run, directory.path, wires, trunk)
+    return await opening[last](hub, directory.run, directory.path, wires, trunk)
 
 
-async def _open_kernel(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
+async def _open_kernel(hub: Hub, run: str, directory: Path, wires: Wires, trunk: Trunk | None) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if not tried["netem"]:
@@ -57,14 +57,4 @@ async def _open_kernel(wires: Wires, hub: Hub, directory: RunDirectory, trunk: T
             " act_skbedit (`modprobe -a ifb act_mirred act_skbedit`), or choose `engine: userspace`"
         )
     known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
-    return await KernelFabric.open(hub, directory.run, directory.path, wires, trunk, **known)
-
-
-async def _open_userspace(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
-    return await UserspaceFabric.open(hub, directory.run, directory.path, wires, trunk)
-
-
-OPENING: dict[str, Callable[[Wires, Hub, RunDirectory, Trunk | None], Awaitable[Fabric]]] = {
-    "kernel": _open_kernel,
-    "userspace": _open_userspace,
-}
+    return await KernelFabric.open(hub, run, directory, wires, trunk, **known)

@@ -97,8 +97,7 @@ def hub_lines(trunk: Trunk) -> str:
 
 
 def forwarding_lines(remotes: Mapping[str, str], before: Iterable[str] = ()) -> str:
-    """Lines of `bridge -batch` for the hub: the hosts of the remote nodes by their MACs, as in `Trunk`. ``before``: the
-    MACs of those that were remote before."""
+    """Lines of `bridge -batch`: the hosts of remote nodes by MAC. ``before``: the MACs of former ones."""
     gone = [f"fdb del {mac} dev {DEVICE} self\n" for mac in before if mac not in remotes]
     there = [f"fdb replace {mac} dev {DEVICE} self static dst {host}\n" for mac, host in remotes.items()]
     return "".join([*gone, *there])
@@ -109,15 +108,12 @@ class Carrier(Protocol):
 
     def notes(self) -> list[str]:
         """What a user should know of it."""
-        ...
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         """From now on the nodes of other hosts are these, see `Trunk`."""
-        ...
 
     async def watch(self) -> None:
         """Wait until it fails, and raise OrchestratorError."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -163,11 +159,9 @@ class ProcessCarrier:
 
 
 async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
-    """Make the trunk's device in the hub. HostError if this host refuses.
-
-    ``hub``: its anchor must be a process of this host, hence no HelperHub. ``host``: a process in the host's network
-    namespace, by default this process. ``directory``: of the run on this host.
-    """
+    """Make the trunk's device in the hub. HostError if this host refuses. ``hub``: its anchor must be a process of this
+    host, hence no HelperHub. ``host``: a process in the host's network namespace, by default this process.
+    ``directory``: of the run on this host."""
     pid = os.getpid() if host is None else host
     code, _, errors = await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=host_lines(trunk, hub.anchor.pid))
     if code == 0:

@@ -15,15 +15,13 @@ def address_of(number: int) -> str:
 
 
 def trunk_of(run: str, number: int, hosts: Sequence[str], mtu: int) -> Trunk:
-    """The trunk of one of the ``hosts``, which are IPv4 addresses. ``mtu``: of the network between them, in bytes.
-    HostError for another kind of address."""
+    """The trunk of one of the ``hosts`` (IPv4 addresses). ``mtu``: between them. HostError for other addresses."""
     remotes = {_mac(other): host for other, host in enumerate(hosts) if other != number}
     return Trunk(local=hosts[number], id=id_of(run), remotes=remotes, mtu=mtu_of(mtu))
 
 
 def hub_lines(number: int, count: int) -> str:
-    """Lines of `ip -batch` for a hub whose trunk exists: its own address, and those of the others, which need not be
-    asked for."""
+    """Lines of `ip -batch` for a hub with a trunk: its own address, and those of the others."""
     others = [other for other in range(count) if other != number]
     known = (f"neigh replace {address_of(other)} lladdr {_mac(other)} dev {DEVICE} nud permanent\n" for other in others)
     own = f"link set {DEVICE} address {_mac(number)}\naddress add {address_of(number)}/16 dev {DEVICE}\n"

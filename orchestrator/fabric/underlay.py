@@ -8,17 +8,14 @@ from typing import Any, Protocol, Self
 
 from orchestrator.planning.plan import LinkPlan
 
-Pair = tuple[str, str]
-"""The names of two hosts in alphabetical order."""
-
+Pair = tuple[str, str]  # the names of two hosts in alphabetical order
 EVENT = "network measured"
 
 
 @dataclass(frozen=True)
 class PairReading:
-    """Echoes between two hosts: ``delay`` one way in seconds, half of the median round trip (None: no echo came back),
-    the number of ``echoes`` that were asked for, and how many of them were ``lost``. ``fastest``: half of the shortest
-    round trip."""
+    """Echoes between two hosts: half of the median round trip (``delay``, s) and of the shortest (``fastest``), the
+    number of ``echoes``, and how many of them were ``lost``."""
 
     hosts: Pair
     delay: float | None
@@ -29,8 +26,7 @@ class PairReading:
 
 @dataclass(frozen=True)
 class FramesReading:
-    """Frames of the links from one host to another since the training began: those that were ``sent``, and those of
-    them that certainly went ``missing``."""
+    """Frames between two hosts since training began: the ``sent`` ones, and those certainly ``missing``."""
 
     source: str
     target: str
@@ -40,9 +36,8 @@ class FramesReading:
 
 @dataclass(frozen=True)
 class NetworkReading:
-    """One reading. ``first``: as before the run, which is deducted from the links; the next ones are compared with it.
-    ``away``: hosts that were lost. ``strangers``: by host, the packets that came over the trunk in nobody's name so
-    far, and were dropped."""
+    """One reading. ``first``: of before the run; it is deducted from the links. ``away``: lost hosts. ``strangers``: by
+    host, the packets of unknown senders that were dropped so far."""
 
     pairs: tuple[PairReading, ...]
     frames: tuple[FramesReading, ...] = ()

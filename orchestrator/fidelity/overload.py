@@ -149,10 +149,8 @@ def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
 
 
 class Overloads:
-    """Turns readings into intervals of overload; an interval is returned at its end, or after ``LONGEST``.
-
-    ``known``: all intervals so far, including the ongoing one.
-    """
+    """Turns readings into intervals of overload; an interval is returned at its end, or after ``LONGEST``. ``known``:
+    all intervals so far, including the ongoing one."""
 
     def __init__(self) -> None:
         self.known: list[Overload] = []

@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -31,77 +31,46 @@ _GLANCE = 0.001  # s
 _PATIENCE = 1.0  # s between taking the lock and writing the process id into it
 
 
+class _Inside:
+    """A path in the directory of a run."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __get__(self, directory: RunDirectory, _: type[RunDirectory]) -> Path:
+        return directory.path / self._place
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Paths inside ``runs/<id>/``."""
 
     path: Path
 
+    logs = _Inside("logs")
+    nodes = _Inside("nodes")  # the assignments, with the nodes' secret keys; removed when the run ends
+    scenario = _Inside("scenario.yaml")  # as it was given
+    checkpoints = _Inside("checkpoints")
+    plugins = _Inside("plugins")  # the source of the scenario's plug-ins, from which the nodes load them
+    shards = _Inside("shards.npz")
+    control = _Inside("control")
+    socket = _Inside("control/socket")  # on which the orchestrator listens to the nodes
+    commands = _Inside("commands")  # the socket on which the orchestrator takes commands of its user
+    report = _Inside("report.html")
+    summary = _Inside("summary.json")
+    lock = _Inside("lock")
+
     @property
     def run(self) -> str:
         return self.path.name
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def nodes(self) -> Path:
-        """The assignments, with the nodes' secret keys. Removed when the run ends."""
-        return self.path / "nodes"
-
-    @property
-    def scenario(self) -> Path:
-        """The scenario as it was given."""
-        return self.path / "scenario.yaml"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
 
     def checkpoints_of(self, node: str) -> Path:
         """The folder of one node's checkpoints. A container can write only to the folder of its own node."""
         return self.checkpoints / node
 
     @property
-    def plugins(self) -> Path:
-        """The source of the scenario's plug-ins, from which the nodes load them."""
-        return self.path / "plugins"
-
-    @property
-    def shards(self) -> Path:
-        return self.path / "shards.npz"
-
-    @property
-    def control(self) -> Path:
-        return self.path / "control"
-
-    @property
-    def socket(self) -> Path:
-        """The unix socket on which the orchestrator listens to the nodes."""
-        return self.control / "socket"
-
-    @property
-    def commands(self) -> Path:
-        """The unix socket on which the orchestrator takes commands of its user while the run goes on."""
-        return self.path / "commands"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def summary(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "lock"
-
-    @property
     def began(self) -> float:
-        """When the run began, in seconds since the epoch: by its id, or in a renamed directory by its scenario, which
-        is never written again; 0 if neither tells."""
+        """When the run began, in s since the epoch: by its id, or if it was renamed by its scenario; 0 if unknown."""
         if (stamp := _STAMP.search(self.run)) is not None:
             with contextlib.suppress(ValueError, OverflowError):
                 return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
@@ -177,8 +146,7 @@ class RunDirectory:
             folder.mkdir(mode=0o700)
 
     def remove_keys(self) -> None:
-        """Remove the folders of the assignments and of the control socket, and the socket of commands. The assignments
-        hold the secret keys."""
+        """Remove the sockets, and the assignments with the secret keys."""
         for folder in (self.nodes, self.control):
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -189,15 +157,21 @@ class RunDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked."""
+    def held(self, wait: Callable[[int], object] | None = None) -> Iterator[None]:
+        """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked.
+
+        ``wait``: called again and again with the id of another process as long as that holds it, instead of the error.
+        """
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RunError(f"{self.lock} cannot be written ({error.strerror})") from None
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
-                self.refuse_held()
+                if wait is None:
+                    self.refuse_held()
+                elif (holder := self.holder()) is not None:
+                    wait(holder)
                 time.sleep(_GLANCE)  # another process holds the shared lock to see who the holder is
             try:
                 os.ftruncate(descriptor, 0)
@@ -250,8 +224,7 @@ class RunDirectory:
 
 
 def make_empty(runs: Path, name: str) -> RunDirectory:
-    """Make a directory without content, with a name that no other run has. Two runs of one second may draw the same
-    digits."""
+    """Make an empty directory with a new name. Two runs of one second may draw the same digits."""
     while True:
         run = f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):
@@ -268,10 +241,8 @@ def is_id(name: str) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step (rename(2)), so readers never see a part of it. A lone surrogate becomes "?".
-
-    OSError if that fails.
-    """
+    """Replace a file in one step (rename(2)), so readers never see a part of it. A lone surrogate becomes "?". OSError
+    if that fails."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with part.open("x", encoding="utf-8", errors="replace") as file:

@@ -9,12 +9,8 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 
-RUN, NODE, DIRECTORY = "org.edgebed.run", "org.edgebed.node", "org.edgebed.directory"
-"""Labels of a run's containers."""
-
-AGENT = "org.edgebed.agent"
-"""The label of the container of a run's agent, which removes those of the run."""
-
+RUN, NODE, DIRECTORY = "org.edgebed.run", "org.edgebed.node", "org.edgebed.directory"  # labels of a run's containers
+AGENT = "org.edgebed.agent"  # the label of the container of a run's agent, which removes those of the run
 USUAL = "unix:///var/run/docker.sock"
 
 

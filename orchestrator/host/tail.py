@@ -17,8 +17,7 @@ LAST_LINE = 4096  # bytes at the end of a log in which the last line is looked f
 
 
 def open_log(path: Path) -> io.BufferedReader:
-    """Open a log of a run. OSError for anything but a regular file of the run: a node or somebody else may have put a
-    link or a pipe there."""
+    """Open a log of a run. OSError for links, pipes and other things that a node may have put there."""
     if path.parent.is_symlink():
         raise OSError(errno.EINVAL, "its folder is a symbolic link", str(path))
     return open_untrusted(path)

@@ -27,8 +27,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
-    """The assignment of every node, by name. ``directory`` is the run's directory; ``address`` is the ZeroMQ endpoint
-    of the control plane."""
+    """The assignment of every node, by name. ``address``: the ZeroMQ endpoint of the control plane."""
     return {node.name: _assignment(plan, node, directory, keys, address) for node in plan.nodes}
 
 
@@ -53,10 +52,8 @@ def write(assignment: Assignment, path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
-    """Keep a node's assignment file at ``path`` inside the context, while the node starts. None needs no file.
-
-    Raises RunError if the file cannot be written.
-    """
+    """Keep a node's assignment file at ``path`` inside the context, while the node starts. None needs no file. Raises
+    RunError if the file cannot be written."""
     if assignment is not None:
         try:
             write(assignment, path)

@@ -61,10 +61,8 @@ def make_plan(
 ) -> Plan:
     """Make the plan. Without ``data`` the plan of an algorithm has no shards and is for display only. ``folder``: of
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
-
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, or the
-    hosts do not suffice.
-    """
+    hosts do not suffice."""
     kind = DRIVERS[scenario.driver]
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
@@ -256,8 +254,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
 
 
 def _partition_params(scenario: Scenario) -> dict[str, Any]:
-    """The partition's parameters, and the hash of its file. Of a population, those that were given: the others are for
-    a division of the data."""
+    """The partition's parameters, and the hash of its file. Of a population, only those that were given."""
     if scenario.population is not None:
         return dict(scenario.data.partition.params)
     params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, scenario.data.partition_params))

@@ -60,11 +60,9 @@ def at_worst(
     faults: Iterable[Fault],
 ) -> dict[Ends, list[LinkProfile]]:
     """The profiles to plan with, by direction: those of the link and its schedule, with at most the share of each
-    channel that it has if all members send at the same time, and with the delay of the channels' full queues.
-
-    A node that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a
-    trace with its mean. It has no more than its share as a member, except with ``fifo``.
-    """
+    channel that it has if all members send at the same time, and with the delay of the channels' full queues. A node
+    that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a trace with
+    its mean. It has no more than its share as a member, except with ``fifo``."""
     channels = {
         name: slowest(profile, medium.schedules.get(name))
         for medium in media
@@ -103,8 +101,7 @@ def at_worst(
 def clients_at_worst(
     population: Population, media: Sequence[MediumPlan], cross_traffic: Iterable[CrossTrafficPlan]
 ) -> tuple[list[LinkProfile], list[LinkProfile]]:
-    """The profiles of clients to plan with, towards the cloud and from it: as if so many clients as a round has, drawn
-    at random, all sent at the same time."""
+    """The profiles of clients to plan with, up and down: as if all those of a round sent at the same time."""
     ups, downs = [each.up for each in population.links], [each.down for each in population.links]
     if not media:
         return ups, downs

@@ -130,8 +130,7 @@ def channels_of(media: Iterable[MediumPlan]) -> dict[str, ChannelProfile]:
 
 @dataclass(frozen=True)
 class CrossTrafficPlan:
-    """Cross traffic on a channel from ``at`` seconds of training on, for ``duration`` seconds; None: to the end.
-    ``file``: the name and the hash of a trace's file."""
+    """Cross traffic on a channel from ``at`` s of training on, for ``duration`` s (None: to the end)."""
 
     channel: str
     traffic: CrossTraffic
@@ -184,8 +183,7 @@ class GatheringPlan:
 
 @dataclass(frozen=True)
 class StopPlan:
-    """The conditions that end the run, whichever is met first; ``after`` in seconds of training. ``rounds``: None if
-    only the nodes' programs know."""
+    """The conditions that end the run; ``after`` in s of training. ``rounds``: None if only programs know."""
 
     rounds: int | None
     accuracy: float | None

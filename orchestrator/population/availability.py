@@ -105,8 +105,7 @@ class FromTrace:
 
 
 def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, float | None]:
-    """``first``: when the first of these devices is available. ``change``: when the first of them goes away or returns,
-    0 if one of them is away at the start. None: never."""
+    """When the first of these devices is available, and when the first of them changes that; None: never."""
     used = np.zeros(table.devices, bool)
     used[drawn] = True
     stays = used[table.device]

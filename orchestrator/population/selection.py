@@ -234,8 +234,7 @@ def select(
     seen: ClientHistory,
     draw: int = 0,
 ) -> list[int]:
-    """The clients of a round, in ascending order: ``count`` of them, or as many as are ``there``. ``draw`` counts the
-    selections of one round from 0."""
+    """The clients of a round, ascending: ``count``, or all ``there``. ``draw`` counts its selections from 0."""
     kind = next(each for each in SELECTIONS.values() if each.params is type(params))
     purpose = ("selection", str(round)) if draw == 0 else ("selection", str(round), str(draw))
     random = np.random.default_rng(derive_seed(seed, *purpose))

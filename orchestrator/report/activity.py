@@ -66,7 +66,10 @@ def course(history: History) -> dict[str, Any]:
         latest = ends[node]
         nodes[node] = _changes([*changes, (latest.t, latest.state)] if latest.state == "done" else changes, began)
     links = [
-        [*_bounds(span.start, span.end, last, began), *ends, "degraded" if span.action == "degrade" else "cut"]
+        [
+            *(round((last if t is None else t) - began, 3) for t in (span.start, span.end)),
+            *(*ends, "degraded" if span.action == "degrade" else "cut"),
+        ]
         for span in history.faults()
         if span.start is not None
         for ends in sorted({tuple(sorted(link)) for link in span.planned.get("links") or ()})
@@ -96,10 +99,6 @@ def _changes(changes: Sequence[tuple[float, str]], began: float) -> list[list[An
         if not found or found[-1][1] != what:
             found.append([round(t - began, 3), what])
     return found
-
-
-def _bounds(start: float | None, end: float | None, last: float, began: float) -> tuple[float, float]:
-    return round((start or 0.0) - began, 3), round((last if end is None else end) - began, 3)
 
 
 def divided(start: float, end: float, work: Sequence[Span]) -> list[Stretch]:

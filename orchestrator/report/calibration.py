@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator import text
 from orchestrator.report.figures import MANY_SERIES
-from orchestrator.report.marks import Figure, axis, boxes, figure, points
+from orchestrator.report.marks import Figure, axis, bars, figure, points
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import ProbeResult
 
@@ -50,15 +50,7 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
     known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]
     asked = [f"configured {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
     marks = [
-        boxes(
-            "accepted",
-            [low for _, low, _ in known],
-            [high for _, _, high in known],
-            [row - 0.25 for row, _, _ in known],
-            [row + 0.25 for row, _, _ in known],
-            MANY_SERIES,
-            opacity=0.45,
-        ),
+        bars("accepted", [(low, high, row - 0.25, row + 0.25) for row, low, high in known], MANY_SERIES, opacity=0.45),
         points(
             "asked",
             [_scaled(probe.asked, factor) for probe in probes],
@@ -78,15 +70,11 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
                     [_scaled(probe.measured, factor) for _, probe in found],
                     [float(row) for row, _ in found],
                     colour,
-                    notes=[_measured(probe) for _, probe in found],
+                    notes=[f"measured {text.quantity(of.quantity, of.measured)}, {of.detail}" for _, of in found],
                 )
             )
     x, y = axis(f"{title}, {unit}", zero=True), axis(labels=[_label(probe) for probe in probes])
     return figure(f"{title.capitalize()}: configured and measured", x, y, marks, 34 * len(probes))
-
-
-def _measured(probe: ProbeResult) -> str:
-    return f"measured {text.quantity(probe.quantity, probe.measured)}, {probe.detail}"
 
 
 def _label(probe: ProbeResult) -> str:

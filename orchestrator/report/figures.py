@@ -14,7 +14,7 @@ from itertools import accumulate, cycle
 from typing import Any
 
 from orchestrator import text
-from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, rounded
+from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Metric
@@ -58,6 +58,16 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
     return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
 
 
+def learning(history: Facts) -> dict[str, Figure]:
+    """The figures of accuracy and loss, and of the metrics of programs, by their ids on the page."""
+    both = {
+        f"{name}-{against}": curves(history, name, against=against)
+        for name in ("accuracy", "loss")
+        for against in ("time", "rounds")
+    }
+    return both | of_programs(history)
+
+
 def staleness(history: History) -> Figure:
     """The staleness of the updates that an asynchronous server used for each version: their mean, and the highest."""
     mean, highest = (history.metrics(name, "updates") for name in ("staleness", "staleness_highest"))
@@ -70,8 +80,7 @@ def staleness(history: History) -> Figure:
 
 
 def of_programs(history: Facts) -> dict[str, Figure]:
-    """The metrics of programs that `curves` does not draw: a figure for each name, with a curve for each node and
-    scope."""
+    """The metrics of programs that `curves` does not draw, by name, with a curve for each node and scope."""
     if not history.plan.get("programs"):
         return {}
     names = dict.fromkeys(name for _, name in history.metric_names() if name not in ("accuracy", "loss"))
@@ -240,11 +249,10 @@ def bars_of_nodes(
     place = {name: number for number, name in enumerate(story.nodes)}
     marks = []
     for tier, colour in TIERS.items():
-        names = [name for name, node in story.nodes.items() if node["tier"] == tier]
-        left, heights = [place[name] - 0.38 for name in names], [values.get(name, 0.0) for name in names]
-        notes = [f"{name}: {said(height)}" for name, height in zip(names, heights, strict=True)]
-        right = [place[name] + 0.38 for name in names]
-        marks.append(boxes(tier, rounded(left), rounded(right), [0.0] * len(names), heights, colour, notes=notes))
+        heights = {name: values.get(name, 0.0) for name, node in story.nodes.items() if node["tier"] == tier}
+        notes = [f"{name}: {said(height)}" for name, height in heights.items()]
+        bounds = [(*rounded((place[name] - 0.38, place[name] + 0.38)), 0.0, of) for name, of in heights.items()]
+        marks.append(bars(tier, bounds, colour, notes=notes))
     y = axis(unit, format="bytes" if unit == "bytes" else "number", zero=True)
     return figure(title, axis(labels=list(place)), y, [mark for mark in marks if mark["x0"]], 120)
 
@@ -286,17 +294,8 @@ def stacked(
     marks = []
     for place, (name, of) in enumerate(parts.items()):
         those = [(number, row) for number, row in enumerate(rows) if row in of]
-        marks.append(
-            boxes(
-                name,
-                [ends[row][place] for _, row in those],
-                [ends[row][place + 1] for _, row in those],
-                [number - thick / 2 for number, _ in those],
-                [number + thick / 2 for number, _ in those],
-                colours[name],
-                notes=[of[row][1] for _, row in those],
-            )
-        )
+        bounds = [(*ends[row][place : place + 2], number - thick / 2, number + thick / 2) for number, row in those]
+        marks.append(bars(name, bounds, colours[name], notes=[of[row][1] for _, row in those]))
     return marks
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES
-from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, line, rounded
+from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
 from orchestrator.results.hosts import Key, by_host, restarts, sentences
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 from orchestrator.results.record.history import History
@@ -157,8 +157,7 @@ def _lines(curves: Iterable[Curve], began: float, factor: float) -> list[Mark]:
 
 
 def highest(curves: Iterable[Curve]) -> list[Curve]:
-    """The curves to show: the highest of each host, then the second highest of each, up to the limit. Those of a host
-    are beside one another."""
+    """The curves to show: the highest of each host, then each second one, up to the limit; by host."""
     by_host: defaultdict[str, list[Curve]] = defaultdict(list)
     for curve in sorted(curves, key=lambda curve: -(curve.highest or 0.0)):
         if curve.highest is not None:
@@ -174,10 +173,10 @@ def _energy_of_rounds(told: Iterable[Mapping[str, Any]]) -> Figure | None:
     marks = []
     for place, ((host, energy), colour) in enumerate(zip(known, cycle((GLOBAL, *SERIES)), strict=False)):
         name = f"{host}: {energy['scope']}" if host else energy["scope"]
-        left = [int(number) - 0.4 + place * width for number in energy["rounds"]]
-        right, joules = [each + width for each in left], list(energy["rounds"].values())
-        notes = [f"{name}, round {number}: {text.energy(value)}" for number, value in energy["rounds"].items()]
-        marks.append(boxes(name, rounded(left), rounded(right), [0.0] * len(left), joules, colour, notes=notes))
+        left = {int(number) - 0.4 + place * width: joules for number, joules in energy["rounds"].items()}
+        notes = [f"{name}, round {number}: {text.energy(joules)}" for number, joules in energy["rounds"].items()]
+        bounds = [(*rounded((start, start + width)), 0.0, joules) for start, joules in left.items()]
+        marks.append(bars(name, bounds, colour, notes=notes))
     x, y = axis("round"), axis("energy of a round, J", zero=True)
     return figure("Energy of each round", x, y, marks, 180) if marks else None
 

@@ -38,7 +38,7 @@ def _client(node: str, round: int | None, data: dict[str, Any]) -> dict[str, Any
         "figures": _figures(data["scores"]),
         "chance": text.percent(1 / data["samples"]),
         "pictures": [
-            (label, [_source(picture, data["shape"]) for picture in data["pictures"][kind]])
+            (label, [_data_url(picture, data["shape"]) for picture in data["pictures"][kind]])
             for kind, label in {"private": "private", **GUESSES}.items()
         ],
     }
@@ -55,8 +55,8 @@ def psnr(mse: float) -> float:
     return -10 * math.log10(mse) if mse else math.inf
 
 
-def _source(picture: str, shape: list[int]) -> str:
-    """The data URL of an image for an HTML image element; the input is base64 with the channels first."""
+def _data_url(picture: str, shape: list[int]) -> str:
+    """``picture`` is base64 with the channels first."""
     return "data:image/png;base64," + base64.b64encode(png(base64.b64decode(picture), *shape)).decode()
 
 

@@ -42,8 +42,7 @@ def axis(
     zero: bool = False,
     labels: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """An axis. ``zero``: it includes 0. ``labels``: its values are 0, 1, 2 ... with these names; the y axis then goes
-    downwards. "\\n" divides the lines of a label."""
+    """An axis. ``zero``: it includes 0. ``labels``: the names of 0, 1, 2 ...; the y axis then goes downwards."""
     told = {"title": title, "zero": zero or None, "range": None if range is None else list(range)}
     return _given({**told, "format": None if format == "number" else format, "labels": labels and list(labels)})
 
@@ -108,6 +107,12 @@ def boxes(
         **{"mark": "boxes", "name": name, "x0": list(x0), "x1": list(x1), "colour": colour},
         **_given({"y0": list(y0), "y1": list(y1), "notes": list(notes), "texts": list(texts), "opacity": opacity}),
     }
+
+
+def bars(name: str, bounds: Sequence[Sequence[float]], colour: str, **more: Any) -> Mark:
+    """The same from (x0, x1, y0, y1) of each box."""
+    x0, x1, y0, y1 = zip(*bounds, strict=True) if bounds else [()] * 4
+    return boxes(name, x0, x1, y0, y1, colour, **more)
 
 
 def ranges(y: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> Mark:

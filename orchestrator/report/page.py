@@ -70,48 +70,18 @@ def render(history: History) -> str:
 
 
 def context(history: History) -> dict[str, Any]:
-    """The variables of the template."""
-    results = checks(history)
-    verdict = overall(results)
-    drawn, left_out = timeline(history)
-    log = _log(history)
-    over_time, calibration = course_figures(history), calibration_figures(history)
-    told = hosts(history) or []
-    host = host_figures(history, told)
+    """The variables of the template: of its header, then in the order of its sections."""
+    told, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
+    timeline_figure, left_out = timeline(history)
+    courses, calibration, host = course_figures(history), calibration_figures(history), host_figures(history, told)
     return {
-        "name": history.plan.get("name") or history.run,
-        "run": history.run,
-        "question": history.question,
-        "status": history.status,
-        "verdict": verdict,
-        "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
-        "lost": lost_hosts(history),
-        "marks": MARKS,
-        "checks": results,
-        "keys": _keys(history),
+        **_header(history),
         "picture": picture(history),
-        "course": (moved := course(history)),
+        "course": moved,
         "states": _states(moved),
         "fault_colours": _fault_colours(history),
         "programs": history.plan.get("programs", ()),
         "whose": _whose(history),
-        "figures": {
-            "accuracy-time": figures.curves(history, "accuracy", against="time"),
-            "accuracy-rounds": figures.curves(history, "accuracy", against="rounds"),
-            "loss-time": figures.curves(history, "loss", against="time"),
-            "loss-rounds": figures.curves(history, "loss", against="rounds"),
-            "staleness": figures.staleness(history),
-            **figures.of_programs(history),
-            "timeline": fidelity.mark_overloads(drawn, history),
-            "traffic": figures.traffic(history),
-            **over_time,
-            **calibration,
-            **host,
-            **client_figures(history),
-            "media": media_figure(history),
-            "peers": peers(history),
-            "own-accuracy": own_accuracy(history),
-        },
         "clients": client_rows(history),
         "personalisation": personalisation(history),
         "personal_models": edge_rows(history),
@@ -129,12 +99,12 @@ def context(history: History) -> dict[str, Any]:
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
         "schedules": [event.data for event in history.events("schedule ended")],
-        "courses": list(over_time),
+        "courses": list(courses),
         "calibration": list(calibration),
         "placement": placement_rows(history),
         "hosts": host_rows(told, nodes_by_host(history) if told else ()),
         "host_figures": list(host),
-        "faults": (faults := _faults(history))[:FAULT_LIMIT],
+        "faults": faults[:FAULT_LIMIT],
         "faults_in_all": len(faults),
         "late": fidelity.late_rows(history),
         "overruns": fidelity.overrun_rows(history),
@@ -143,6 +113,36 @@ def context(history: History) -> dict[str, Any]:
         "notes": notes(history),
         "environment": _environment(history),
         "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
+        "figures": {
+            **figures.learning(history),
+            "staleness": figures.staleness(history),
+            "timeline": fidelity.mark_overloads(timeline_figure, history),
+            "traffic": figures.traffic(history),
+            **courses,
+            **calibration,
+            **host,
+            **client_figures(history),
+            "media": media_figure(history),
+            "peers": peers(history),
+            "own-accuracy": own_accuracy(history),
+        },
+    }
+
+
+def _header(history: History) -> dict[str, Any]:
+    results = checks(history)
+    verdict = overall(results)
+    return {
+        "name": history.plan.get("name") or history.run,
+        "run": history.run,
+        "question": history.question,
+        "status": history.status,
+        "verdict": verdict,
+        "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
+        "lost": lost_hosts(history),
+        "marks": MARKS,
+        "checks": results,
+        "keys": _keys(history),
     }
 
 
@@ -203,8 +203,7 @@ def _keys(history: History) -> list[Key]:
 
 
 def _states(course: dict[str, Any]) -> dict[str, str]:
-    """The states that any node had, with their colours, in the order of the timeline; then those that only the picture
-    shows."""
+    """The states that any node had, with their colours: those of the timeline, then those of the picture."""
     had = {what for changes in course["nodes"].values() for _, what in changes}
     return {state: colour for state, colour in PICTURED.items() if state in had}
 

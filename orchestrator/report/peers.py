@@ -8,12 +8,11 @@ edge's model after the meeting: a piece for each other edge, as high as its shar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, LEAST, MANY_SERIES, SERIES
-from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, line
+from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event, Metric
 
@@ -21,6 +20,8 @@ EVENT = "peers"
 ROWS = 16  # with more edges, the figure is a table of all against all, without time
 HEIGHT = 0.82  # of a row, for a share of 100 %
 COLOURS = (*SERIES, GLOBAL, MANY_SERIES)  # the first ones are the edges' colours in the other figures
+
+Piece = tuple[str, Sequence[float], str]  # an edge, the box of its share, and a note
 
 
 def meetings(history: History) -> dict[str, list[Event]]:
@@ -69,20 +70,15 @@ def own_accuracy(history: History) -> Figure:
     return figure("Accuracy of each edge on its own test set", x, y, curves, 230, hover="x")
 
 
-def _row(row: int, events: Sequence[Event], began: float, end: float) -> Iterable[dict[str, Any]]:
-    """A box for each piece of each block, from the top of the row downwards."""
-    times = [event.t for event in events] + [max(end, events[-1].t)]
-    for event, until in zip(events, times[1:], strict=True):
+def _row(row: int, events: Sequence[Event], began: float, end: float) -> Iterator[Piece]:
+    """The pieces of each block, from the top of the row downwards."""
+    ends = [*(event.t for event in events[1:]), max(end, events[-1].t)]
+    for event, until in zip(events, ends, strict=True):
         top = row - HEIGHT / 2
         for peer, share in sorted(event.data.get("shares", {}).items()):
-            yield {
-                "peer": peer,
-                "x0": round(event.t - began, 3),
-                "x1": round(max(until, event.t + LEAST * end) - began, 3),
-                "y0": round(top, 4),
-                "y1": round(top + HEIGHT * share, 4),
-                "hover": _hover(event, peer, share),
-            }
+            times = rounded((event.t - began, max(until, event.t + LEAST * end) - began))
+            heights = rounded((top, top + HEIGHT * share), 4)
+            yield peer, (*times, *heights), _hover(event, peer, share)
             top += HEIGHT * share
 
 
@@ -94,21 +90,13 @@ def _hover(event: Event, peer: str, share: float) -> str:
     return said
 
 
-def _merged(pieces: Iterable[dict[str, Any]], edges: Sequence[str]) -> list[Mark]:
-    """One trace, and so one legend entry, per edge that others learned from. Colours repeat if there are too few."""
-    by_peer: dict[str, list[dict[str, Any]]] = {edge: [] for edge in edges}
+def _merged(pieces: Iterable[Piece], edges: Sequence[str]) -> list[Mark]:
+    """One mark, and so one legend entry, per edge that others learned from. Colours repeat if there are too few."""
+    by_peer: dict[str, list[Piece]] = {edge: [] for edge in edges}
     for piece in pieces:
-        by_peer.setdefault(piece["peer"], []).append(piece)
+        by_peer.setdefault(piece[0], []).append(piece)
     return [
-        boxes(
-            peer,
-            [piece["x0"] for piece in of],
-            [piece["x1"] for piece in of],
-            [piece["y0"] for piece in of],
-            [piece["y1"] for piece in of],
-            COLOURS[place % len(COLOURS)],
-            notes=[piece["hover"] for piece in of],
-        )
+        bars(peer, [box for _, box, _ in of], COLOURS[place % len(COLOURS)], notes=[note for *_, note in of])
         for place, (peer, of) in enumerate(by_peer.items())
         if of
     ]
@@ -122,12 +110,9 @@ def _table(of_edge: dict[str, list[Event]]) -> Figure:
         for events in of_edge.values()
     ]
     fields = [(column, row, share) for row, shares in enumerate(rows) for column, share in enumerate(shares) if share]
-    table = boxes(
+    table = bars(
         "",
-        [column - 0.5 for column, _, _ in fields],
-        [column + 0.5 for column, _, _ in fields],
-        [row - 0.5 for _, row, _ in fields],
-        [row + 0.5 for _, row, _ in fields],
+        [(column - 0.5, column + 0.5, row - 0.5, row + 0.5) for column, row, _ in fields],
         GLOBAL,
         notes=[f"{edges[row]} took {share:.1%} from {edges[column]} on average" for column, row, share in fields],
         opacity=[round(share, 4) for _, _, share in fields],

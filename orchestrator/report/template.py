@@ -15,11 +15,9 @@ SCRIPTS = ("scale", "marks", "exports", "reading", "chart", "topology")
 
 
 def rendered(template: str, **content: Any) -> str:
-    """Fill a template that extends report/base.html; its name is its path within this package.
-
-    ``content``: the variables of the template. Among them is "figures": by the id of an HTML element the figure that is
-    drawn into it (`orchestrator.report.marks`). Figures without marks are left out.
-    """
+    """Fill a template that extends report/base.html; its name is its path within this package. ``content``: the
+    variables of the template. Among them is "figures": by the id of an HTML element the figure that is drawn into it
+    (`orchestrator.report.marks`). Figures without marks are left out."""
     return _environment().get_template(template).render(style=style(), script=script(), **content)
 
 

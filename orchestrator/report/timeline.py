@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orchestrator import text
 from orchestrator.report.activity import activities
 from orchestrator.report.figures import FAULTS, LEAST, time_axis
-from orchestrator.report.marks import Figure, Mark, axis, boxes, figure, rounded
+from orchestrator.report.marks import Figure, Mark, axis, bars, figure, rounded
 from orchestrator.results.facts import IN_ROUND, RUNNING, WAITING
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 from orchestrator.results.record.history import History
@@ -40,10 +40,8 @@ class Bar:
 
 
 def timeline(history: History) -> tuple[Figure, int]:
-    """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes.
-
-    In a run on several hosts each host has a row, and the nodes that the plan has there are below it.
-    """
+    """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes. In
+    a run on several hosts each host has a row, and the nodes that the plan has there are below it."""
     began = history.training_began or 0.0
     counting = {each.node for each in history.rounds()}
     coordinators = [name for name in history.nodes if name in counting]
@@ -157,14 +155,11 @@ def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Ma
     return [_bars(name, bars, FAULTS[name], THIN) for name, bars in groups.items() if bars]
 
 
-def _bars(name: str, bars: Sequence[Bar], colour: str, thick: float) -> Mark:
-    return boxes(
+def _bars(name: str, of: Sequence[Bar], colour: str, thick: float) -> Mark:
+    return bars(
         name,
-        rounded(bar.start for bar in bars),
-        rounded(bar.end for bar in bars),
-        rounded(bar.row - thick / 2 for bar in bars),
-        rounded(bar.row + thick / 2 for bar in bars),
+        [rounded((bar.start, bar.end, bar.row - thick / 2, bar.row + thick / 2)) for bar in of],
         colour,
-        notes=[bar.hover for bar in bars] if any(bar.hover for bar in bars) else (),
-        texts=[bar.text for bar in bars] if any(bar.text for bar in bars) else (),
+        notes=[bar.hover for bar in of] if any(bar.hover for bar in of) else (),
+        texts=[bar.text for bar in of] if any(bar.text for bar in of) else (),
     )

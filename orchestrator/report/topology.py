@@ -193,10 +193,8 @@ def _blocks(
 
 
 def _pitch(blocks: Sequence[tuple[float, float, list[str]]], *, leaves: bool) -> float:
-    """The distance of neighbours at which the fullest block has at most about four rows.
-
-    A tier with children spreads over the whole width, so that each node is above its own children.
-    """
+    """The distance of neighbours at which the fullest block has at most about four rows. A tier with children spreads
+    over the whole width, so that each node is above its own children."""
     width = min(width for _, width, _ in blocks)
     fullest = max(len(names) for _, _, names in blocks)
     columns = max(1, math.ceil(fullest / 4)) if leaves and fullest * 60 > width else fullest

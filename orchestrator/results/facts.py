@@ -21,8 +21,7 @@ DEVICES = 40  # with more devices, figures show the range and the mean of what t
 
 
 class Band(NamedTuple):
-    """What devices reported of a metric in a round: the time of the last report, and the lowest, the highest and the
-    mean value."""
+    """What devices reported of a metric in a round: the last time, and the lowest, highest and mean value."""
 
     t: float
     low: float
@@ -176,10 +175,8 @@ class Facts(ABC):
     # Metrics
 
     def global_series(self, name: str) -> list[Metric]:
-        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes.
-
-        A mean has the time of the last node's report, and its ``node`` is empty.
-        """
+        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes. A mean
+        has the time of the last node's report, and its ``node`` is empty."""
         by_node = self.series(name, "global")
         rows = [metric for leader in self.leaders for metric in by_node.get(leader, ())]
         if len(self.leaders) == 1:
@@ -212,8 +209,7 @@ DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the firs
 
 
 class Rounds:
-    """The rounds of all coordinators in order of their start, from their events as they come. A round that a restart
-    repeats is listed again."""
+    """The rounds of all coordinators in order of their start. One that a restart repeats is listed again."""
 
     EVENTS = ("round", "round_abandoned")
 

@@ -48,8 +48,7 @@ def _span(
     members: Mapping[str, Iterable[str]],
     by: str,
 ) -> FaultSpan:
-    """The course of one fault. ``order``: the place of each node in the plan. ``members``: of each medium and channel,
-    nodes and links. ``by``: who made the manual fault."""
+    """One fault. ``order``: of the nodes. ``members``: of media and channels. ``by``: who made it manually."""
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
     node, medium = planned.get("node"), planned.get("medium")

@@ -29,8 +29,7 @@ class Stay(NamedTuple):
 
 
 class Move(NamedTuple):
-    """From ``t`` on, in seconds since the run began, a node lives on ``target``, because the host ``source`` is lost.
-    ``words`` tells it."""
+    """From ``t`` on, in s of the run, a node runs on ``target``: ``source`` is lost. ``words`` says so."""
 
     t: float
     node: str

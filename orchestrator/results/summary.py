@@ -147,8 +147,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
-    """A fault with the time at which it took effect, in seconds since the training began; None if it never did. One
-    that was made manually also has ``by``, the user."""
+    """A fault with the seconds of training at which it took effect, or None; ``by``: who made it manually."""
     between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     at = None if span.start is None else round(span.start - began, 3)

@@ -56,11 +56,8 @@ class Removed:
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
-    """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat.
-
-    A run whose directory was removed may have left something on each host of the swarm. RunError if the directory
-    belongs to another user.
-    """
+    """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat. A run whose directory was
+    removed may have left something on each host of the swarm. RunError if the directory belongs to another user."""
     stopped = False
     if directory is not None:
         directory.refuse_foreign()
@@ -97,8 +94,7 @@ def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
 
 
 def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, trackers: bool = True) -> Removed:
-    """Remove the remains of a run whose orchestrator is gone. ``stopped``: the run ended in order. ``trackers``: also
-    those trackers that do not end by themselves in time."""
+    """Remove what a run whose orchestrator is gone has left. ``trackers``: also those that do not end themselves."""
     result = Removed(run, stopped)
     result.hosts, away = agents.stop_agents(run)
     result.left += [f"what runs on the host {host}: its agent does not answer" for host in away]
@@ -111,7 +107,8 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
         left += processes.end(following, patience=TRACKERS_PATIENCE)
     result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
     result.left += [f"process {process.pid} ({process.command})" for process in left]
-    _remove_cgroups(run, result)
+    result.cgroups = [str(group) for group in cgroups.left_behind(run)]
+    result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
     if directory is not None:
         directory.remove_keys()
     return result
@@ -141,11 +138,6 @@ def _hosts(directory: RunDirectory) -> list[str]:
     with contextlib.suppress(RecordError), History.open(directory.path) as history:
         return [host["name"] for host in history.plan.get("hosts", [])]
     return []
-
-
-def _remove_cgroups(run: str, result: Removed) -> None:
-    result.cgroups = [str(group) for group in cgroups.left_behind(run)]
-    result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
 
 
 def _wait_released(directory: RunDirectory, timeout: float) -> bool:

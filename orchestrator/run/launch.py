@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,8 @@ DEFAULTS = RunOptions()
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
-    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
-
-    Makes the scenario's plug-ins known again, because another scenario may have been read since.
-    """
+    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file. Makes
+    the scenario's plug-ins known again, because another scenario may have been read since."""
     use(scenario.plugins)
     data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
     entry = entry_of(scenario.driver)
@@ -76,10 +75,7 @@ def launch(
                 raise
             if (begun := options.begun) is not None:
                 safely("the page of this run", lambda: begun(directory))
-
-            def start(view: View) -> Coroutine[Any, Any, Ending]:
-                return execute(plan, directory, record, view, interruption, holding, options)
-
+            start = partial(execute, plan, directory, record, interruption, holding, options)
             try:
                 with tracked(directory, options.track):
                     return _run(plan.driver, directory, open_view, start), directory
@@ -89,11 +85,9 @@ def launch(
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
-    """Continue a run that ended early, in its directory, after the last round in its checkpoints.
-
-    RunError if the run is still running, is complete or has no checkpoint, or if this version or this host's data
-    gives another plan for its scenario.
-    """
+    """Continue a run that ended early, in its directory, after the last round in its checkpoints. RunError if the run
+    is still running, is complete or has no checkpoint, or if this version or this host's data gives another plan for
+    its scenario."""
     options = RunOptions(workers)
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
@@ -107,10 +101,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         except OSError as error:
             raise RunError(f"{directory.run} cannot be continued: {error}") from None
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
-
-        def start(view: View) -> Coroutine[Any, Any, Ending]:
-            return execute(plan, directory, record, view, interruption, holding, options, past)
-
+        start = partial(execute, plan, directory, record, interruption, holding, options, past=past)
         return _run(plan.driver, directory, open_view, start)
 
 

@@ -48,10 +48,10 @@ async def execute(
     plan: Plan,
     directory: RunDirectory,
     record: Record,
-    view: View,
     interruption: Interruption,
     holding: contextlib.ExitStack,
     options: RunOptions,
+    view: View,
     past: Past | None = None,
 ) -> Ending:
     """Carry out a plan in a run directory, and leave nothing on the host except that directory.
@@ -88,6 +88,8 @@ async def execute(
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
                 ending = await _carry_out(run, clock, early, options)
+                if interruption.asked and ending.reason == "failed":  # Slurm signals all processes of a job
+                    ending = Ending(INTERRUPTION.reason, ending.error)
                 write_outcome(ending)
         except RecordError as error:
             ending = Ending("failed", str(error))
@@ -102,8 +104,7 @@ def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:
 
 
 async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[Ending], options: RunOptions) -> Ending:
-    """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error. The same
-    with the ending ``early``, which may come at any time."""
+    """Steps 2 to 7. An error, or the ending ``early`` at any time, closes everything and ends the run."""
     plan, view, began, others = run.plan, run.view, run.past is not NOTHING, Others()
     try:
         async with contextlib.AsyncExitStack() as stack:

@@ -42,11 +42,8 @@ CHECK_SHARE = 0.05  # of a processor that the checks of a running run may take
 async def watch(
     run: RunContext, session: Session, fabric: Fabric, network: HostsNetwork | None = None, *, virtual: bool
 ) -> AsyncIterator[None]:
-    """Sample and show while the body runs, and once more at its end. Record what becomes of the
-    network between hosts.
-
-    On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever.
-    """
+    """Sample and show while the body runs, and once more at its end. Record what becomes of the network between hosts.
+    On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever."""
     monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
     if virtual:
@@ -65,10 +62,8 @@ async def watch(
 
 
 class Monitor:
-    """Reads the link engine once a second and the session four times a second.
-
-    ``load`` reads the host's load. Without it the monitor does not judge the timing and the losses of packets.
-    """
+    """Reads the link engine once a second and the session four times a second. ``load`` reads the host's load. Without
+    it the monitor does not judge the timing and the losses of packets."""
 
     def __init__(self, run: RunContext, session: Session, fabric: Fabric, load: Callable[[], HostLoad] | None) -> None:
         self._session, self._fabric = session, fabric
@@ -81,9 +76,7 @@ class Monitor:
         self._last = run.clock()  # when rates were last computed
         self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
-        self._first: tuple[LoadReading, float] | None = (
-            None  # when training began, and the processor time of this process
-        )
+        self._first: tuple[LoadReading, float] | None = None  # when training began; processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
@@ -165,7 +158,9 @@ class Monitor:
         self._record.counters(t, rows)
         self._record.channels(t, [since(row, self._on_media.get(_share(row))) for row in counted.channels])
         if self._load is not None:
-            self._note_overload(LoadReading(t, counted, self._load()), last=last)
+            over = self._overloads.add(LoadReading(t, counted, self._load()))
+            for each in [*over, *(self._overloads.end() if last else ())]:
+                self._record.event(t, None, OVERLOAD, self._session.progress.round or None, each.to_json())
             self._look(t, last=last)
             if last and counted.to_groups:
                 self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
@@ -219,10 +214,6 @@ class Monitor:
                 ended=ended,
             )
         )
-
-    def _note_overload(self, reading: LoadReading, *, last: bool) -> None:
-        for over in self._overloads.add(reading) + (self._overloads.end() if last else []):
-            self._record.event(reading.t, None, OVERLOAD, self._session.progress.round or None, over.to_json())
 
     def _note_load(self, t: float, counted: Counted, first: LoadReading, own: float) -> None:
         """Record the seconds of work of this host's processors since training began, and those of this process and of

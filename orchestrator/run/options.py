@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from node.resources import processors
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.display.events import Listener
@@ -16,8 +16,7 @@ from orchestrator.scenario.schema import Scenario
 
 @dataclass(frozen=True)
 class Origin:
-    """The scenario of a run and where it was read: a ``file`` with ``overrides``, or the ``text`` if no file holds it.
-    ``meta``: further facts for the record."""
+    """The scenario of a run, and where it was read: a ``file`` with ``overrides``, or ``text``. ``meta``: facts."""
 
     scenario: Scenario
     file: Path
@@ -48,4 +47,4 @@ class RunOptions:
     @property
     def processes(self) -> int:
         """The number of processes that train simulated nodes."""
-        return self.workers or len(os.sched_getaffinity(0))
+        return self.workers or processors()

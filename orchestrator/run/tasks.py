@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.together import Tasks
 
 HOST_REFUSES = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
@@ -46,7 +47,7 @@ class Works:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     def finish(self, reason: str, error: str | None = None) -> None:
@@ -63,20 +64,14 @@ class Works:
         async def guarded() -> None:
             try:
                 await work
-            except asyncio.CancelledError:
-                raise
             except Exception as error:
                 ending = ending_after(error, self._directory)
                 self.finish(ending.reason, ending.error)
 
-        task = asyncio.create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.start(guarded())
         task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never starts ``work``
 
     async def close(self) -> None:
         """Cancel all work, and take no more."""
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()

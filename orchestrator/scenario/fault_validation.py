@@ -50,8 +50,7 @@ def check_target(
     leading: Sequence[str],
     media: ResolvedMedia,
 ) -> list[tuple[str, str]]:
-    """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
-    every direction."""
+    """The key and message of each mistake in what a fault does to whom. ``profiles``: of each direction."""
     of_cloud = fault.node == "cloud" and fault.action in OF_CLOUDS
     if POPULATION in topology.names and not of_cloud and (fault.medium is None or fault.action != "degrade"):
         return [("", OF_POPULATION)]

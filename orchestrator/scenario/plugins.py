@@ -27,10 +27,8 @@ KEY = "plugins"
 
 
 def make_known(source: Document, folder: Path) -> None:
-    """Make the plug-ins of a scenario known, and no others. ScenarioError if one cannot be used.
-
-    A value that is no list of names is left to the schema.
-    """
+    """Make the plug-ins of a scenario known, and no others. ScenarioError if one cannot be used. A value that is no
+    list of names is left to the schema."""
     found, problems = [], []
     given = source.data.get(KEY)
     for place, name in enumerate(given if isinstance(given, list) else ()):
@@ -48,8 +46,7 @@ def make_known(source: Document, folder: Path) -> None:
 
 
 def use(sources: Iterable[PluginSource]) -> None:
-    """Make these plug-ins known, with their link profiles, and no others. PluginError if one cannot be used, or if a
-    run of this program keeps others."""
+    """Make these plug-ins known. PluginError if one cannot be used, or if a run here keeps others."""
     wanted = tuple(sources)
     if _keepers and wanted != active():
         names = ", ".join(each.name for each in active())

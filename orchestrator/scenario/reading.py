@@ -27,10 +27,8 @@ _shorthand = functools.partial(short_key, Scenario)
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
-    """Read a scenario file (``-``: standard input), apply `--set path=value` overrides and check the result.
-
-    Raises ScenarioError, which lists every problem with file, line and YAML path.
-    """
+    """Read a scenario file (``-``: standard input), apply `--set path=value` overrides and check the result. Raises
+    ScenarioError, which lists every problem with file, line and YAML path."""
     file = Path(path)
     try:
         text = scenario_text(file)
@@ -47,10 +45,8 @@ def scenario_text(file: Path) -> str:
 
 @contextlib.contextmanager
 def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
-    """Turn a PlanError raised inside into a ScenarioError with the file and line of the setting that asks too much.
-
-    The scenario was loaded from ``path``, or from ``text`` under this name.
-    """
+    """Turn a PlanError raised inside into a ScenarioError with the file and line of the setting that asks too much. The
+    scenario was loaded from ``path``, or from ``text`` under this name."""
     try:
         yield
     except PlanError as error:

@@ -52,7 +52,10 @@ def several(
     cases = alike if over else cases_of(list(runs), compared.differences, over_seeds=False)
     told = compared.to_json()
     rows = [{**row, "run": name} for name, row in zip(runs, told["runs"], strict=True)]
-    numbers = {row["run"]: _numbers(row) for row in rows}
+    numbers = {
+        row["run"]: {key: value for key, value in row.items() if isinstance(value, int | float) and key != SEED}
+        for row in rows
+    }
     return {
         **{"runs": rows, "differences": told["differences"], "has_seeds": has_seeds, "over_seeds": over},
         "cases": [
@@ -84,8 +87,7 @@ def cases_of_sweep(folder: Path) -> dict[str, str]:
 
 
 def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, over_seeds: bool) -> Cases:
-    """The cases of runs, by the settings in which they differ. Without ``over_seeds`` each run is one of its own, with
-    its number."""
+    """The cases of runs, by their differing settings; without ``over_seeds`` each run is one, with its number."""
     left_out = (*NAMES, SEED) if over_seeds else NAMES
     settings = [
         [shown_setting(value) for value in values] for name, values in differences.items() if name not in left_out
@@ -117,7 +119,3 @@ def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, RunCurve]]) -> dict[
         found[f"{metric}-time"] = curves(styles, by_seconds, "seconds of training", metric)
         found[f"{metric}-rounds"] = curves(styles, by_round, "round", metric)
     return found
-
-
-def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in row.items() if isinstance(value, int | float) and name != SEED}

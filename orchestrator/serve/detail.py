@@ -25,8 +25,8 @@ ROWS = 30  # links of a figure of probes; of more, the table tells
 
 
 def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
-    """What the record has of a node, as lines; the end of its log; and its resources, each as [t, cores, resident
-    bytes]. RunError if the run has no such node."""
+    """The record of a node as lines, the end of its log, and its resources as [t, cores, bytes]. RunError without
+    it."""
     with History.open(directory.path) as history:
         lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
         used = _used(history.resources(node))
@@ -41,8 +41,7 @@ def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
 
 
 def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
-    """What was asked of the links and what was measured: rows of the probes, and of the losses during the run, in
-    words; and a figure for each quantity that was probed."""
+    """Configured and measured: rows of the probes and the losses in words, and a figure for each probed quantity."""
     with History.open(directory.path) as history:
         probes = history.probes()
         drawn = {name: figure for name, figure in probe_figures(probes).items() if len(figure["y"]["labels"]) <= ROWS}
@@ -62,8 +61,7 @@ def _used(readings: list[Resources]) -> list[list[float]]:
 
 
 def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:
-    """The probes of a link, and its counters over time: [t, bytes delivered, packets delivered, packets that did not
-    arrive]. RecordError if the run has no such link."""
+    """The probes of a link, and [t, bytes, packets delivered, packets not delivered]. RecordError without it."""
     with History.open(directory.path) as history:
         if (source, target) not in history.link_classes:
             raise RecordError(f"run {directory.run} has no link from '{source}' to '{target}'")

@@ -20,7 +20,7 @@ FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 
 def figures_of(story: Story) -> dict[str, Figure]:
     """The figures by their ids on the page; without those that a simulation does not have."""
-    made = {name: make(story) for name, make in FIGURES.items()} | figures.of_programs(story)
+    made = figures.learning(story) | {name: make(story) for name, make in FIGURES.items()}
     return {id: thinned(figure, MOST) for id, figure in made.items() if figure is not None}
 
 
@@ -70,14 +70,10 @@ def _said(unit: str) -> Callable[[float], str]:
 
 
 FIGURES: dict[str, Callable[[Story], Figure | None]] = {
-    "accuracy-time": lambda story: figures.curves(story, "accuracy", against="time"),
-    "loss-time": lambda story: figures.curves(story, "loss", against="time"),
-    "accuracy-rounds": lambda story: figures.curves(story, "accuracy", against="rounds"),
-    "loss-rounds": lambda story: figures.curves(story, "loss", against="rounds"),
     "bytes": figures.bytes_over_time,
     "media": media_so_far,
     "coordinators": figures.rounds_over_time,
     "processor": _processor,
     "memory": _memory,
 }
-"""By their ids on the page; those that end in "-time" or "-rounds" are of learning."""
+"""By their ids on the page, without those of learning."""

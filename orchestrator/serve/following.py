@@ -115,8 +115,7 @@ class Reader:
         return not self._running and not self._behind and self._checked != self._seen
 
     def _judge(self, history: History, *, changed: bool) -> None:
-        """Read the checks of a run that is over from its summary. Without one, make them, which may take long: when the
-        look that found the change has been told."""
+        """Read the checks of an ended run from its summary, or make them after the look that found its end."""
         if (found := _judged(self.directory)) is not None:
             self._results, self._checked = found, self._seen
         elif self._unjudged and not changed:

@@ -79,11 +79,9 @@ def signature(directory: RunDirectory) -> Signature:
 
 
 def run_row(name: str, directory: RunDirectory) -> Row:
-    """One run. What cannot be read of it is None, and ``error`` says why.
-
-    run (its name), name (of its scenario), sweep, algorithm, driver, seed, status, verdict, ended, accuracy (fraction),
-    rounds, rounds_planned, seconds, began (s since the epoch), error.
-    """
+    """One run. What cannot be read of it is None, and ``error`` says why. run (its name), name (of its scenario),
+    sweep, algorithm, driver, seed, status, verdict, ended, accuracy (fraction), rounds, rounds_planned, seconds, began
+    (s since the epoch), error."""
     sweep, _, _ = name.rpartition("/")
     blank = dict.fromkeys(("algorithm", "driver", "seed", "verdict", "ended", "accuracy", "rounds", "rounds_planned"))
     row: Row = {

@@ -16,14 +16,15 @@ from typing import Any
 
 import yaml
 
-RETRIES = 2  # of each task on average, by Kubernetes
+RETRIES = 2  # of each task by Swarm, and of each on average by Kubernetes
 
 
 @dataclass(frozen=True)
 class Job:
     """The tasks of a sweep as a job, whose ``name`` no other job has. ``arguments`` are those of edgebed, without the
     number of the task. ``python`` starts edgebed on this host. A task uses ``cores``. ``place`` is the working
-    directory, and ``folder`` that of the sweep. ``image`` is that of containers."""
+    directory, and ``folder`` that of the sweep. ``image`` is that of containers. ``resumes``: a task that was
+    interrupted continues when it starts again."""
 
     name: str
     count: int
@@ -33,6 +34,7 @@ class Job:
     place: Path
     folder: Path
     image: str
+    resumes: bool = False
 
     def shell(self, start: Sequence[str], number: str) -> str:
         """The command of a task for a shell, which expands its ``number``."""
@@ -75,6 +77,19 @@ _ENDED = {
 """The final states of squeue(1); in every other one, a task waits or runs."""
 
 
+_END_BEFORE = 60  # s before its time limit, at which a task that resumes is ended
+_REQUEUED = 50  # times at most, so that a task that makes no progress ends
+_REQUEUING = """\
+trap 'limit=near; kill -TERM $!' USR1
+{command} &
+wait $!
+code=$?
+[ -z "$limit" ] && exit $code
+wait $!  # for its checkpoints
+[ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ] && scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
+"""
+
+
 def _slurm_script(job: Job) -> str:
     options = {
         "job-name": job.name,
@@ -83,9 +98,14 @@ def _slurm_script(job: Job) -> str:
         "chdir": job.place,
         "output": str(job.folder).replace("%", "%%") + "/slurm-%a.log",
     }
+    command = job.shell(job.python, '"$SLURM_ARRAY_TASK_ID"')
+    if job.resumes:
+        options["signal"] = f"B:USR1@{_END_BEFORE}"
+        command = _REQUEUING.format(command=command, most=_REQUEUED)
+    else:
+        command = f"exec {command}\n"
     lines = [f"#SBATCH --{name}={shlex.quote(str(value))}" for name, value in options.items()]
-    command = "exec " + job.shell(job.python, '"$SLURM_ARRAY_TASK_ID"')
-    return "\n".join(["#!/bin/sh", *lines, "#SBATCH --open-mode=append", "#SBATCH --requeue", command, ""])
+    return "\n".join(["#!/bin/sh", *lines, "#SBATCH --open-mode=append", "#SBATCH --requeue", command])
 
 
 def _slurm_tasks(printed: str) -> Tasks:
@@ -109,6 +129,7 @@ def _swarm_script(job: Job) -> str:
         "mode": "replicated-job",
         "replicas": job.count,
         "restart-condition": "on-failure",
+        "restart-max-attempts": RETRIES,
         "reserve-cpu": job.cores,
         "user": f"{os.geteuid()}:{os.getegid()}",
         "workdir": job.place,

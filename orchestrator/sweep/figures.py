@@ -19,7 +19,7 @@ from orchestrator.results.evaluation.targets import Judged, accuracy_series, byt
 from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.sweep.reading import Combination, Target
-from orchestrator.sweep.statistics import Difference, available, holm, paired, restricted
+from orchestrator.sweep.statistics import PairedDifference, available, holm, paired, restricted
 
 Figures = Mapping[str, float]
 """By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... Missing figures are left out."""
@@ -71,12 +71,12 @@ class Spread:
 @dataclass(frozen=True)
 class Comparison:
     """A case minus its reference, in one of the figures ``COMPARED``. ``p_holm``: the p-value, adjusted for all
-    comparisons of the sweep; None as in `Difference`."""
+    comparisons of the sweep; None as in `PairedDifference`."""
 
     figure: str
     case: str
     reference: str
-    difference: Difference
+    difference: PairedDifference
     p_holm: float | None
 
     def row(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
         if not each.failed:
             runs.setdefault(each.combination.case, {})[each.combination.seed] = each.figures
     pairs = {each.combination.case: each.combination.reference for each in results if each.combination.reference}
-    found: list[tuple[str, str, str, Difference]] = []
+    found: list[tuple[str, str, str, PairedDifference]] = []
     for case, reference in pairs.items():
         of_case, of_reference = runs.get(case, {}), runs.get(reference, {})
         for figure in COMPARED:

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from orchestrator.errors import HostError, RunError
@@ -18,7 +19,43 @@ from orchestrator.sweep.engines import ENGINES, Engine, Job
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.sweeper import name_of
 
-PAUSE = 2.0  # s between two looks at a job
+PAUSE = 2.0  # s between two looks at a job, doubled after each one that fails
+FAILURES = 8  # in succession, which together take about 17 min
+
+
+PYTHON = [sys.executable, "-P", "-m", "orchestrator"]
+
+
+def task_words(sweep: Sweep, arguments: Sequence[str], workers: int | None) -> list[str]:
+    """The arguments of edgebed that all tasks have."""
+    return ["sweep", str(sweep.file), *arguments, *([] if workers is None else ["--workers", str(workers)])]
+
+
+def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Execute tasks in processes of their own, ``count`` at the same time. ``tell`` prints their lines.
+
+    If this is interrupted, the tasks end in order.
+    """
+    started: list[subprocess.Popen[str]] = []
+
+    def execute(number: int) -> None:
+        command = [*PYTHON, *words, "--task", str(number)]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        ) as process:
+            started.append(process)
+            for line in process.stdout or ():
+                tell(line.rstrip("\n"))
+
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            for each in [pool.submit(execute, number) for number in tasks]:
+                each.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in started:
+                process.terminate()
+            raise
 
 
 def write_job(
@@ -37,10 +74,9 @@ def write_job(
             if not path.resolve().is_relative_to(place):
                 raise RunError(f"--on {engine}: {path} is not below the working directory, which all hosts share")
     cores = workers or 1
-    words = ["sweep", str(sweep.file), *arguments, *(["--workers", str(cores)] if simulated else [])]
-    python = [sys.executable, "-P", "-m", "orchestrator"]
+    words = task_words(sweep, arguments, cores if simulated else None)
     name = f"{sweep.name}-{secrets.token_hex(3)}"
-    job = Job(name, len(sweep.combinations), words, python, cores, place, directory.resolve(), image)
+    job = Job(name, len(sweep.combinations), words, PYTHON, cores, place, directory.resolve(), image, not simulated)
     file = directory / ENGINES[engine].file
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -53,7 +89,8 @@ def write_job(
 def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
     """Submit a job, and follow it until no task waits or runs. ``tell`` prints a line for each new state of a task.
 
-    HostError if a command of the engine fails. If this is interrupted, the job continues.
+    HostError if a command of the engine fails, repeatedly if it lists the tasks. Then, and if this is interrupted, the
+    job continues.
     """
     kind = ENGINES[engine]
     _output(kind.submit, job, file)
@@ -61,16 +98,25 @@ def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[
     tell(f"submitted {file} as {job.name}; `{cancel}` ends it")
     try:
         _follow(kind, sweep, job, file, tell)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, HostError):
         tell(f"{job.name} continues; `{cancel}` ends it, and `--collect` writes the tables")
         raise
 
 
 def _follow(kind: Engine, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
     states: dict[int, str] = {}
-    quiet = 0
+    quiet = failed = 0
     while quiet < 2:  # an engine may take a moment to list a task, or its next attempt
-        tasks = kind.parse(_output(kind.list, job, file))
+        try:
+            tasks = kind.parse(_output(kind.list, job, file))
+        except HostError as error:  # its controller may restart
+            failed += 1
+            if failed > FAILURES:
+                raise
+            tell(f"{error.what}; trying again")
+            time.sleep(PAUSE * 2**failed)
+            continue
+        failed = 0
         for number, state in tasks.states.items():
             if states.get(number) != state:
                 tell(f"{name_of(sweep, number)}: {state}")

@@ -129,14 +129,13 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
 
 def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
     """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
-    file holds it."""
+    file holds it. A scenario in the place of a sweep is a sweep of one run."""
     source = document.read(text, str(file))
-    if "scenario" not in source.data and source.data.keys() & {"algorithm", "programs"}:
-        what = "this is a scenario, not a sweep: use `up`, or name the scenario in a sweep (`edgebed docs sweep`)"
-        raise ScenarioError([Problem(str(file), "", what)])
+    data = source.data
+    if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
+        data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
     try:
-        data = {"name": name_from(file.stem, "sweep")} | source.data
-        read = SweepFile.model_validate(data)
+        read = SweepFile.model_validate({"name": name_from(file.stem, "sweep")} | data)
     except ValidationError as error:
         raise ScenarioError(problems(error, SweepFile, source)) from None
     if found := list(_contradictions(read, source)):

@@ -16,7 +16,7 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
-from orchestrator.sweep.jobs import execute_job, write_job
+from orchestrator.sweep.jobs import execute_in_parallel, execute_job, task_words, write_job
 from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.sweeper import Sweeper
@@ -86,12 +86,33 @@ def carry_out_on(
 ) -> SweepOutcome:
     """Have an engine execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
     complete, unless ``arguments`` repeat them."""
-    sweeper = Sweeper(sweep, directory, None, lambda _: None)
-    found = (sweeper.find(number) for number in range(len(sweep.combinations)))
-    if "--again" in arguments or any(each is None or each.failed for each in found):
+    if _to_do(sweep, directory, arguments):
         job, file = write_job(engine, sweep, directory, arguments, workers=workers, image=image)
         execute_job(engine, sweep, job, file, tell)
     return collect(sweep, directory, tell=tell, track=track)
+
+
+def carry_out_in_parallel(
+    count: int,
+    sweep: Sweep,
+    directory: Path,
+    arguments: Sequence[str],
+    *,
+    workers: int | None,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
+) -> SweepOutcome:
+    """As `carry_out` for simulations, with ``count`` tasks at the same time, each in a process. ``arguments`` as for
+    `carry_out_on`; a task trains in ``workers`` processes, by default one. KeyboardInterrupt if this is interrupted."""
+    execute_in_parallel(count, _to_do(sweep, directory, arguments), task_words(sweep, arguments, workers or 1), tell)
+    return collect(sweep, directory, tell=lambda _: None, track=track)  # the tasks have printed their results
+
+
+def _to_do(sweep: Sweep, directory: Path, arguments: Sequence[str]) -> list[int]:
+    """The tasks without a complete run; all if ``arguments`` repeat them."""
+    sweeper = Sweeper(sweep, directory, None, lambda _: None)
+    found = {number: sweeper.find(number) for number in range(len(sweep.combinations))}
+    return [number for number, each in found.items() if "--again" in arguments or each is None or each.failed]
 
 
 def run_task(

@@ -14,7 +14,7 @@ SAME = 1e-9  # differences that vary by less than this part of the values are eq
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """The mean difference of two cases over the seeds that both have, in the unit of the values.
 
     ``low``, ``high``: its 95% confidence interval. ``p_value``: of the two-sided paired t-test. ``smallest``: the true
@@ -35,7 +35,7 @@ def available() -> bool:
     return importlib.util.find_spec("scipy") is not None
 
 
-def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
     """``a`` minus ``b``, by seed. ValueError if they have no seed in common.
 
     The interval and the test (Student 1908) assume that differences are roughly normal. They are not adjusted for
@@ -50,12 +50,12 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:
     mean = statistics.fmean(values)
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     if deviation <= SAME * max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed):
-        return Difference(by_seed, mean)
+        return PairedDifference(by_seed, mean)
     freedom, error = len(values) - 1, deviation / math.sqrt(len(values))
     bound = float(special.stdtrit(freedom, 1 - LEVEL / 2))
     p_value = 2 * float(special.stdtr(freedom, -abs(mean) / error))
     smallest = error * float(special.nctdtrinc(freedom, 1 - POWER, bound))
-    return Difference(by_seed, mean, mean - bound * error, mean + bound * error, p_value, smallest)
+    return PairedDifference(by_seed, mean, mean - bound * error, mean + bound * error, p_value, smallest)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ class Sweeper:
         combination = self._sweep.combinations[number]
         try:
             plan = self._plan(combination)
-            with self._free_lock(combination, number).held():
+            with self._locked(combination, number):
                 return self._known(combination, plan) or self._execute(combination, plan)
         except OrchestratorError as error:
             return self._failed(combination, error)
@@ -103,20 +104,25 @@ class Sweeper:
             pass
         return self._judged(combination, run.path, "run before")
 
-    def _free_lock(self, combination: Combination, number: int) -> RunDirectory:
-        """The lock of a task, once no other process executes it. An engine may start a task again elsewhere because it
-        lost sight of a host that still works."""
+    @contextlib.contextmanager
+    def _locked(self, combination: Combination, number: int) -> Iterator[None]:
+        """Lock a task, once no other process executes it. An engine may start a task again elsewhere because it lost
+        sight of a host that still works."""
         folder = self._directory / ".tasks" / f"task-{number}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make {folder}: {error.strerror}; choose --runs") from None
-        lock = RunDirectory(folder)
-        if (holder := lock.holder()) is not None:
-            self._say(combination, f"waits for process {holder}, which executes it")
-            while lock.holder() is not None:
-                time.sleep(PAUSE)
-        return lock
+        holders = set[int]()
+
+        def wait(holder: int) -> None:
+            if holder not in holders:
+                self._say(combination, f"waits for process {holder}, which executes it")
+            holders.add(holder)
+            time.sleep(PAUSE)
+
+        with RunDirectory(folder).held(wait):
+            yield
 
     def _run_of(self, plan: Plan) -> KnownRun | None:
         """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any

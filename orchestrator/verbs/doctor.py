@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from node.errors import LEARNING, PluginError
 from node.plugins import added, advertised, find
+from node.resources import processors
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.helper import without_client
@@ -65,7 +66,9 @@ async def examine() -> list[Trial]:
     """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
     findings = [_python(), _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
-    return [*findings, _cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
+    findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
+    job = os.environ.get("SLURM_JOB_ID", "")
+    return [_job(job), *map(_on_a_cluster, findings)] if job else findings
 
 
 def print_findings(findings: Sequence[Trial], console: Console) -> None:
@@ -82,6 +85,20 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
                 write_line(console, Text(f"        {command}", style="bold"))
 
 
+def _job(job: str) -> Trial:
+    """The Slurm job in which this runs, by the variables of sbatch(1)."""
+    node, of = os.environ.get("SLURMD_NODENAME", platform.node()), os.cpu_count()
+    detail = f"job {job} on {node}: {processors()} of {of} processors, temporary files in {tempfile.gettempdir()}"
+    return Trial("Slurm job", "everything", True, detail)
+
+
+def _on_a_cluster(finding: Trial) -> Trial:
+    """Whose task the remedy is, if the user of a job may not do it."""
+    if os.geteuid() == 0 or "root" not in finding.remedy:
+        return finding
+    return replace(finding, remedy=f"only the administrators of this cluster can change it: {finding.remedy}")
+
+
 def _python() -> Trial:
     new_enough = sys.version_info >= (3, 11)
     return Trial("Python", "everything", new_enough, platform.python_version(), "" if new_enough else "use 3.11+")
@@ -91,7 +108,7 @@ def _system() -> Trial:
     linux = sys.platform == "linux"
     remedy = "" if linux else "use Linux, or `--driver sim`"
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
-    detail = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {user}"
+    detail = f"{platform.system()} {platform.release()}, {processors()} cores, {user}"
     return Trial("system", SHAPED, linux, detail, remedy)
 
 
@@ -200,7 +217,7 @@ def _cgroups() -> Trial:
     used_by = "cores and memory of `hardware`, under the driver namespaces"
     if not hierarchies:
         detail = "not writable: limits of CPU and memory are not enforced, speed still is"
-        return Trial("cgroups", used_by, None, detail, "run as root")
+        return Trial("cgroups", used_by, None, detail, "run as root, or let root delegate them to this user")
     names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
     return Trial("cgroups", used_by, True, names)
 

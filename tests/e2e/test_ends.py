@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory, known_runs
+from orchestrator.host.process.processes import run_processes
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.record.history import History
 from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
@@ -157,6 +158,18 @@ def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals)
         assert "Traceback" not in result.errors
         assert ended(run.directory) == "interrupted"
         assert run.directory.report.exists()
+        assert is_tidy(run.directory)
+
+
+def test_a_signal_to_all_processes_interrupts_a_run(tmp_path: Path) -> None:
+    """Slurm ends a job so."""
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(2)
+        for each in run_processes(run.directory.run):
+            os.kill(each.pid, signal.SIGTERM)
+        run.process.terminate()
+        assert run.process.wait(timeout=30) == INTERRUPTED
+        assert ended(run.directory) == "interrupted"
         assert is_tidy(run.directory)
 
 

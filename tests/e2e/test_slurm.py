@@ -1,19 +1,27 @@
-"""A sweep as an array of a Slurm with two nodes on this host."""
+"""Sweeps and single runs as jobs of a Slurm with two nodes on this host."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
+import sys
+import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.harness import ROOT, SMALL, command, wait_for
+from orchestrator.errors import RecordError
+from orchestrator.host.directory import RunDirectory, known_runs
+from orchestrator.results.record.history import History
+from tests.e2e.harness import ROOT, SMALL, THREE, command, traces_of, wait_for
 
 pytestmark = [
     pytest.mark.e2e,
@@ -23,6 +31,7 @@ pytestmark = [
     ),
 ]
 
+LONG = THREE.replace("rounds: 3", "rounds: 30").replace("latency: 10ms", "latency: 100ms")
 CONFIGURATION = """\
 ClusterName=edgebed
 SlurmctldHost=localhost(127.0.0.1)
@@ -104,3 +113,81 @@ def test_an_array_on_two_nodes_is_followed_and_collected(tmp_path: Path) -> None
         assert f"completed on {node}\n" in done[0].stdout
     assert "2 pass" in done[0].stdout
     assert "submitted" not in done[1].stdout  # all runs are complete
+
+
+Edgebed = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def ordinary(slurm: None) -> Iterator[tuple[Path, Edgebed]]:
+    """The folder of an ordinary user, and what starts edgebed there as this user."""
+    user = pwd.getpwnam("nobody")
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as name:
+        os.chown(name, user.pw_uid, user.pw_gid)
+        paths = f"{ROOT}:{sysconfig.get_path('purelib')}"
+        environment = os.environ | {"PYTHONPATH": paths, "HOME": name, "EDGEBED_CACHE": name}
+
+        def start(*words: str, python: str = sys.executable) -> subprocess.Popen[str]:
+            rights: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            command = [python, "-P", "-m", *words]
+            return subprocess.Popen(command, cwd=name, env=environment, stdout=subprocess.PIPE, text=True, **rights)
+
+        for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+            with contextlib.suppress(PermissionError), start("orchestrator", "--version", python=python) as trial:
+                if trial.wait() == 0:
+                    yield Path(name), partial(start, "orchestrator", python=python)
+                    return
+        pytest.skip("an ordinary user may not read this Python")
+
+
+def slurm_says(*words: str) -> list[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def task() -> str:
+    (found,) = slurm_says("squeue", "--noheader", "--array", "--format=%i")
+    return found
+
+
+def wait_for_round(folder: Path, round: int) -> RunDirectory:
+    run = wait_for(lambda: next(iter(known_runs(folder / "runs/long")), None), "the run's directory")
+
+    def reached() -> bool | None:
+        with contextlib.suppress(RecordError), History.open(run.path) as history:
+            return max((each.round or 0 for each in history.events("round")), default=0) >= round or None
+        return None
+
+    wait_for(reached, f"round {round}", timeout=120.0)
+    return run
+
+
+def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordinary: tuple[Path, Edgebed]) -> None:
+    folder, edgebed = ordinary
+    (folder / "long.yaml").write_text(LONG)
+    words = ("sweep", "long.yaml", "--on", "slurm")
+    with edgebed(*words) as first:
+        run = wait_for_round(folder, 3)
+        slurm_says("scancel", task())
+        assert "cancelled" in first.communicate()[0]
+    wait_for(lambda: run.holder() is None or None, "the end of the run")
+    assert traces_of(run.run) == []
+    with History.open(run.path) as history:
+        assert history.outcome is not None
+        assert history.outcome.ended == "interrupted"
+        rounds = history.rounds_done()
+    with edgebed(*words) as second:
+        wait_for_round(folder, rounds + 3)
+        name = task()
+        slurm_says("scancel", "--batch", "--signal=USR1", name)  # as near the limit
+        wait_for(
+            lambda: slurm_says("squeue", "--noheader", "--format=%r") == ["BeginTime"] or None, "the requeued task"
+        )
+        wait_for(lambda: idle() == ["idle", "idle"] or None, "the nodes")
+        slurm_says("scontrol", "update", f"JobId={name}", "StartTime=now")
+        printed = second.communicate()[0]
+        assert "completed on n" in printed, (folder / "runs/long/slurm-0.log").read_text()
+    assert known_runs(folder / "runs/long") == [run]
+    with History.open(run.path) as history:
+        assert history.outcome is not None
+        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
+    assert traces_of(run.run) == []

@@ -129,7 +129,6 @@ class FakeProgramsDriver(FakeDriver):
 
     def __init__(self, refuses: str = "") -> None:
         super().__init__(FakeControl())
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.requests: list[tuple[Any, ...]] = []
         self.refuses, self.stubborn, self.ports = refuses, set[str](), set[int]()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import time
+
+import pytest
 
 from node import resources
 
@@ -9,6 +12,13 @@ def test_memory_of_this_process() -> None:
     resident, proportional = resources.resident_bytes(), resources.proportional_bytes()
     assert 10 << 20 < resident < 10 << 30
     assert proportional is None or 1 << 20 < proportional <= 1.1 * resources.resident_bytes()
+
+
+def test_processors_are_those_of_the_slurm_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5, 6})
+    for written, found in (("", 3), ("2", 2), ("8", 3)):
+        monkeypatch.setenv(resources.OF_JOB, written)
+        assert resources.processors() == found
 
 
 def test_processor_time_grows_with_use() -> None:

@@ -61,7 +61,6 @@ def start(cluster: Cluster, place: Path, script: str = AGENT, hosts: list[str] |
         environment={},
         mounts={place: Path("/place")},
         secrets={"key": b"secret\n"},
-        capabilities=["NET_ADMIN"],
         hosts=hosts,
     )
 

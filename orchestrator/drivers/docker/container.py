@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docker.types import DeviceRequest, LogConfig
+from docker.types import DeviceRequest, LogConfig, Mount
 
 from node.assignment import PLACE
-from orchestrator.drivers.docker.mounts import ContainerFiles
 from orchestrator.drivers.user import User
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.kernel.cgroups import CAN_SWAP
@@ -81,7 +80,7 @@ def options(
     directory: Path,
     incarnation: int,
     user: User,
-    given: ContainerFiles,
+    mounts: Sequence[Mount],
     limits: Limits,
     runtimes: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def options(
     made = _common(node.name, run, directory, user) | {
         "name": f"{run}-{node.name}-{incarnation}",
         "hostname": node.name,
-        "mounts": given.mounts(),
+        "mounts": mounts,
         "auto_remove": True,  # no container remains, even if the orchestrator has ended
         "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the node's output
         **limits.of_hardware(node.hardware),

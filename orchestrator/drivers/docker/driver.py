@@ -74,7 +74,7 @@ class DockerDriver:
         self._notes: list[str] = []
         self._events: Stream[dict[str, Any]] | None = None
         self._closing = False
-        self._starting: set[asyncio.Future[tuple[int, Container]]] = set()
+        self._starting: list[asyncio.Future[tuple[int, Container]]] = []
         self._threads: list[threading.Thread] = []
         self._started: Counter[str] = Counter()
         self._containers: dict[str, Container] = {}  # by node: its latest container, while that exists
@@ -98,19 +98,13 @@ class DockerDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
         work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
-        self._starting.add(work)
-        work.add_done_callback(self._started_or_failed)
+        self._starting.append(work)
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
         if (code := self._early.pop(str(container.id), None)) is not None:
             self._ended(str(container.id), code)
         return NodeHandle(pid)
-
-    def _started_or_failed(self, work: asyncio.Future[tuple[int, Container]]) -> None:
-        self._starting.discard(work)
-        if not work.cancelled():
-            work.exception()  # retrieve it, because a cancelled `start` does not
 
     async def kill(self, node: str) -> None:
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
@@ -120,10 +114,8 @@ class DockerDriver:
             await asyncio.to_thread(self._find(node).pause)
 
     async def resume(self, node: str) -> None:
-        """Thaw the container. A pending SIGCONT tells its process that it was frozen.
-
-        The Engine freezes by cgroup, which sends no signal. A signal sent through the Engine would thaw the container.
-        """
+        """Thaw the container. A pending SIGCONT tells its process that it was frozen. The Engine freezes by cgroup,
+        which sends no signal. A signal sent through the Engine would thaw the container."""
         container = self._find(node)
         os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
         with plain_words(f"resuming {node}"):
@@ -204,10 +196,10 @@ class DockerDriver:
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         image = node.image or self.image
         user = self._users[image]
-        given = lay_out(self._directory, node.name, assignment, self._data, user)
+        mounts = lay_out(self._directory, node.name, assignment, self._data, user)
         run, path = self._directory.run, self._directory.path
         return self._engine.create(
-            image, COMMAND, options(node, run, path, incarnation, user, given, self._limits, self._runtimes)
+            image, COMMAND, options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
         )
 
     def _runs(self, container: Container, pid: int) -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import docker
 from docker import auth
@@ -50,15 +50,13 @@ class Engine:
     def facts(self) -> dict[str, Any]:
         """The facts about the Engine and its host (`docker info`)."""
         with plain_words("asking the Docker Engine about itself"):
-            facts: dict[str, Any] = self.client.info()
-            return facts
+            return dict(self.client.info())
 
     def image(self, name: str) -> dict[str, Any] | None:
         """The attributes of an image (`docker image inspect`); None if the Engine has no such image."""
         try:
             with plain_words(f"looking for the image {name}"):
-                attributes: dict[str, Any] = self.client.images.get(name).attrs
-                return attributes
+                return dict(self.client.images.get(name).attrs)
         except _MissingError:
             return None
 
@@ -72,8 +70,7 @@ class Engine:
         DriverError if the registry, which the Engine asks, does not answer or has no such image."""
         with plain_words(f"looking for the image {name} in its registry"):
             api: Any = self.client.api  # what is known of its types is not all of it
-            told: dict[str, Any] = api.inspect_distribution(name)
-            return told
+            return dict(api.inspect_distribution(name))
 
     def login(self, name: str) -> str | None:
         """What this user has told by `docker login` for the registry of this name, as a header; None for nothing."""
@@ -114,11 +111,10 @@ class Engine:
         with plain_words(f"attaching to {container.name}"):
             return Stream(container.attach(stream=True, stdout=True, stderr=True))
 
-    def hold(self, container: Container) -> Closeable:
-        """Hold the standard input of a container open: it ends when the result is closed, or with this process. Call it
-        before the container starts."""
+    def hold(self, container: Container) -> Any:
+        """Hold the standard input of a container that has not started yet open, until the result is closed."""
         with plain_words(f"attaching to {container.name}"):
-            return cast(Closeable, container.attach_socket(params={"stdin": 1, "stream": 1}))
+            return container.attach_socket(params={"stdin": 1, "stream": 1})
 
     def containers(self, run: str | None = None) -> list[NodeContainer]:
         """The containers of one run, or of all runs, in any state."""
@@ -142,12 +138,6 @@ class Engine:
     def _remove(self, container: NodeContainer) -> None:
         with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # `remove` finds what is left
             self.client.api.remove_container(container.id, force=True, v=True)
-
-
-class Closeable(Protocol):
-    """Something that is open until it is closed."""
-
-    def close(self) -> None: ...
 
 
 class Stream(Generic[T]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from docker.types import Mount
@@ -19,53 +18,29 @@ from orchestrator.drivers.user import User
 from orchestrator.host.directory import RunDirectory
 
 
-@dataclass(frozen=True)
-class ContainerFiles:
-    """The files and folders of the host that one container sees."""
-
-    assignment: Path
-    control: Path
-    shards: Path
-    data: Path
-    plugins: Path
-    checkpoints: Path
-
-    def mounts(self) -> list[Mount]:
-        places = {
-            "assignment.json": self.assignment,
-            "control": self.control,
-            "shards.npz": self.shards,
-            "data": self.data,
-            "plugins": self.plugins,
-            "checkpoints": self.checkpoints,
-        }
-        return [
-            Mount(target=str(PLACE / name), source=str(path), type="bind", read_only=name != "checkpoints")
-            for name, path in places.items()
-        ]
-
-
-def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> ContainerFiles:
-    """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`.
-
-    HostError if that user cannot read the prepared data, which do not belong to the run.
-    """
-    given = ContainerFiles(
-        assignment=assignment,
-        control=directory.control,
-        shards=directory.shards,
-        data=data,
-        plugins=directory.plugins,
-        checkpoints=directory.checkpoints_of(node),
-    )
-    given.checkpoints.mkdir(exist_ok=True)
+def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> list[Mount]:
+    """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`. HostError if
+    that user cannot read the prepared data, which do not belong to the run."""
+    checkpoints = directory.checkpoints_of(node)
+    checkpoints.mkdir(exist_ok=True)
     if os.geteuid() == 0:
-        for path in (given.assignment, directory.socket, given.checkpoints):
+        for path in (assignment, directory.socket, checkpoints):
             os.chown(path, user.uid, user.gid)
-        given.control.chmod(0o711)
-        given.shards.chmod(0o644)
+        directory.control.chmod(0o711)
+        directory.shards.chmod(0o644)
     user.refuse_hidden(data)
-    return given
+    places = {
+        "assignment.json": assignment,
+        "control": directory.control,
+        "shards.npz": directory.shards,
+        "data": data,
+        "plugins": directory.plugins,
+        "checkpoints": checkpoints,
+    }
+    return [
+        Mount(target=str(PLACE / name), source=str(path), type="bind", read_only=name != "checkpoints")
+        for name, path in places.items()
+    ]
 
 
 def remove_rights(folder: Path) -> None:

@@ -68,8 +68,7 @@ def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | N
 
 
 def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
-    """The user and group of nodes, never root: the caller's ``user`` and ``group``. If the caller is root, the image's
-    own user."""
+    """The user and group of nodes, never root: the caller's; if that is root, the image's own."""
     if user != 0:
         return user, group
     own, _, its_group = str(image["Config"].get("User") or "").partition(":")

@@ -19,7 +19,7 @@ from docker.types import LogConfig, Mount
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code
-from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
+from orchestrator.drivers.docker.engine import Engine, plain_words
 from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
@@ -33,12 +33,8 @@ from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.sections.hardware import HardwareClass
 
-SCENARIO = "/scenario"
-"""Where each program finds the folder of the scenario, and where it starts."""
-
-FILES = "/files"
-"""Where each program finds the folder of its node, the only one of the host that it can write to."""
-
+SCENARIO = "/scenario"  # where each program finds the folder of the scenario, and where it starts
+FILES = "/files"  # where each program finds the folder of its node, the only one of the host that it can write to
 HOLDER = "/.edgebed/holder"
 
 
@@ -49,11 +45,9 @@ class _Running(NamedTuple):
 
 
 class PodsDriver(NodesHere, DockerDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods.
-
-    ``programs``: of all nodes that may live here. ``images``: of the nodes that do. ``names``: the address of each name
-    that resolves in a node. ``folder``: of the scenario. ``notes``: for the record.
-    """
+    """See `Driver`, `CanPause` and `RunsPrograms` for the methods. ``programs``: of all nodes that may live here.
+    ``images``: of the nodes that do. ``names``: the address of each name that resolves in a node. ``folder``: of the
+    scenario. ``notes``: for the record."""
 
     def __init__(
         self,
@@ -66,21 +60,18 @@ class PodsDriver(NodesHere, DockerDriver):
         notes: Iterable[str] = (),
     ) -> None:
         super().__init__(engine, directory, Path(), images)
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs, self._names, self._folder = programs, names, folder
         self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
         self._running: dict[str, _Running] = {}  # by container
         self._codes: dict[str, int] = {}  # of nodes that are released
-        self._inputs: dict[str, Closeable] = {}  # of each node's holder, which ends with its input
+        self._inputs: dict[str, Any] = {}  # of each node's holder, which ends with its input
         self._notes += notes
         holder.write(directory.nodes / "holder")
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._hardware[node.name] = node.hardware
-        handle = await super().start(node, assignment, log)
-        self.held.put_nowait((node.name, handle))
-        return handle
+        return await super().start(node, assignment, log)
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         held = self._find(program.node)
@@ -182,13 +173,10 @@ class PodsDriver(NodesHere, DockerDriver):
                 copier = self._spawn(copy_output, self._engine.output(container), log)
                 container.start()
         except DriverError as error:
-            if not self._exists(held):
+            if not any(each.id == held.id and each.pid for each in self._engine.containers(self._directory.run)):
                 raise
             raise HostError(f"it cannot be started ({error})") from None
         return _Running(program, container, copier)
-
-    def _exists(self, container: Container) -> bool:
-        return any(each.id == container.id and each.pid for each in self._engine.containers(self._directory.run))
 
     def _common(self, node: str, name: str) -> dict[str, Any]:
         return {
@@ -206,11 +194,8 @@ class PodsDriver(NodesHere, DockerDriver):
         if container in self._running:
             asyncio.get_running_loop().create_task(self._program_ended(self._running.pop(container), code))
             return
-        if node := self._processes.get(container, ("", 0))[0]:
-            code = self._codes.pop(node, code)
-        super()._ended(container, code)
-        if node:
-            self.held.put_nowait((node, None))
+        node, _ = self._processes.get(container, ("", 0))
+        super()._ended(container, self._codes.pop(node, code))
 
     async def _program_ended(self, running: _Running, code: int) -> None:
         await asyncio.to_thread(running.copier.join)  # its last output comes first

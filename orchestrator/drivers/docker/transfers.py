@@ -142,8 +142,7 @@ class Pulling(_Request):
         )
 
     def finish(self, tell: Callable[[int, int], None]) -> None:
-        """Wait until the Engine has the image. ``tell`` receives how many bytes were downloaded, and how many there are
-        in the layers that are known so far."""
+        """Wait for the end. ``tell`` receives the bytes that are done, and those of all known layers."""
         layers: dict[str, tuple[int, int]] = {}
         for told in self._told():
             progress = told.get("progressDetail") or {}

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from node.resources import OF_JOB
 from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
 from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
@@ -50,6 +51,7 @@ INHERITED = (
         "ATEN_",
         "TORCH",
         "EDGEBED_",
+        OF_JOB,
     ),
 )
 """Prefixes of the environment variables that nodes inherit from the caller: those that Python and its libraries read.

@@ -11,9 +11,8 @@ from typing import Any
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.output import Pipe
-from orchestrator.drivers.programs import NodesHere, hosts_file, quota, quota_notes
+from orchestrator.drivers.programs import NodesHere, hosts_file, quota_notes
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import labels
@@ -26,7 +25,6 @@ class HoldersDriver(NodesHere, NamespacesDriver):
 
     def __init__(self, hub: Hub, directory: RunDirectory, plan: Plan) -> None:
         super().__init__(hub, directory, Path())
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
         self._pipes: dict[str, Pipe] = {}  # of each program that was started
@@ -34,11 +32,6 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         self._hosts = directory.nodes / "hosts"
         self._hosts.write_text(hosts_file(plan))
         self._notes += quota_notes(plan)
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        handle = await super().start(node, assignment, log)
-        self.held.put_nowait((node.name, handle))
-        return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         directory = self._directory
@@ -89,7 +82,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         }
 
     def _cores(self, node: NodePlan) -> float | None:
-        return quota(node)
+        return node.hardware.quota
 
     async def _order(self, op: str, node: str, **fields: Any) -> dict[str, Any]:
         assert self._server is not None
@@ -105,4 +98,3 @@ class HoldersDriver(NodesHere, NamespacesDriver):
             for label, pipe in self._pipes.items():
                 if self._programs[label].node == event["node"]:
                     pipe.close()
-            self.held.put_nowait((event["node"], None))

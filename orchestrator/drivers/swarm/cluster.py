@@ -128,7 +128,6 @@ class Cluster:
         environment: Mapping[str, str],
         mounts: Mapping[Path, Path],
         secrets: Mapping[str, bytes],
-        capabilities: Iterable[str] = (),
         hosts: Collection[str] | None = None,
         restart: Literal["any", "none"] = "any",
         further: Mapping[str, str] | None = None,
@@ -161,7 +160,6 @@ class Cluster:
                 user="0:0",
                 mounts=[Mount(str(inside), str(outside), type="bind") for outside, inside in mounts.items()],
                 secrets=references,
-                cap_add=list(capabilities),
             )
             template = TaskTemplate(
                 container,
@@ -176,8 +174,7 @@ class Cluster:
     def run_once(
         self, run: str, directory: Path, image: str, arguments: Sequence[str], hosts: Collection[str], **others: Any
     ) -> dict[str, str]:
-        """Have one task run to its end on each of the hosts, see `start_agents`. Returns the hosts on which it did not
-        succeed, with the reasons."""
+        """Run a task to its end on each host, see `start_agents`. Returns where it failed, and why."""
         try:
             self.start_agents(run, directory, image, arguments, hosts=hosts, restart="none", **others)
             deadline = time.monotonic() + ONCE_PATIENCE
@@ -193,8 +190,7 @@ class Cluster:
         return late | {host: each.error for host, each in found.items() if each.state in ENDED[1:]}
 
     def agents(self, run: str) -> dict[str, Agent]:
-        """The agents of a run by host, as Swarm last heard of them: that a host is down only `members` tells. A host is
-        missing if Swarm has given it no agent."""
+        """The agents of a run by host, as Swarm last heard of them; it does not notice that a host is down."""
         with plain_words(f"asking the swarm for the agents of {run}"):
             tasks = self._api.tasks(filters=_of(run))
         return latest(tasks, {each.id: each.name for each in self._hosts()})
@@ -231,8 +227,7 @@ class Cluster:
             self._api.create_secret(run, b"uses agents that were left running", _labels(run, directory))
 
     def runs(self) -> dict[str, Path]:
-        """The runs that have agents or secrets in the swarm, with their directories on the host that started them.
-        Agents that were left running are no run."""
+        """The runs with agents or secrets in the swarm, and their directories there. Agents left running are no run."""
         with plain_words("asking the swarm for runs"):
             found = [*self._api.services(filters={"label": RUN}), *self._api.secrets(filters={"label": RUN})]
         labels = [each["Spec"]["Labels"] for each in found]

@@ -27,7 +27,7 @@ from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.together import together
+from orchestrator.together import Tasks, together
 
 
 class SwarmDriver:
@@ -60,7 +60,7 @@ class SwarmDriver:
         self._outages: dict[str, HostOutage] = {}
         self._change = asyncio.Event()  # hosts are back, or nodes have moved
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
-        self._reopening: set[asyncio.Task[None]] = set()
+        self._reopening = Tasks()
         self._relays: dict[str, OrchestratorsEnd] = {}
         self._running: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)  # by host, by node
         self._sensing = False
@@ -107,8 +107,7 @@ class SwarmDriver:
         await send_data(agents, host, Path(self._plan.data_directory), self._data)
 
     async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
-        """Open the driver, the hub and the links of each host. ``setup``: that of a host, for the nodes that run there
-        at that moment."""
+        """Open driver, hub and links of each host. ``setup``: of a host, for the nodes there at that moment."""
         self._setup = setup
         await together(self._open_links(host) for host in self.hosts)
 
@@ -122,8 +121,7 @@ class SwarmDriver:
         return host in self._relays and host not in self._outages
 
     async def ready(self, node: str) -> str | None:
-        """Wait until a node whose host was lost can start: there, or on another host if the restart policy says so.
-        Returns why it cannot, None if it can."""
+        """Wait until a node whose host was lost can start, anywhere. Returns why it cannot, None if it can."""
         while True:
             outage = self._outages.get(self.homes[node])
             if outage is None:
@@ -221,9 +219,7 @@ class SwarmDriver:
 
     async def close(self) -> None:
         """End the nodes and the links of each host. The last output of the nodes arrives before."""
-        for task in self._reopening:
-            task.cancel()
-        await asyncio.gather(*self._reopening, return_exceptions=True)
+        await self._reopening.cancel()
         try:
             await together(self._finish(host) for host in self._relays if self.has(host))
         finally:
@@ -260,8 +256,7 @@ class SwarmDriver:
                 self._agents.lose(host, error)
 
     def lose(self, host: str, reason: str, silent: float) -> None:
-        """An agent is lost, and so are the nodes of its host: whatever still runs there ends by its lease. Nothing was
-        heard of it for ``silent`` seconds."""
+        """An agent was silent for so long and is lost, with its nodes: whatever still runs there ends by its lease."""
         if host not in self._relays:
             return
         ended = [
@@ -276,13 +271,10 @@ class SwarmDriver:
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
         if (outage := self._outages.get(host)) is not None:
-            task = asyncio.create_task(self._reopen(outage))
-            self._reopening.add(task)
-            task.add_done_callback(self._reopening.discard)
+            self._reopening.start(self._reopen(outage))
 
     async def _reopen(self, outage: HostOutage) -> None:
-        """Open a host anew for the nodes that live there now. Of others nothing is left there: each agent begins by
-        removing what the one before has made."""
+        """Open a host anew for its present nodes. Its agent has begun by removing what was there before."""
         host = outage.host
         outage.opening += 1
         try:
@@ -315,8 +307,7 @@ class SwarmDriver:
 
 
 def _keep(path: Path, data: bytes, first: bool, last: bool) -> None:
-    """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was given
-    comes back once, and stays as old as it is."""
+    """Add a piece to a node's checkpoint, which replaces the former one when whole, unless they are equal."""
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     _append(part, data, first=first)

@@ -30,7 +30,7 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
     from orchestrator.drivers.docker.engine import Engine
     from orchestrator.drivers.swarm.cluster import Cluster
-    from orchestrator.drivers.swarm.transfers.registry import pin
+    from orchestrator.drivers.swarm.transfers.image_copies import pin
 
     name = agent_image.image_name()
     try:
@@ -85,8 +85,7 @@ async def open_environment(
     from orchestrator.drivers.swarm.network.prober import SwarmProber
     from orchestrator.drivers.swarm.network.underlay import HostEnd, SwarmUnderlay, deduction, measure_all, refuse_short
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
-    from orchestrator.drivers.swarm.transfers.image_copies import copy_images, images_of
-    from orchestrator.drivers.swarm.transfers.registry import image_of_agents
+    from orchestrator.drivers.swarm.transfers.image_copies import copy_images, image_of_agents, images_of
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)

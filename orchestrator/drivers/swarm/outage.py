@@ -25,9 +25,8 @@ class OutageTimeouts:
 
 @dataclass
 class HostOutage:
-    """``since``: when the host was lost, on the clock of the event loop, and the ``reason``. ``opening``: how many
-    times it is being opened anew at this moment. ``waiting``: the nodes that wait to start. ``stuck``: why a node
-    cannot start elsewhere, once that is known."""
+    """``since``: when the host was lost, on the event loop's clock. ``opening``: how often it is being opened.
+    ``waiting``: nodes that wait to start. ``stuck``: why a node cannot start elsewhere."""
 
     host: str
     since: float

@@ -19,20 +19,17 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
 
 
 class SwarmProgramsDriver(SwarmDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods.
-
-    Each host is brought the folder of the scenario, as it is when the run begins. When a host has finished, the files
-    of its nodes are fetched. Those of a host that is lost are lost.
-    """
+    """See `Driver`, `CanPause` and `RunsPrograms` for the methods. Each host is brought the folder of the scenario, as
+    it is when the run begins. When a host has finished, the files of its nodes are fetched. Those of a host that is
+    lost are lost."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         super().__init__(plan, directory, timeouts)
-        self.held: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
         self._archive = directory.nodes / SCENARIO
@@ -43,11 +40,6 @@ class SwarmProgramsDriver(SwarmDriver):
 
     async def _send_files(self, host: str) -> None:
         await send_file(self._agents, host, self._archive, Path(SCENARIO))
-
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        handle = await super().start(node, assignment, log)
-        self.held.put_nowait((node.name, handle))
-        return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         place = log.relative_to(self._directory.path)
@@ -83,10 +75,6 @@ class SwarmProgramsDriver(SwarmDriver):
                     self._writer.then(self.ends.put_nowait, ProgramEnd(program, code))
             case _:
                 super().hear(host, event)
-
-    def _report_exit(self, node: str, handle: NodeHandle, code: int) -> None:
-        super()._report_exit(node, handle, code)
-        self.held.put_nowait((node, None))
 
     async def _finish(self, host: str) -> None:
         await super()._finish(host)

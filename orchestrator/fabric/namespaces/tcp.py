@@ -23,9 +23,7 @@ from orchestrator.scenario.sections.stack import DEFAULTS
 SETTINGS = DEFAULTS
 BUFFERS = {name: value for name, value in SETTINGS.items() if name != CONGESTION}
 
-STACK = "stack"
-"""The orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name."""
-
+STACK = "stack"  # the orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name
 REMEDY = "give its kernel CUBIC, as root on that host"
 REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
@@ -37,10 +35,8 @@ _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "
 async def configure(
     hub: Hub, node: NodePlan, pid: int, peers: Iterable[NodePlan], *, single_packets: bool, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host.
-
-    Returns the settings that are in force of those in its `stack`, by name. A kernel may refuse some.
-    """
+    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host. Returns the
+    settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
     lines = node_lines(node, peers, single_packets=single_packets, congestion=congestion(settings))
     own = {name: value for name, value in node.stack.items() if name != CONGESTION}
     found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
@@ -64,8 +60,7 @@ def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[
 
 
 async def in_force(hub: Hub) -> dict[str, str]:
-    """The TCP settings of nodes by name: tried and read in the hub, a namespace of the same kernel and the same user.
-    Empty if this host does not show them."""
+    """The TCP settings of nodes by name, tried and read in the hub. Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
     settings = known(await hub.set_up(None, BUFFERS, read=True))
     return settings if refused or not settings else settings | {CONGESTION: SETTINGS[CONGESTION]}

@@ -20,9 +20,8 @@ MTU = 1500  # bytes
 
 @dataclass(frozen=True)
 class Wires:
-    """What a link engine must know of a plan beside the links: all nodes, those that send single packets (see
-    `packet_truth`), the engine that the scenario asks for, whether links share media, and what of that the kernel
-    engine cannot do."""
+    """What a link engine must know of a plan besides links: the nodes, those that send single packets (`packet_truth`),
+    the configured engine, whether links share media, and what of that the kernel engine cannot do."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]
@@ -75,10 +74,8 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu:
 
 def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool, congestion: str | None) -> str:
     """Lines for the node's namespace: set the interface's address, its route and the static neighbours.
-
     ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB. ``congestion``:
-    TCP's congestion control on the route; None: that of the host.
-    """
+    TCP's congestion control on the route; None: that of the host."""
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",

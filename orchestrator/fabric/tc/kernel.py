@@ -95,9 +95,7 @@ class KernelFabric(Coalescing):
         duplicate_in_tree: bool = False,
     ) -> KernelFabric:
         """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`.
-
-        ``trunk``: the hub's trunk, already laid, if the run spans several hosts.
-        """
+        ``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
         tables = directory / "tc"
         tables.mkdir(exist_ok=True)  # exists already in a continued run
         for name, text in distribution_tables().items():
@@ -276,10 +274,8 @@ class KernelFabric(Coalescing):
             alteration.command = tc.cut_command(alteration.interface, alteration.link)
 
     async def _carry_out(self, alterations: Sequence[Alteration]) -> list[Exception | None]:
-        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded.
-
-        Counters that a command discards are read before it and after ``stop``. The new state is read last.
-        """
+        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded. Counters
+        that a command discards are read before it and after ``stop``. The new state is read last."""
         running = [each for each in alterations if each.command is not None]
         if running:
             before = list(dict.fromkeys(each.interface for each in running if each.change.profile is None))

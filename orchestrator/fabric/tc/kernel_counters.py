@@ -9,8 +9,7 @@ from netem.measurement.losses import AskedLosses
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import LinkRow
 
-Pair = tuple[str, str]
-"""The source and the target of a link."""
+Pair = tuple[str, str]  # the source and the target of a link
 
 # drawn: packets whose loss netem has decided; the other offered packets came during a cut.
 _COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
@@ -72,8 +71,5 @@ class Ledger:
         return {"source": link[0], "target": link[1], **whole, **losses}
 
     def _whole(self, link: Pair, now: Mapping[str, int]) -> dict[str, int]:
-        return _added(self._kept.get(link, {}), now)
-
-
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in _COUNTERS}
+        kept = self._kept.get(link, {})
+        return {key: kept.get(key, 0) + now.get(key, 0) for key in _COUNTERS}

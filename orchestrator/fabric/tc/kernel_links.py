@@ -22,8 +22,7 @@ class Layout(NamedTuple):
 
 
 class KernelLinks:
-    """The links by target and source. Those to the nodes of other hosts share the trunk. ``remote``: the MACs of these
-    nodes, by name."""
+    """The links by target and source. ``remote``: the MACs of other hosts' nodes, whose links share the trunk."""
 
     def __init__(self, capabilities: tc.Capabilities, remote: Mapping[str, str] = {}) -> None:
         self.remote = remote
@@ -51,8 +50,8 @@ class KernelLinks:
         return [link for target in self.remote for link in self._to[target].values()]
 
     def add(self, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None) -> None:
-        """Add a link; ``address`` is its source's. ``number``: that on its device, by default the next among the links
-        to its target. ``target``: see `tc.KernelLink`."""
+        """Add a link from ``address``; ``number``: on its device, by default the next. ``target``: see
+        `tc.KernelLink`."""
         known = self._to[link.target]
         index, seed = number or len(known) + 1, link.seed % 2**32
         known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=seed, target=target)

@@ -26,7 +26,7 @@ SEVERAL = "the kernel engine leads a link through one medium: choose `engine: us
 
 
 @dataclass
-class _Channel:
+class _KernelChannel:
     """``members``: all that it has had, with numbers. ``read`` and ``seconds``: their counters, see ChannelRow."""
 
     device: str
@@ -42,7 +42,7 @@ class KernelMedia:
 
     def __init__(self, hub: Hub, control: TrafficControl, addresses: Mapping[str, str]) -> None:
         self._hub, self._tc, self._addresses = hub, control, addresses
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[str, _KernelChannel] = {}
         self._crossings: dict[Pair, Crossing] = {}
         self._interfaces: dict[str, str] = {}  # of the attached nodes
         self._redirecting: set[str] = set()  # interfaces
@@ -78,7 +78,7 @@ class KernelMedia:
             made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
             await self._hub.run(["ip", "-batch", "-"], stdin=made)
             await self._tc.run(media.channel_commands(device, profile))
-            self._channels[name] = _Channel(device, profile)
+            self._channels[name] = _KernelChannel(device, profile)
             return
         await self.rows()  # what has left was sent at the rate until now
         before, channel.profile = channel.profile, profile
@@ -94,8 +94,8 @@ class KernelMedia:
         return any(pair[0] == source for pair in self._crossings)
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
-        """Lead these links through these channels from now on. If there are several on a way (FabricError), or tc fails
-        (OrchestratorError, NetemError), nothing changes."""
+        """Lead these links through these channels. FabricError if several are on a way; if tc fails, nothing
+        changes."""
         async with self._crossing:
             changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
             if any(len(way) > 1 for way in changed.values()):
@@ -185,8 +185,7 @@ class KernelMedia:
         await self._tc.run(self._changes(name))
 
     async def _redirect(self, pairs: Iterable[Pair]) -> None:
-        """Redirect the packets of these links to their channels, as far as their sources are attached. A refusal leaves
-        the others redirected; HostError."""
+        """Redirect these links to their channels if their sources are attached. HostError after the others."""
         of: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in pairs:
             is_now = self._crossed[self._flows[pair]] if pair in self._flows else None
@@ -257,7 +256,9 @@ class KernelMedia:
         return found
 
 
-def _members(channel: _Channel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]) -> Mapping[str, Queue]:
+def _members(
+    channel: _KernelChannel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]
+) -> Mapping[str, Queue]:
     """The counters of a channel by member."""
     if not channel.profile.rule.own_queues:
         return channel.common.add(queues[media.class_of(channel.profile, 0)], offered)

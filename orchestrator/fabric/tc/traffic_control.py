@@ -15,9 +15,7 @@ Command = Sequence[str]
 
 class TrafficControl:
     """Runs commands of tc in the hub, one batch after the other. tc ends with its input, hence with the orchestrator.
-
-    Every interface needs a new name, because tc caches the names and indexes of interfaces (ll_map.c of iproute2).
-    """
+    Every interface needs a new name, because tc caches the names and indexes of interfaces (ll_map.c of iproute2)."""
 
     def __init__(self, hub: Hub, environment: Mapping[str, str]) -> None:
         self._hub = hub

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from dataclasses import dataclass
 
 STA_UNSYNC = 0x0040
@@ -17,36 +18,20 @@ class Clock:
     error: float
 
 
-class _Time(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("microseconds", ctypes.c_long))
-
-
-class _Timex(ctypes.Structure):
-    """struct timex on Linux. The longs at the end are more than it holds."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("freq", ctypes.c_long),
-        ("maxerror", ctypes.c_long),  # µs
-        ("esterror", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("constant", ctypes.c_long),
-        ("precision", ctypes.c_long),
-        ("tolerance", ctypes.c_long),
-        ("time", _Time),
-        ("others", ctypes.c_long * 24),
-    )
+_FIELDS = struct.Struct("@Illlli")
+"""The first fields of struct timex: modes, offset, freq, maxerror (µs), esterror and status."""
+_SIZE = 512  # bytes; struct timex has about 200
 
 
 def clock() -> Clock | None:
     """The clock of this host; None if the kernel does not tell."""
-    found = _Timex()  # with modes 0 nothing is set
+    found = ctypes.create_string_buffer(_SIZE)  # with modes 0 nothing is set
     try:
-        refused = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(found)) < 0
+        refused = ctypes.CDLL(None, use_errno=True).adjtimex(found) < 0
     except (OSError, AttributeError):
         return None
-    return None if refused else judged(int(found.status), int(found.maxerror))
+    *_, maxerror, _, status = _FIELDS.unpack_from(found)
+    return None if refused else judged(status, maxerror)
 
 
 def judged(status: int, maxerror: int) -> Clock:

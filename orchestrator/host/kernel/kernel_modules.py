@@ -8,9 +8,7 @@ from pathlib import Path
 
 def has_module(name: str, root: Path = Path("/"), release: str | None = None) -> bool | None:
     """Whether the kernel of the tree ``root``, which holds proc and lib, has a module. None if that cannot be told.
-
-    ``release``: the kernel's, by default that of this host.
-    """
+    ``release``: the kernel's, by default that of this host."""
     wanted = name.replace("-", "_")
     if wanted in (_loaded(root) or ()):
         return True

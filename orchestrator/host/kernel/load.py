@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from node.resources import affinity
 from orchestrator.host.kernel.usage import of_process
 
 PROC = Path("/proc")
@@ -24,8 +25,9 @@ _DROPPED = 1  # column of /proc/net/softnet_stat
 class HostLoad(NamedTuple):
     """Counters since the host started.
 
-    busy       seconds of work of all processors together; in a virtual machine also for other machines (steal)
-    idle       seconds that all processors together were idle
+    busy       seconds of work of this process's processors together; in a virtual machine also for other machines
+               (steal)
+    idle       seconds that they were idle
     waiting    seconds in which some task was ready and had no processor; None if the kernel has no PSI
     dropped    packets dropped because a processor's backlog was full, in all network namespaces
     """
@@ -38,21 +40,24 @@ class HostLoad(NamedTuple):
 
 def read_load(proc: Path = PROC) -> HostLoad:
     """Read the present counters. A counter that this kernel does not show is 0, or None for ``waiting``."""
-    busy, idle = parse_stat(_text(proc / "stat"))
+    busy, idle = parse_stat(_text(proc / "stat"), affinity())
     return HostLoad(
         busy, idle, parse_pressure(_text(proc / "pressure" / "cpu")), parse_backlogs(_text(proc / "net/softnet_stat"))
     )
 
 
-def parse_stat(text: str, ticks: int | None = None) -> tuple[float, float]:
-    """Busy and idle seconds of all processors together, from /proc/stat. ``ticks``: per second, default this host's."""
-    per_second = ticks or os.sysconf("SC_CLK_TCK")
+def parse_stat(text: str, processors: Iterable[int], ticks: int | None = None) -> tuple[float, float]:
+    """Busy and idle seconds of these processors together, from /proc/stat. ``ticks``: per second, default this
+    host's."""
+    per_second, labels = ticks or os.sysconf("SC_CLK_TCK"), {f"cpu{number}" for number in processors}
+    busy = idle = 0.0
     for line in text.splitlines():
-        if line.startswith("cpu "):
-            columns = [int(word) / per_second for word in line.split()[1:]][:_GUEST]
-            idle = sum(columns[place] for place in _IDLE)
-            return sum(columns) - idle, idle
-    return 0.0, 0.0
+        label, _, counters = line.partition(" ")
+        if label in labels:
+            columns = [int(word) / per_second for word in counters.split()[:_GUEST]]
+            waited = sum(columns[place] for place in _IDLE)
+            busy, idle = busy + sum(columns) - waited, idle + waited
+    return busy, idle
 
 
 def parse_pressure(text: str) -> float | None:
@@ -70,7 +75,7 @@ def parse_backlogs(text: str) -> int:
 
 
 class Others:
-    """The work of other programs on this host's processors since this object was made."""
+    """The work of other programs on the processors of this process since this object was made."""
 
     def __init__(self) -> None:
         self._start, self._load, self._own = time.monotonic(), read_load(), _own_seconds()
@@ -83,7 +88,7 @@ class Others:
             return None
         own = _own_seconds() - self._own + sum(of_process(PROC / str(pid)).cpu for pid in processes)
         now = read_load()
-        return busy_host((now.busy - self._load.busy - own) / seconds, os.cpu_count() or 1)
+        return busy_host((now.busy - self._load.busy - own) / seconds, len(affinity()))
 
 
 def busy_host(others: float, processors: int) -> str | None:

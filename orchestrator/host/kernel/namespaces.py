@@ -19,10 +19,8 @@ TIMEOUT = 20.0  # s
 
 def entry(target: int, kinds: Sequence[str], owner: int | None = None) -> list[str]:
     """The argv prefix that runs a command in namespaces of the process ``target``. ``kinds``: options of nsenter(1).
-
     ``owner``: a process in the user namespace in which they were made; None as root. Another user has rights over them
-    only there, not in the user namespace of ``target`` itself, which may be a further one (user_namespaces(7)).
-    """
+    only there, not in the user namespace of ``target`` itself, which may be a further one (user_namespaces(7))."""
     user = [] if owner is None else [f"--user=/proc/{owner}/ns/user", "--preserve-credentials"]
     return ["nsenter", "--target", str(target), *user, *kinds, "--"]
 

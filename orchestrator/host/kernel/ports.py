@@ -8,8 +8,7 @@ LISTENING = "0A"  # TCP_LISTEN in net/tcp_states.h
 
 
 def listens(process: int, port: int, proc: Path = Path("/proc")) -> bool:
-    """Whether any process in the network namespace of ``process`` listens on a TCP port (/proc/net/tcp in proc(5)).
-    False if the process has ended."""
+    """Whether a process in the network namespace of ``process`` listens on a TCP port; False if that has ended."""
     wanted = f":{port:04X}"
     for name in ("tcp", "tcp6"):
         try:

@@ -24,10 +24,8 @@ LAST_WORDS = 0.5  # s after the child's end for its last output, if another proc
 
 
 class JsonChild(asyncio.SubprocessProtocol):
-    """One helper process. ``request`` awaits a reply, ``on_event`` receives events, ``ended`` is set at its end.
-
-    The exit of the process is its end, not the end of its output: a process that it has forked may keep that open.
-    """
+    """One helper process. ``request`` awaits a reply, ``on_event`` receives events, ``ended`` is set at its end. The
+    exit of the process is its end, not the end of its output: a process that it has forked may keep that open."""
 
     def __init__(self, name: str, log: str, on_event: Callable[[dict[str, Any]], None]) -> None:
         self.name = name
@@ -53,10 +51,8 @@ class JsonChild(asyncio.SubprocessProtocol):
         inherited: Mapping[str, str] | None = None,
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> JsonChild:
-        """Start ``argv`` in its own session, so that Ctrl-C in a terminal reaches only the orchestrator.
-
-        Its environment is ``inherited``, by default the environment of this process, updated with ``environment``.
-        """
+        """Start ``argv`` in its own session, so that Ctrl-C in a terminal reaches only the orchestrator. Its
+        environment is ``inherited``, by default the environment of this process, updated with ``environment``."""
         with log.open("ab") as errors:
             _, child = await asyncio.get_running_loop().subprocess_exec(
                 lambda: cls(name, log.stem, on_event),

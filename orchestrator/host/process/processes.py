@@ -79,10 +79,8 @@ def labels(run: str, directory: Path, part: str) -> dict[str, str]:
 
 def end(processes: list[RunProcess], grace: float = 5.0, patience: float = 0.0) -> list[RunProcess]:
     """Send SIGKILL to these processes and wait for their end. Returns those that still live after ``grace`` seconds.
-    Processes that end by themselves within ``patience`` seconds get no signal.
-
-    A pidfd (pidfd_open(2)) refers to one process for ever, so a reused id never hits another process.
-    """
+    Processes that end by themselves within ``patience`` seconds get no signal. A pidfd (pidfd_open(2)) refers to one
+    process for ever, so a reused id never hits another process."""
     watched: dict[int, RunProcess] = {}
     for process in processes:
         with contextlib.suppress(OSError):

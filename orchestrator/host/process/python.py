@@ -20,10 +20,7 @@ _START = (
 
 def leave_working_directory() -> None:
     """Remove the working directory from this process's module search path. `python -m` puts it there, and so does an
-    empty entry of PYTHONPATH.
-
-    It stays if it contains edgebed's packages, or if PYTHONPATH names it.
-    """
+    empty entry of PYTHONPATH. It stays if it contains edgebed's packages, or if PYTHONPATH names it."""
     try:
         here = os.getcwd()
     except FileNotFoundError:  # a directory that no longer exists is not on the path
@@ -34,8 +31,6 @@ def leave_working_directory() -> None:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """The argv that runs a module like `python -m`, with this process's module search path.
-
-    The path is passed as an argument, because not every way into a namespace passes on the environment.
-    """
+    """The argv that runs a module like `python -m`, with this process's module search path. The path is passed as an
+    argument, because not every way into a namespace passes on the environment."""
     return [sys.executable, "-P", "-c", _START, "\n".join(sys.path), name, *arguments]

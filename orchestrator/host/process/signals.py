@@ -33,18 +33,11 @@ _asked = False
 _thread = threading.local()  # `interruption`: who is asked to end the run of this thread
 
 
-def _nothing() -> None:
-    pass
-
-
 class Interruption:
-    """The interruption of a run by signals.
+    """The interruption of a run by signals. ``at_once`` does the work that is necessary before the process ends with
+    exit code 130. It runs in the signal handler, between two steps of Python code."""
 
-    ``at_once`` does the work that is necessary before the process ends with exit code 130. It runs in the signal
-    handler, between two steps of Python code.
-    """
-
-    def __init__(self, at_once: Callable[[], object] = _nothing) -> None:
+    def __init__(self, at_once: Callable[[], object] = lambda: None) -> None:
         self.asked = False
         self._in_order: Callable[[], object] | None = None
         self.at_once = at_once
@@ -56,10 +49,7 @@ class Interruption:
         self, loop: asyncio.AbstractEventLoop, in_order: Callable[[], object], at_once: Callable[[], object]
     ) -> Iterator[None]:
         """While the body runs, the first signal calls ``in_order`` in the event loop. If a signal came earlier,
-        ``in_order`` is called at the start.
-
-        ``at_once`` remains set after the body.
-        """
+        ``in_order`` is called at the start. ``at_once`` remains set after the body."""
 
         def react() -> None:
             self.reacted()
@@ -127,10 +117,7 @@ def interrupted() -> bool:
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
     """For a program that goes on after the body: KeyboardInterrupt at its end if a signal came. The next body is not
-    affected by this signal.
-
-    Without effect outside the main thread, where signals end nothing.
-    """
+    affected by this signal. Without effect outside the main thread, where signals end nothing."""
     global _asked
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -145,11 +132,8 @@ def answered() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before.
-
-    Python gives signals to the main thread only. In another thread they do not end the run, unless `in_thread` made the
-    thread for it.
-    """
+    """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before. Python gives signals
+    to the main thread only. In another thread they do not end the run, unless `in_thread` made the thread for it."""
     if _asked:
         raise KeyboardInterrupt
     if (given := getattr(_thread, "interruption", None)) is not None:
@@ -170,8 +154,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 def in_thread(work: Callable[[], T]) -> T:
-    """The result of ``work``, which carries out a run in a thread of its own. Signals end that run, if this is the main
-    thread."""
+    """The result of ``work``, a run in a thread of its own, which signals to the main thread end."""
     from concurrent.futures import ThreadPoolExecutor
 
     with interruptible() as interruption, ThreadPoolExecutor(1, "run") as pool:

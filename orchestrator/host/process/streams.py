@@ -20,10 +20,8 @@ _UNREAD = (errno.EPIPE, errno.EIO, errno.EBADF)  # nobody reads: the reader has 
 
 
 def survive_readers() -> None:
-    """Replace the standard streams by streams on which a write never fails. Output that cannot be written is dropped.
-
-    A closed standard stream becomes /dev/null. Otherwise the next opened file would get its descriptor.
-    """
+    """Replace the standard streams by streams on which a write never fails. Output that cannot be written is dropped. A
+    closed standard stream becomes /dev/null. Otherwise the next opened file would get its descriptor."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -36,8 +34,7 @@ def survive_readers() -> None:
 
 @contextlib.contextmanager
 def reserved_output() -> Iterator[TextIO]:
-    """Reserve standard output for the stream that this yields. While it lasts, whatever else is printed, also by C code
-    and by child processes, goes to standard error."""
+    """Reserve standard output for the stream that this yields. All other output goes to standard error."""
     reserved = known = sys.stdout
     if isinstance(_raw(known), _Survivor):
         known.flush()

@@ -56,8 +56,7 @@ def user_name(uid: int) -> str:
 
 
 def ask(path: Path, request: dict[str, Any]) -> dict[str, Any] | None:
-    """Send a request to the socket at ``path`` and wait for the reply; None if the other side went away. OSError if
-    nobody listens there, or if this user may not connect."""
+    """Send a request to a socket. Returns the reply, None if the other side went away. OSError without a listener."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         with _near(path) as address:
             connection.connect(address)

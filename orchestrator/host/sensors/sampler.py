@@ -12,10 +12,8 @@ ENOUGH = {TEMPERATURE: (0.5, 0.0), FREQUENCY: (0.0, 0.02), MEMORY: (0.0, 0.01), 
 
 
 class Sampler:
-    """The sensors of this host, and what was last known of each.
-
-    A figure stays as it was until its next reading that is kept: a curve of readings is a curve of steps.
-    """
+    """The sensors of this host, and what was last known of each. A figure stays as it was until its next reading that
+    is kept: a curve of readings is a curve of steps."""
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
         self._sensors = sensors
@@ -24,8 +22,7 @@ class Sampler:
         self._total: dict[tuple[str, str, str], float] = {}  # J since the first reading
 
     def sample(self, *, everything: bool = False) -> list[Reading]:
-        """Read all sensors; return those that changed enough since they were last returned, or all. What cannot be
-        read is returned once, until it can be read again."""
+        """Read all sensors; return those that changed enough, or all. One that cannot be read is returned once."""
         new = []
         for sensor, found in zip(self._sensors, read(self._sensors), strict=True):
             current = self._grown(sensor, found)

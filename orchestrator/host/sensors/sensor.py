@@ -27,10 +27,8 @@ _REMEDIES = {
 }
 
 Command = tuple[str, ...]
-Place = Path | Command
-"""A file, or a command whose output is read in its stead."""
-Value = Callable[[Sequence[str]], float]
-"""Makes a figure of the texts of some places. ValueError if they make none."""
+Place = Path | Command  # a file, or a command whose output is read in its stead
+Value = Callable[[Sequence[str]], float]  # makes a figure of the texts of some places. ValueError if they make none.
 
 
 @dataclass(frozen=True)

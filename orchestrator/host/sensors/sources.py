@@ -70,11 +70,9 @@ def thermal_zones(sys: Path) -> Iterator[Sensor]:
 
 def hwmon(sys: Path) -> Iterator[Sensor]:
     """class/hwmon/hwmon*: temp*_input (millidegrees), power*_input or power*_average (microwatts), the rails of an
-    INA3221 (in*_input in mV, curr*_input in mA), and the alarms of a Raspberry Pi and of a Jetson Orin.
-
-    The cores of a processor are left out, because its package shows their maximum; and so are chips that show a thermal
-    zone once more.
-    """
+    INA3221 (in*_input in mV, curr*_input in mA), and the alarms of a Raspberry Pi and of a Jetson Orin. The cores of a
+    processor are left out, because its package shows their maximum; and so are chips that show a thermal zone once
+    more."""
     zones = {
         (_word(zone / "type") or "").replace("-", "_") for zone in _numbered(sys / "class/thermal", "thermal_zone")
     }
@@ -134,11 +132,9 @@ def throttle_counts(sys: Path) -> Iterator[Sensor]:
 
 
 def raspberry_pi(root: Path) -> Iterator[Sensor]:
-    """The firmware's word get_throttled, and the power of a Raspberry Pi 5.
-
-    The kernel of a Raspberry Pi 4 shows the word in hexadecimal in soc:firmware/get_throttled. That of a Raspberry Pi 5
-    does not, and shows the rails of the PMIC to the command vcgencmd only (raspberrypi.com, documentation of vcgencmd).
-    """
+    """The firmware's word get_throttled, and the power of a Raspberry Pi 5. The kernel of a Raspberry Pi 4 shows the
+    word in hexadecimal in soc:firmware/get_throttled. That of a Raspberry Pi 5 does not, and shows the rails of the
+    PMIC to the command vcgencmd only (raspberrypi.com, documentation of vcgencmd)."""
     words: list[Place] = sorted((root / "sys/devices/platform").glob("soc*/soc:firmware/get_throttled"))
     command = root / VCGENCMD
     if command.exists() and re.match("Raspberry Pi (5|Compute Module 5)", _word(root / "proc/device-tree/model") or ""):

@@ -40,9 +40,7 @@ class ByHand(NamedTuple):
 
 def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int) -> list[ByHand]:
     """The faults of a rule that take effect now, ``at`` seconds after training started; their ids begin at ``first``.
-
-    Raises ValueError, which says in a sentence what is wrong.
-    """
+    Raises ValueError, which says in a sentence what is wrong."""
     for key in _WHEN:
         if key in written:
             raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")

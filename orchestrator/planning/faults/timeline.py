@@ -143,8 +143,7 @@ def _content(spec: FaultSpec) -> str:
 
 @dataclass(frozen=True)
 class _Targets:
-    """The possible targets of a rule, by position. An item is the fault on that target, created on access, without its
-    final id."""
+    """The possible targets of a rule: by position, the fault on that target, without its final id."""
 
     like: Fault
     nodes: Sequence[str]  # empty: the target is a medium, or the links between two sides

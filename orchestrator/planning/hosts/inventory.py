@@ -23,17 +23,13 @@ from orchestrator.scenario.sections.hosts import HARDWARE_LABEL, check_board
 
 Architecture = Literal["amd64", "arm64"]
 ARCHITECTURES = get_args(Architecture)
-UNUSABLE: Final = "unusable"
-"""The severity of a finding that keeps runs from using a host."""
+UNUSABLE: Final = "unusable"  # the severity of a finding that keeps runs from using a host
 
 
 @dataclass(frozen=True)
 class HostFacts:
     """A host: ``cores`` and ``memory`` (bytes) that nodes may use, its labels, and whether it manages the hosts. The
-    orchestrator runs on a manager.
-
-    Raises InventoryError if the label of a board names no hardware class.
-    """
+    orchestrator runs on a manager. Raises InventoryError if the label of a board names no hardware class."""
 
     name: str
     address: str
@@ -78,10 +74,8 @@ class Underlay:
 @dataclass(frozen=True)
 class Inventory:
     """The hosts, and the ``underlay`` from host to host; a pair that is missing was not measured. ``left_out``: why
-    other hosts, by name, cannot be used.
-
-    Raises InventoryError if two hosts have one name, or if the underlay is that of an unknown host.
-    """
+    other hosts, by name, cannot be used. Raises InventoryError if two hosts have one name, or if the underlay is that
+    of an unknown host."""
 
     hosts: tuple[HostFacts, ...]
     underlay: Mapping[tuple[str, str], Underlay] = field(default_factory=dict)
@@ -112,7 +106,7 @@ class Inventory:
         for place, each in enumerate(lists.hosts):
             where = f"hosts[{place}]"
             if reason := _hindrance(each, where):
-                left_out[_read(_Named, {"name": each.get("name")}, where).name] = reason
+                left_out[_read(_NamedHost, {"name": each.get("name")}, where).name] = reason
             else:
                 hosts.append(HostFacts.from_json(_lasting(each), where))
         underlay = {}
@@ -153,11 +147,11 @@ class _Lists(Strict):
     underlay: list[Any] = Field(default_factory=list)
 
 
-class _Named(Strict):
+class _NamedHost(Strict):
     name: Word
 
 
-class _Host(_Named):
+class _Host(_NamedHost):
     address: Word
     architecture: Architecture
     cores: float = Field(gt=0)

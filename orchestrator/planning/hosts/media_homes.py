@@ -20,8 +20,7 @@ from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.media.section import medium_of
 from orchestrator.scenario.sections.topology import Ends
 
-Way = tuple[str, str, tuple[Crossing, ...]]
-"""The source and the target of a link, and the channels that it crosses."""
+Way = tuple[str, str, tuple[Crossing, ...]]  # the source and the target of a link, and the channels that it crosses
 
 
 class _Group(NamedTuple):

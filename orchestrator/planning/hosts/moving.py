@@ -29,8 +29,7 @@ Between = Mapping[tuple[str, str], Underlay]
 
 
 class Moves(NamedTuple):
-    """The new ``hosts`` of the nodes that move, and the ``reasons`` for them. ``staying``: why each other one does not
-    move."""
+    """The new ``hosts`` of nodes, the ``reasons`` for them, and why each other node does not move (``staying``)."""
 
     hosts: Mapping[str, str]
     reasons: Mapping[str, str]
@@ -40,8 +39,7 @@ class Moves(NamedTuple):
 def moves(
     plan: Plan, homes: Mapping[str, str], nodes: Iterable[str], hosts: Collection[str], between: Between
 ) -> Moves:
-    """Find new hosts for ``nodes``, whose host is lost. ``homes``: the host of each node until now. ``hosts``: those
-    that are there."""
+    """Find new hosts for ``nodes``, whose host is lost, among ``hosts``. ``homes``: the hosts of nodes until now."""
     leaving = set(nodes)
     candidates = [Candidate(host) for host in plan.hosts if host.name in hosts and host.hardware is None]
     for candidate in candidates:
@@ -125,8 +123,7 @@ def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
 def _hindrance(
     plan: Plan, node: str, links: Iterable[AskedLink], homes: Mapping[str, str], between: Between
 ) -> str | None:
-    """The first of a node's links that asks for less delay than the network between its hosts has, or its media that
-    have no home, in words."""
+    """Why a node cannot move, in words: a link that asks for too little delay, or media without a home."""
     for link in links:
         if link.source not in homes or link.target not in homes:
             continue

@@ -21,8 +21,7 @@ from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.sections.hardware import HardwareClass
 
-CORES = 1.0
-"""The cores that a node without a limit uses: it trains in one thread."""
+CORES = 1.0  # the cores that a node without a limit uses: it trains in one thread
 MEMORY = 300_000_000
 """Bytes of a node: 240 MB resident after its start (docs/guides/docker.md), the rest for data and training."""
 UNEVEN = 0.1
@@ -113,8 +112,7 @@ class Request:
         )
 
 
-Suits = Callable[[Sequence[Request], Candidate], bool]
-"""Whether nodes may live on a host, besides room."""
+Suits = Callable[[Sequence[Request], Candidate], bool]  # whether nodes may live on a host, besides room
 
 
 def pack(

@@ -22,17 +22,14 @@ def cache_directory() -> Path:
 
 def prepare_data(spec: DataSpec, base: Path) -> Prepared:
     """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
-
     ``base`` is the scenario's folder; its paths are relative to it. Only the last data set of the list may be
-    downloaded: with `[fashion-mnist, digits]` nothing is fetched.
-    """
+    downloaded: with `[fashion-mnist, digits]` nothing is fetched."""
     return _first(spec, base, cache_directory(), download=True)
 
 
 @contextlib.contextmanager
 def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
-    """Like `prepare_data`, without side effects: no download, and a data set that is not cached is decoded to a
-    temporary folder."""
+    """Like `prepare_data`, without a download; what is not cached is decoded to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
         yield _first(spec, base, cache_directory(), download=False, store=Path(passing))
 

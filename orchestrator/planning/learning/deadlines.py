@@ -49,8 +49,7 @@ ON_REAL = LinkProfile(latency=0.1, rate=5e6)
 
 @dataclass(frozen=True)
 class TierNodes:
-    """Nodes of one tier: their number, the ``speed`` of the slowest, and the most ``samples`` and ``tests`` that one of
-    them trains and is evaluated on."""
+    """Nodes of one tier: their number, the lowest ``speed``, and the most ``samples`` and ``tests`` of one."""
 
     count: int
     speed: float
@@ -96,11 +95,9 @@ def deadlines(
     given_above: float | None = None,
     across: Sequence[LinkProfile] = (),
 ) -> dict[str, float]:
-    """The deadline of each tier that gathers, in whole seconds.
-
-    ``tiers`` are ordered from the bottom up, each with the profiles of its links down and up. ``given`` is the
-    scenario's deadline for the lowest tier, ``given_above`` that for the others. ``across``: the links between clients.
-    """
+    """The deadline of each tier that gathers, in whole seconds. ``tiers`` are ordered from the bottom up, each with the
+    profiles of its links down and up. ``given`` is the scenario's deadline for the lowest tier, ``given_above`` that
+    for the others. ``across``: the links between clients."""
     size = largest(work.models)
     result: dict[str, float] = {}
     below: float | None = None

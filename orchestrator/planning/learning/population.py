@@ -83,8 +83,7 @@ def plan_clients(scenario: Scenario) -> dict[str, Any]:
 def typical(
     nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
 ) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
-    """The nodes and links of a plan, where the node that stands for all clients has what most of them have: their
-    hardware, or their median speed, and their link."""
+    """The nodes and links of a plan, where the node that stands for all clients has what most of them have."""
     link = max(population.links, key=lambda each: each.share)
     if population.speed is not None:
         hardware = HardwareClass(CUSTOM, speed=float(np.median(population.speeds)))
@@ -141,8 +140,7 @@ def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
 def _of_rows(
     settings: ClientSettings, scenario: Scenario, usual: LinkShare
 ) -> tuple[list[HardwareShare], list[LinkShare]]:
-    """The hardware and the links in a file, of which each client draws a row. What a row leaves out is as in the rest
-    of the scenario. PlanError names the row."""
+    """The hardware and the links in a file, of which each client draws a row. PlanError names a bad row."""
     share = 1 / len(settings.rows)
     given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
     tier = given.model_dump(exclude_unset=True, by_alias=True)

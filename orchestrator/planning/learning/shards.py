@@ -30,8 +30,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
-    """The labels of a prepared data set, for the plan. ``directory``: its folder on this host. ``sha256``: hash of its
-    arrays, including images."""
+    """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays."""
 
     name: str
     directory: str
@@ -61,11 +60,9 @@ class PreparedLabels:
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The sample indices of each node that holds data, and of each node that has its own test set.
-
-    ``personal``: the part of edges' own test sets that is set apart for personalisation. ``counts``: training samples
-    per class and node; an edge has the sum of its devices. ``test_counts``: samples of ``own_test`` per class and node.
-    """
+    """The sample indices of each node that holds data, and of each node that has its own test set. ``personal``: the
+    part of edges' own test sets that is set apart for personalisation. ``counts``: training samples per class and node;
+    an edge has the sum of its devices. ``test_counts``: samples of ``own_test`` per class and node."""
 
     train: Mapping[str, Indices] = field(default_factory=dict)
     own_test: Mapping[str, Indices] = field(default_factory=dict)
@@ -100,9 +97,7 @@ def personal_key(node: str) -> str:
 
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     """Divide the training data over the nodes that hold data, and draw test sets for them and for the edges above.
-
-    Raises PlanError if the data does not suffice for the partition.
-    """
+    Raises PlanError if the data does not suffice for the partition."""
     if scenario.population is not None:
         return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`
     members = scenario.members

@@ -3,7 +3,8 @@ monitoring.
 
 If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
-standstill, or of a busy host that kept the orchestrator from monitoring, is unknown.
+standstill, or of a busy host that kept the orchestrator from monitoring, is unknown. What ended before the training
+began did not change it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
     with_host = _ended_with_host(history, ends) if lost else []
     ends = [state for state in ends if state not in with_host]
-    nodes, own = list(node_standstills(history)), list(orchestrator_standstills(history))
-    gaps = [event for event in history.events(GAP) if event.data["seconds"] - event.data["stood_still"] >= BUSY]
+    nodes = [each for each in node_standstills(history) if each.t > began]
+    own = [each for each in orchestrator_standstills(history) if each.t > began]
+    gaps = [event for event in history.events(GAP) if event.t > began]
+    gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= BUSY]
     said = list(lost)
     if with_host:
         names = list(dict.fromkeys(state.node for state in with_host))

@@ -49,8 +49,7 @@ def faults_took_effect(history: Facts) -> Assessment:
 
 
 def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool:
-    """Whether a skipped fault was moot when it was due: its nodes were away already or, if they were to join, had been
-    made to join by hand, or the run was over."""
+    """Whether a skipped fault was moot: its nodes were away, or had joined manually, or the run was over."""
     assert span.skipped is not None
     outcome = history.outcome
     if outcome is not None and span.skipped >= outcome.t:
@@ -76,8 +75,7 @@ def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
 
 
 def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[float]) -> list[str]:
-    """The links that faults cut and that delivered packets while they were cut. When a run is ``continued``, its links
-    are made anew."""
+    """The links that delivered packets while faults cut them. A ``continued`` run has new links."""
     windows: list[tuple[str, str, float, float]] = []
     moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
@@ -113,8 +111,7 @@ class FaultLateness(NamedTuple):
 
 
 def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
-    """The lateness of each fault that took effect, or met a node that was away. One of a round is due when the first
-    leading node begins it."""
+    """The lateness of each fault that took effect or met a node that was away; by the first leader's rounds."""
     began = history.training_began or 0.0
     begins: dict[int, float] = {}
     for each in history.rounds():

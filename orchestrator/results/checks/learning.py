@@ -46,9 +46,7 @@ class BestAccuracy(NamedTuple):
 
 def learned(history: History) -> Assessment | None:
     """Check that nothing diverged, that few enough gatherings were abandoned, and that the accuracy exceeded chance.
-
-    None if nodes run programs: edgebed does not know what they learn, nor on what they are tested.
-    """
+    None if nodes run programs: edgebed does not know what they learn, nor on what they are tested."""
     if history.outcome is not None and history.outcome.ended == "calibrated":
         return None
     if history.plan.get("programs"):
@@ -131,10 +129,8 @@ def mean_chance(each: Sequence[Chance]) -> Chance:
 
 
 def _scores(history: History) -> Iterator[BestAccuracy]:
-    """The best accuracy on the global test set, and the best mean over the coordinators' own test sets.
-
-    Other nodes' accuracy on their own test sets is left out: local training explains it, without federation.
-    """
+    """The best accuracy on the global test set, and the best mean over the coordinators' own test sets. Other nodes'
+    accuracy on their own test sets is left out: local training explains it, without federation."""
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
     data = history.plan.get("data") or {}
     if counts := _test_counts(data):

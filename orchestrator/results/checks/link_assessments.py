@@ -20,10 +20,8 @@ LEAST_HELD_UP = 0.1  # s for which packets may be held up in a run of any length
 
 def judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
     """Judge the overloads of a run: the affected share of time and packets, and place and cause of the worst one.
-
     ``began``: the time at which training began. ``training``: its duration in seconds. ``packets``: packets delivered
-    by all links. At least one overload.
-    """
+    by all links. At least one overload."""
     lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
     others = lost.pop(FULL_BACKLOG, 0)
     late = sum(each.late for each in overloads)
@@ -52,8 +50,7 @@ def judge_overloads(overloads: Sequence[Overload], began: float, training: float
 
 
 def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
-    """Judge the loss audits of the links (`orchestrator.fidelity.loss_audit`), each with the seconds of training before
-    it. The last one has the totals. At least one."""
+    """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
     found = looks[-1][1]
     carried = f"{text.count(found['links'], 'link direction')} carried {text.count(found['packets'], 'packet')}"
     if astray := found["astray"]:

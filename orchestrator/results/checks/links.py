@@ -174,8 +174,7 @@ class Busiest(NamedTuple):
 
 
 def busiest(history: History) -> list[Busiest]:
-    """The busiest link of each class, among links with a constant rate that carried data in at least one window. Then
-    the channels of shared media, likewise."""
+    """The busiest link of each class, of those with a constant rate that carried data; likewise channels."""
     changed = {tuple(link) for fault in history.plan.get("faults", []) if _sets_pace(fault) for link in fault["links"]}
     links = {(link["source"], link["target"]): link for link in history.plan.get("links", [])}
     profiles = {

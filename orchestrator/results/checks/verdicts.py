@@ -11,9 +11,7 @@ Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
 """``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a
 real link, of which nothing was asked. Both say nothing about trust."""
 
-Assessment = tuple[Verdict, str]
-"""A check's verdict, with one sentence that gives the numbers."""
-
+Assessment = tuple[Verdict, str]  # a check's verdict, with one sentence that gives the numbers
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")
 
 MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~", "measured": "="}

@@ -43,10 +43,8 @@ class Found(BaseModel):
 
 
 def inversions(history: History) -> dict[str, Event]:
-    """The last comparison of each client between reconstructions and its images.
-
-    Events with invalid content, for example from a node that runs another program, are skipped.
-    """
+    """The last comparison of each client between reconstructions and its images. Events with invalid content, for
+    example from a node that runs another program, are skipped."""
     found = {event.node: event for event in history.events(EVENT) if _is_whole(event.data)}
     return {node: found[node] for node in history.nodes if node in found}
 

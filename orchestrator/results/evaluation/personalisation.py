@@ -55,8 +55,7 @@ def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
 
 
 def personalisation(history: History) -> dict[str, Any] | None:
-    """AccN and DropM for the summary, for each N and M that the run reached; None for a run without personalisation.
-    Keys: within {N: accuracy}, drop {M: accuracy}."""
+    """AccN and DropM for the summary: within {N: accuracy}, drop {M: accuracy}; None without personalisation."""
     series = mean_accuracy(history) if personalises(history) else {}
     if not series:
         return None

@@ -23,8 +23,7 @@ OUTCOMES = {
 
 
 class Part(NamedTuple):
-    """A client's part. ``round`` is the one for which its answer counted, or else the one in which it began. ``began``
-    is in seconds of training."""
+    """A client's part. ``round``: that of its answer, or of its start. ``began``: in seconds of training."""
 
     client: str
     round: int

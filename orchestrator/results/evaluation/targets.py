@@ -22,11 +22,9 @@ Judged = Literal["global", "clients", "edges"]
 
 @dataclass(frozen=True)
 class Reached:
-    """When an accuracy was first reached: the round, the seconds of training, and the bytes.
-
-    ``bytes``: the bytes that the links of each class delivered, headers included. The counters are read once a second
-    and interpolated linearly between readings.
-    """
+    """When an accuracy was first reached: the round, the seconds of training, and the bytes. ``bytes``: the bytes that
+    the links of each class delivered, headers included. The counters are read once a second and interpolated linearly
+    between readings."""
 
     round: int | None
     seconds: float
@@ -34,8 +32,7 @@ class Reached:
 
 
 def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Metric]:
-    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own test
-    sets, for all clients, all edges or the named nodes."""
+    """The accuracy by round: on the global test set, or the mean over nodes on their own test sets."""
     if judged == "global":
         return history.global_series("accuracy")
     if isinstance(judged, str):
@@ -45,10 +42,8 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
     """A metric on the nodes' own test sets, by round: the mean over these nodes of their last reports up to that round.
-
     A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
-    the time of the round's last report, and its ``node`` is empty.
-    """
+    the time of the round's last report, and its ``node`` is empty."""
     rounds: defaultdict[int, dict[str, Metric]] = defaultdict(dict)
     for metric in history.metrics(name, "own"):
         if metric.node in nodes and metric.round is not None:

@@ -18,8 +18,7 @@ DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 @contextlib.contextmanager
 def using_record(directory: Path) -> Iterator[None]:
-    """Turn an error of the body that a damaged record can cause into a RecordError, like a `History`, for bodies that
-    use what was read of one."""
+    """Turn an error that a damaged record can cause into a RecordError, like a `History`."""
     try:
         yield
     except DAMAGE as error:

@@ -104,11 +104,8 @@ class FaultSpan(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round of one coordinator; ``end`` is None while it is running, or if it never ended.
-
-    ``round`` is the run's round. If an edge has several rounds with its devices in it, ``edge_round`` is the number of
-    this one.
-    """
+    """One round of one coordinator; ``end`` is None while it is running, or if it never ended. ``round`` is the run's
+    round. If an edge has several rounds with its devices in it, ``edge_round`` is the number of this one."""
 
     node: str
     round: int
@@ -169,10 +166,8 @@ class Resources(NamedTuple):
 
 class SensorReading(NamedTuple):
     """What a host ('' is the orchestrator's) told about itself: it stays so until the next row of the same sensor.
-
     ``quantity``: "temperature" °C, "frequency" Hz, "throttled" 1 or 0, "throttle_events" count, "memory_available"
-    bytes, "power" W, "energy" J since the first row. ``value`` is None if it cannot be read; ``detail`` says why.
-    """
+    bytes, "power" W, "energy" J since the first row. ``value`` is None if it cannot be read; ``detail`` says why."""
 
     t: float
     host: str
@@ -184,10 +179,8 @@ class SensorReading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or "failed".
-
-    ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs.
-    """
+    """How the run ended: "rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or "failed". ``wall``:
+    the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
 
     t: float
     ended: str

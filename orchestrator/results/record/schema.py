@@ -30,9 +30,7 @@ COUNTERS = (
 
 CHANNEL_COUNTS = ("packets", "bytes", "seconds", "overflowed")
 
-_KIND = "kind TEXT NOT NULL"
-"""A column of tables with figures of links: a `LinkKind`."""
-
+_KIND = "kind TEXT NOT NULL"  # a column of tables with figures of links: a `LinkKind`
 TABLES = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
     "event": (
@@ -138,10 +136,11 @@ class Totals:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables and views that are not there, and set the version of the schema."""
+    """Make the tables, views and the index that are not there, and set the version of the schema."""
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     for table, columns in TABLES.items():
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+    connection.execute("CREATE INDEX IF NOT EXISTS event_name ON event (name)")  # a program may report a million events
     for counted in COUNTED:
         connection.execute(f"CREATE VIEW IF NOT EXISTS {counted.view} AS {_totals(counted)}")
 

@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from node.resources import processors
 from orchestrator.errors import RecordError
 from orchestrator.results.record.schema import (
     APPLICATION_ID,
@@ -68,11 +69,9 @@ class Record:
 
     @classmethod
     def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
-        """Begin a record in ``directory``, which must not hold one yet.
-
-        ``plan_json`` is the text of plan.json. ``meta`` is merged over the facts of ``environment``. Its key
-        "effective", the scenario with every default filled in, becomes effective.json.
-        """
+        """Begin a record in ``directory``, which must not hold one yet. ``plan_json`` is the text of plan.json.
+        ``meta`` is merged over the facts of ``environment``. Its key "effective", the scenario with every default
+        filled in, becomes effective.json."""
         if (directory / DATABASE).exists():
             raise RecordError(f"{directory} already holds a run: give the new one a directory of its own")
         facts = {**environment(), **meta}
@@ -92,10 +91,8 @@ class Record:
 
     @classmethod
     def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
-        """Reopen the record of a run that ended at ``t`` and continues after ``round``.
-
-        The outcome is removed and kept in an event. All counters of links and nodes restart at 0.
-        """
+        """Reopen the record of a run that ended at ``t`` and continues after ``round``. The outcome is removed and kept
+        in an event. All counters of links and nodes restart at 0."""
         try:
             connection = _begun(directory)
             connection.execute("DELETE FROM outcome")
@@ -116,10 +113,8 @@ class Record:
             self.note("tcp", dict(tcp))
 
     def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
-        """Record an event at a node, or at the orchestrator (None), in a round of the run.
-
-        ``edge_round`` in the data has its own column: the edge round within that round.
-        """
+        """Record an event at a node, or at the orchestrator (None), in a round of the run. ``edge_round`` in the data
+        has its own column: the edge round within that round."""
         rest = {key: value for key, value in data.items() if key != "edge_round"}
         self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
 
@@ -128,8 +123,7 @@ class Record:
         self._write("metric", [(t, node, round, scope, name, value)])
 
     def state(self, t: float, node: str, state: str, detail: str = "") -> None:
-        """Record a node's new state: planned, starting, registered, running, paused, crashed, restarting, left, done or
-        failed."""
+        """Record a node's new state, such as planned, running, paused, crashed, restarting, left, done or failed."""
         self._write("state", [(t, node, state, detail)], at_once=True)
 
     def fault(
@@ -165,8 +159,7 @@ class Record:
         self._write("probe", [row])
 
     def counters(self, t: float, rows: Iterable[Row]) -> None:
-        """Record what links have carried since they were created: source, target, link_class, totals of all
-        ``COUNTERS``, and kind."""
+        """Record what links have carried: source, target, link_class, the totals of ``COUNTERS``, and kind."""
         grown = []
         for row in rows:
             ends, totals = (row["source"], row["target"]), [row.get(counter, 0) for counter in LINKS.counts]
@@ -186,8 +179,7 @@ class Record:
         self._write("channel", grown)
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
-        """Record a node's traffic since its process began: peer, kind, direction, and totals of messages and bytes.
-        What has not grown is left out."""
+        """Record a node's traffic: peer, kind, direction, total messages and bytes, if these have grown."""
         grown, flows = [], self._flows[node]
         for row in rows:
             key = node, row["peer"], row["kind"], row["direction"]
@@ -205,16 +197,13 @@ class Record:
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 
     def sensors(self, t: float, host: str, readings: Iterable[tuple[str, str, str, float | None, str]]) -> None:
-        """Record what a host tells about itself ('' is this host): quantity, source, scope, value, detail. A value of
-        None cannot be read; ``detail`` then says why."""
+        """Record readings of a host ('' is this one). A value of None could not be read; ``detail`` says why."""
         self._write("sensor", [(t, host, *each) for each in readings])
 
     def outcome(self, t: float, facts: Row) -> None:
         """Record how the run ended: "ended" ("rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or
-        "failed"), and "error".
-
-        This is tried even after a failed write: one row may fit on a disk that is almost full.
-        """
+        "failed"), and "error". This is tried even after a failed write: one row may fit on a disk that is almost
+        full."""
         was_broken, self._broken = self._broken, False
         with contextlib.suppress(*[RecordError] * was_broken):
             self._write("outcome", [(t, _json(facts))], at_once=True)
@@ -282,7 +271,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "kernel": platform.release(),
         "cpu": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": processors(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 

@@ -41,8 +41,7 @@ class GrowingCount:
 
 
 class Usage:
-    """By node and link. ``now``: the time of the latest row. ``packets``: how many the links have delivered; None if
-    their counters were never read."""
+    """By node and link. ``now``: of the latest row. ``packets``: delivered by links; None if never read."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -127,8 +126,7 @@ class Usage:
 
 
 class LinkGrowth(NamedTuple):
-    """What was added to one direction of a link until ``t``: bytes that it delivered, packets that did not arrive, and
-    packets that it delivered."""
+    """What a direction added until ``t``: bytes delivered, packets lost, packets delivered."""
 
     t: float
     source: str

@@ -49,8 +49,7 @@ def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]
 
 
 def readings(history: History, source: str, target: str) -> list[tuple[float, int, int, int]]:
-    """The counters of one direction over time: t, bytes delivered, packets delivered, packets that did not arrive.
-    They are totals over restarts."""
+    """The totals of a direction over time: t, bytes and packets delivered, packets that did not arrive."""
     query = (
         "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
         " WHERE link = (SELECT id FROM link WHERE source = ? AND target = ?) ORDER BY id"
@@ -63,10 +62,8 @@ def fastest(
     history: History, readings: Sequence[int], allowed: Mapping[tuple[str, str], tuple[float, float]]
 ) -> dict[tuple[str, str], float]:
     """A lower bound of the bit/s that each direction carried in its fastest window of so many ``readings``.
-
     ``allowed``: by direction, the bytes that a window may count too many, and the seconds by which its length may be
-    wrong. A direction without a positive bound is left out.
-    """
+    wrong. A direction without a positive bound is left out."""
     ends = json.dumps([(*each, *most) for each, most in allowed.items()])
     found: dict[tuple[str, str], float] = {}
     for number in readings:

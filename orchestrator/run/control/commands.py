@@ -16,18 +16,17 @@ from typing import Any
 from netem.userspace.console import answer
 from orchestrator.host.process import user_socket
 from orchestrator.run.context import RunContext
+from orchestrator.together import Tasks
 
-Operations = Callable[[int], Mapping[str, Callable[..., dict[str, Any]]]]
+Operations = Mapping[str, Callable[..., dict[str, Any]]]
 AT_ONCE = 32  # connections; further ones are closed
 OVER = {"error": "the run is over"}
 
 
 @contextlib.asynccontextmanager
-async def accept_commands(run: RunContext, operations: Operations) -> AsyncIterator[None]:
-    """Accept commands while the body runs. ``operations``: those of a user, by name.
-
-    If this host has no such sockets, it accepts none. If it refuses one, the record has a note.
-    """
+async def accept_commands(run: RunContext, operations: Callable[[int], Operations]) -> AsyncIterator[None]:
+    """Accept commands while the body runs. ``operations``: those of a user, by name. If this host has no such sockets,
+    it accepts none. If it refuses one, the record has a note."""
     path = run.directory.commands
     if not user_socket.AVAILABLE:
         yield
@@ -52,28 +51,24 @@ async def accept_commands(run: RunContext, operations: Operations) -> AsyncItera
 class CommandServer:
     """Answers the requests of every connection."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Callable[[int], Operations]) -> None:
         self._operations = operations
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Tasks()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a new connection."""
-        task = asyncio.create_task(self._converse(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections.start(self._converse(reader, writer))
 
     async def close(self) -> None:
         """End every connection. A request that waits for its reply learns that the run is over."""
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._connections.cancel()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             uid = user_socket.user_of(writer.get_extra_info("socket"))
             if uid != os.geteuid():
                 _say(writer, {"error": f"this run belongs to {user_socket.user_name(os.geteuid())}"})
-            elif len(self._connections) <= AT_ONCE:
+            elif len(self._connections.running) <= AT_ONCE:
                 await self._answer_all(self._operations(uid), reader, writer)
         except (OSError, ValueError):
             pass  # the other side is gone, or its line is too long
@@ -81,10 +76,7 @@ class CommandServer:
             writer.close()
 
     async def _answer_all(
-        self,
-        operations: Mapping[str, Callable[..., dict[str, Any]]],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, operations: Operations, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while (line := await reader.readline()).endswith(b"\n"):
             try:
@@ -95,7 +87,7 @@ class CommandServer:
             await writer.drain()
 
 
-async def _reply(line: bytes, operations: Mapping[str, Callable[..., dict[str, Any]]]) -> dict[str, Any]:
+async def _reply(line: bytes, operations: Operations) -> dict[str, Any]:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):

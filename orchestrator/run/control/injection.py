@@ -25,18 +25,15 @@ class Powers(Protocol):
     """The actions of faults on nodes. Each raises OrchestratorError if it is not possible now."""
 
     async def crash(self, node: str) -> None: ...
-
     async def revive(self, node: str) -> None: ...
-
     async def pause(self, node: str) -> None: ...
-
     async def resume(self, node: str) -> None: ...
-
     async def slow(self, node: str, factor: float) -> None: ...
-
     async def join(self, node: str) -> None: ...
-
     async def leave(self, node: str) -> None: ...
+
+
+Act = Callable[["FaultInjector", Fault], Awaitable[None]]
 
 
 class FaultInjector:
@@ -67,9 +64,7 @@ class FaultInjector:
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
-
-        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
-        """
+        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
         self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
@@ -94,10 +89,8 @@ class FaultInjector:
             self._spawn(self._run_after(fault, 0.0))
 
     def round_started(self, round: int) -> None:
-        """End the faults that last a round and start the faults of this round. Called when a leader's round starts.
-
-        If a round starts again after a restart of its coordinator, its faults are not repeated.
-        """
+        """End the faults that last a round and start the faults of this round. Called when a leader's round starts. If
+        a round starts again after a restart of its coordinator, its faults are not repeated."""
         if round <= self._reached:
             return
         due = [fault for fault in self._faults if fault.round is not None and self._reached < fault.round <= round]
@@ -169,18 +162,6 @@ class FaultInjector:
         else:
             self._note(fault, "end", "")
 
-    async def _crash(self, fault: Fault) -> None:
-        await self._powers.crash(_node(fault))
-
-    async def _revive(self, fault: Fault) -> None:
-        await self._powers.revive(_node(fault))
-
-    async def _pause(self, fault: Fault) -> None:
-        await self._powers.pause(_node(fault))
-
-    async def _resume(self, fault: Fault) -> None:
-        await self._powers.resume(_node(fault))
-
     async def _cut(self, fault: Fault) -> None:
         if fault.medium is None:
             await self._links.cut(fault.links, fault.id)
@@ -210,33 +191,18 @@ class FaultInjector:
         await self._set_slowness(_node(fault))
 
     async def _set_slowness(self, node: str) -> None:
-        factor = 1.0
-        for each in self._slowness[node].values():
-            factor *= each
-        await self._powers.slow(node, factor)
+        await self._powers.slow(node, math.prod(self._slowness[node].values()))
 
-    async def _join(self, fault: Fault) -> None:
-        await self._powers.join(_node(fault))
-
-    async def _leave(self, fault: Fault) -> None:
-        await self._powers.leave(_node(fault))
-
-    _ACTIONS: dict[
-        str,
-        tuple[
-            Callable[[FaultInjector, Fault], Awaitable[None]],
-            Callable[[FaultInjector, Fault], Awaitable[None]] | None,
-        ],
-    ] = {  # noqa: RUF012 - a table, never written to
-        "crash": (_crash, _revive),
-        "pause": (_pause, _resume),
+    _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
+        "crash": (lambda it, fault: it._powers.crash(_node(fault)), lambda it, fault: it._powers.revive(_node(fault))),
+        "pause": (lambda it, fault: it._powers.pause(_node(fault)), lambda it, fault: it._powers.resume(_node(fault))),
         "disconnect": (_cut, _lift),
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),
         "handover": (_hand_over, _lift),
         "slow": (_slow, _speed_up),
-        "join": (_join, None),
-        "leave": (_leave, None),
+        "join": (lambda it, fault: it._powers.join(_node(fault)), None),
+        "leave": (lambda it, fault: it._powers.leave(_node(fault)), None),
     }
 
 

@@ -20,10 +20,7 @@ _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x")
 
 
 def speed_of(pace: str) -> float | None:
-    """The virtual seconds in each second of the host that a pace asks for; None if it names no speed.
-
-    Raises ValueError if it is no pace.
-    """
+    """The virtual seconds in a second of the host; None for a pace without a speed. ValueError if it is no pace."""
     if pace in (FREE, PAUSE, STEP):
         return None
     match = _SPEED.fullmatch(pace)

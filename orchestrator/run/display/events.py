@@ -9,19 +9,13 @@ from typing import Any
 from orchestrator.results.record.rows import Event
 
 
-def _nothing(_: str) -> None:
-    pass
-
-
 class Listener:
-    """Calls a function with every event of a run, in the order of the record, until the function raises.
-
-    ``error`` is then what it raised, and ``end`` is called with that in words.
-    """
+    """Calls a function with every event of a run, in the order of the record, until the function raises. ``error`` is
+    then what it raised, and ``end`` is called with that in words."""
 
     def __init__(self, call: Callable[[Event], object]) -> None:
         self.error: BaseException | None = None
-        self.end: Callable[[str], object] = _nothing
+        self.end: Callable[[str], object] = lambda error: None
         self._call = call
 
     def receive(self, table: str, row: tuple[Any, ...]) -> None:
@@ -37,12 +31,9 @@ class Listener:
 
 
 def event_of(table: str, row: tuple[Any, ...]) -> Event | None:
-    """A row of the record as an event. None for the rows of counters, probes, traffic, resources and
-    sensors.
-
-    An event is as the record holds it. A metric has its own name, and ``scope`` and ``value`` as data. The new state of
-    a node is an event "state". The start, the end and the omission of a fault are events "fault".
-    """
+    """A row of the record as an event. None for the rows of counters, probes, traffic, resources and sensors. An event
+    is as the record holds it. A metric has its own name, and ``scope`` and ``value`` as data. The new state of a node
+    is an event "state". The start, the end and the omission of a fault are events "fault"."""
     match table, row:
         case "event", (t, node, name, round, edge_round, data):
             return Event(t, node, name, round, json.loads(data), edge_round)

@@ -14,10 +14,11 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.run.display.snapshot import Clock, Snapshot
+from orchestrator.run.display.snapshot import Snapshot
+from orchestrator.run.display.terminal import NoView
 
 
-class Glimpse:
+class Glimpse(NoView):
     """A view of a run: its round and accuracy beside ``name``."""
 
     def __init__(self, name: str, console: Console | None = None) -> None:
@@ -38,9 +39,6 @@ class Glimpse:
         if self._shown:
             self._live.start(refresh=True)
 
-    def keep_time(self, clock: Clock) -> None:
-        """Do nothing: the line shows no times."""
-
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown and self._cell is None:
             return
@@ -54,9 +52,6 @@ class Glimpse:
             share = snapshot.round / snapshot.rounds_total if snapshot.rounds_total else 0
             self._cell(f'<progress value="{share:.3f}"></progress> {escape(said)}')
 
-    def line(self, text: str) -> None:
-        """Do nothing: the run's record and report have the events."""
-
     def close(self) -> None:
         if self._shown:
             self._live.stop()
@@ -65,10 +60,8 @@ class Glimpse:
 
 
 def notebook_cell() -> Callable[[str], object] | None:
-    """Shows HTML in the present cell of a notebook, in place of what it showed before; None outside notebooks.
-
-    Imports nothing: in a notebook, IPython is already imported.
-    """
+    """Shows HTML in the present cell of a notebook, in place of what it showed before; None outside notebooks. Imports
+    nothing: in a notebook, IPython is already imported."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
         return None

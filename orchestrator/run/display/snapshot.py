@@ -57,9 +57,7 @@ class View(Protocol):
         """Stamp lines with this clock from now on: the run's clock, which does not begin at 0 in a continued run."""
 
     def update(self, snapshot: Snapshot) -> None: ...
-
     def line(self, text: str) -> None: ...
-
     def close(self) -> None: ...
 
 

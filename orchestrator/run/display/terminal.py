@@ -42,11 +42,8 @@ ENDINGS = {
 
 def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = False, plain: bool = False) -> View:
     """The live picture if standard output is a terminal, otherwise plain lines. With ``--json``, plain lines on
-    standard error.
-
-    ``virtual``: the run's clock is not the host's, so both times are shown. ``quiet``: show nothing. ``plain``: plain
-    lines also on a terminal.
-    """
+    standard error. ``virtual``: the run's clock is not the host's, so both times are shown. ``quiet``: show nothing.
+    ``plain``: plain lines also on a terminal."""
     if quiet:
         return NoView()
     if as_json:
@@ -73,10 +70,8 @@ class NoView:
 
 
 class Stamp:
-    """Formats the run's time: ``12.3 s``, or ``640.0 s virtual (2.1 s)`` on a ``virtual`` clock.
-
-    The time in brackets is the host's, since this stamp was made. It is also the run's time until ``run`` is set.
-    """
+    """Formats the run's time: ``12.3 s``, or ``640.0 s virtual (2.1 s)`` on a ``virtual`` clock. The time in brackets
+    is the host's, since this stamp was made. It is also the run's time until ``run`` is set."""
 
     def __init__(self, virtual: bool, host: Clock) -> None:
         self._virtual, self._host = virtual, host

@@ -45,8 +45,7 @@ PATIENCE = 1.5, 4.0  # the second one if a figure does not pass, for instance be
 
 
 class ProbedChannel(NamedTuple):
-    """A channel, and the links of its ``loading`` members. ``idle``: of a member that does not send; ``apart``: a link
-    that crosses other media only. Both may be None."""
+    """A channel, the links of its ``loading`` members, of one that is ``idle``, and a link of other media."""
 
     name: str
     loading: Mapping[str, LinkPlan]
@@ -164,8 +163,7 @@ async def _measure(
 
 
 def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
-    """The bit/s that senders offer beyond their own links. In the kernel, these come after the channel, which has
-    carried that by then."""
+    """The bit/s that senders offer beyond their own links, which in the kernel come after the channel."""
     limited = [
         name for name, way in ways.items() if way.profile.rate is not None and load.rates[name] >= way.profile.rate
     ]

@@ -21,10 +21,8 @@ from orchestrator.results.checks.verdicts import Verdict
 @dataclass(frozen=True)
 class ProbedPair:
     """Two nodes and the link between them, in both directions, as it is alone on the channels that it crosses.
-
     ``shared``: what distinguishes these channels, for `kind`. ``others``: the queues that each direction crosses
-    besides its own, see `netem.measurement.judge.judge_queue`.
-    """
+    besides its own, see `netem.measurement.judge.judge_queue`."""
 
     source: NodePlan
     target: NodePlan
@@ -53,8 +51,7 @@ class ProbedPair:
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity of a direction, as `netem.measurement.judge.Judgement` has it; the verdict on a real link is
-    "measured"."""
+    """A quantity of a direction, as a `Judgement` has it; the verdict on a real link is "measured"."""
 
     quantity: str
     asked: float | None
@@ -68,17 +65,14 @@ class Figure:
     def judged(cls, judgement: Judgement) -> Self:
         return cls(**vars(judgement))
 
+    def on_a_busy_host(self) -> Self:
+        """The figure; one that is not as configured says that the host had too much work."""
+        return replace(self, detail=f"{self.detail}; {BUSY_MEANWHILE}") if self.verdict == "fail" else self
+
     @classmethod
     def only_measured(cls, quantity: str, measured: float | None, detail: str) -> Self:
         """Unknown if the measurement gave nothing."""
         return cls(quantity, None, measured, None, None, "unknown" if measured is None else "measured", detail)
-
-
-def measured_on_a_busy_host(told: list[Figure]) -> list[Figure]:
-    """The figures, of which those that are not as asked say that the host had too much work."""
-    return [
-        replace(each, detail=f"{each.detail}; {BUSY_MEANWHILE}") if each.verdict == "fail" else each for each in told
-    ]
 
 
 def figures(

@@ -21,9 +21,7 @@ TRAFFIC = "cross traffic"  # the event of its start and end: {channel, phase, ki
 
 class Media:
     """The channels of a run in the engine ``fabric``. EngineError if there are some and the engine cannot share them.
-
-    Faults put values on channels as overlays, which may overlap: of two values the later one wins.
-    """
+    Faults put values on channels as overlays, which may overlap: of two values the later one wins."""
 
     def __init__(self, media: Iterable[MediumPlan], fabric: Fabric) -> None:
         self._planned = channels_of(media)

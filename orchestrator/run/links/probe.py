@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
@@ -27,7 +28,7 @@ from orchestrator.results.record.rows import SHARED
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
 from orchestrator.run.links.channel_probe import measured_alone, others_of
-from orchestrator.run.links.figures import Figure, ProbedPair, figures, measured_on_a_busy_host
+from orchestrator.run.links.figures import Figure, ProbedPair, figures
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
 
@@ -38,8 +39,7 @@ AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not 
 
 
 def one_of_each_kind(plan: Plan, present: Iterable[str], engine: str = "") -> list[ProbedPair]:
-    """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node. ``engine``: see
-    `seen_alone`."""
+    """The pairs to measure among the nodes ``present``, few of which share a node. ``engine``: see `seen_alone`."""
     there = set(present)
     links = {(link.source, link.target): link for link in plan.links}
     channels = seen_alone(plan, engine)
@@ -84,8 +84,7 @@ async def probe_links(
     *,
     quick: bool = True,
 ) -> None:
-    """Measure one link of each kind and record the verdicts. ``engine``: that of the links. ``quick``: as in
-    `netem.measurement.measure.plan_probe`."""
+    """Measure one link of each kind and record the verdicts. ``quick``: see `netem.measurement.measure.plan_probe`."""
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles, engine)
@@ -98,10 +97,9 @@ async def probe_links(
                 for pair in batch
             )
         )
-        if network is None and was_saturated(before, read_load(), time.monotonic() - began):
-            results = [_on_a_busy_host(each) for each in results]
+        busy = network is None and was_saturated(before, read_load(), time.monotonic() - began)
         for pair, result in zip(batch, results, strict=True):
-            _write(run, pair, result)
+            _write(run, pair, result, busy=busy)
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
         run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
         began, before = time.monotonic(), read_load()
@@ -132,14 +130,6 @@ async def _measure(
         return str(error) or f"it took more than {TIMEOUT:.0f} s"
 
 
-def _on_a_busy_host(result: PairFigures) -> PairFigures:
-    """Let the figures that are not as asked say that the host had too much work."""
-    if isinstance(result, str):
-        return result
-    there, back = result
-    return measured_on_a_busy_host(there), measured_on_a_busy_host(back)
-
-
 def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]] | str, *, busy: bool) -> None:
     """Record the figures of a channel, and tell those that are not as configured."""
     t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
@@ -147,35 +137,24 @@ def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]
         say(f"{channel} could not be measured: {found}")
         found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
     for target, figure in found:
-        each = measured_on_a_busy_host([figure])[0] if busy else figure
-        row = (each.quantity, each.asked, each.measured, each.low, each.high, each.verdict, each.detail, kind)
+        each = figure.on_a_busy_host() if busy else figure
+        row = *astuple(each), kind
         run.record.probe(t, channel, target, SHARED, *row)
         if each.verdict == "fail":
             say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
 
 
-def _write(run: RunContext, pair: ProbedPair, result: PairFigures) -> None:
+def _write(run: RunContext, pair: ProbedPair, result: PairFigures, *, busy: bool) -> None:
     """Record the figures, and tell those of real links and those that are not as asked."""
     t, say = run.clock(), run.view.line
     if isinstance(result, str):
         say(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
         result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []
     for link, told in zip((pair.forward, pair.back), result, strict=True):
-        for each in told:
-            run.record.probe(
-                t,
-                link.source,
-                link.target,
-                link.link_class,
-                each.quantity,
-                each.asked,
-                each.measured,
-                each.low,
-                each.high,
-                each.verdict,
-                each.detail,
-                link_kind(run.plan.driver, real=each.asked is None and pair.real),
-            )
+        for figure in told:
+            each = figure.on_a_busy_host() if busy else figure
+            row = *astuple(each), link_kind(run.plan.driver, real=each.asked is None and pair.real)
+            run.record.probe(t, link.source, link.target, link.link_class, *row)
             if each.verdict == "fail":
                 say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
         if measured := [each for each in told if each.verdict == "measured"]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from netem.media.profile import Crossing
@@ -37,9 +37,7 @@ class LinkPowers(Protocol):
     """The actions on a link. Each raises OrchestratorError if it is not possible now."""
 
     async def cut(self, source: str, target: str) -> None: ...
-
     async def restore(self, source: str, target: str) -> None: ...
-
     async def change(self, source: str, target: str, profile: LinkProfile) -> None: ...
 
 
@@ -56,10 +54,8 @@ class LinkStates:
         self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
 
     def of(self, pair: Ends) -> LinkState:
-        """The current profile with every overlay, and whether any cause cuts the link.
-
-        Raises ProfileError if an overlay does not fit the current profile.
-        """
+        """The current profile with every overlay, and whether any cause cuts the link. Raises ProfileError if an
+        overlay does not fit the current profile."""
         profile = self._profiles[pair]
         for overlay in self._overlays.get(pair, {}).values():
             profile = profile.merged(overlay)
@@ -73,17 +69,14 @@ class LinkStates:
         (self._cuts[pair].add if cut else self._cuts[pair].discard)(cause)
 
     def cut(self, pairs: Iterable[Ends], cause: Cause) -> None:
-        """Add a cut to these links."""
         for pair in pairs:
             self._cuts[pair].add(cause)
 
     def overlay(self, pairs: Iterable[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
-        """Add an overlay of settings to these links."""
         for pair in pairs:
             self._overlays[pair][cause] = settings
 
     def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
-        """Let these links cross other channels."""
         for pair, crossings in ways.items():
             self._handovers[pair][cause] = crossings
 
@@ -120,11 +113,9 @@ class LinkStates:
 
 
 class Links:
-    """The links of a run in the engine behind ``powers``. When a call returns, the engine has made its change.
-
-    One caller at a time changes a link, to the state wanted at that moment, so the last change wins.
-    A cause that cannot be applied to all of its links is removed again, and the error is raised.
-    """
+    """The links of a run in the engine behind ``powers``. When a call returns, the engine has made its change. One
+    caller at a time changes a link, to the state wanted at that moment, so the last change wins. A cause that cannot be
+    applied to all of its links is removed again, and the error is raised."""
 
     def __init__(self, links: Iterable[LinkPlan], powers: LinkPowers) -> None:
         links = list(links)
@@ -133,22 +124,20 @@ class Links:
         self._locks: defaultdict[Ends, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._powers = powers
 
-    async def cut(self, pairs: Iterable[Ends], cause: Cause) -> None:
+    async def cut(self, pairs: Collection[Ends], cause: Cause) -> None:
         """Cut these links until ``cause`` is lifted."""
-        pairs = list(pairs)
         self._states.cut(pairs, cause)
         await self._settle_or_lift(pairs, cause)
 
-    async def overlay(self, pairs: Iterable[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
+    async def overlay(self, pairs: Collection[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
         """Put an overlay of settings on these links until ``cause`` is lifted."""
-        pairs = list(pairs)
         self._states.overlay(pairs, cause, settings)
         await self._settle_or_lift(pairs, cause)
 
     async def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
         """Let these links cross other channels until ``cause`` is lifted."""
         self._states.reroute(ways, cause)
-        await self._settle_or_lift(list(ways), cause)
+        await self._settle_or_lift(ways, cause)
 
     async def close(self, channels: Iterable[str], cause: Cause) -> None:
         """Cut the links that cross these channels, at any time until ``cause`` is lifted."""
@@ -163,7 +152,7 @@ class Links:
         self._states.follow(pair, profile, cause, cut=cut)
         await self._settle(pair)
 
-    async def _settle_or_lift(self, pairs: list[Ends], cause: Cause) -> None:
+    async def _settle_or_lift(self, pairs: Iterable[Ends], cause: Cause) -> None:
         try:
             await self._settle_all(pairs)
         except OrchestratorError:

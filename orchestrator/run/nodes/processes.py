@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from node.resources import processors
 from orchestrator import text
-from orchestrator.drivers.base import CanPause, CopiesAssignments, Environment, Exit, LosesHosts
+from orchestrator.drivers.base import AnswersForNodes, CanPause, CopiesAssignments, Environment, Exit, LosesHosts
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces import tcp
@@ -23,13 +23,14 @@ from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
+from orchestrator.together import Tasks
 
 EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process that is already gone
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
 LAST_WORD = 10.0  # s after a node's exit for messages that it sent before: a busy orchestrator reads them late
-AT_ONCE = max(4, 2 * (os.cpu_count() or 1))  # nodes brought up at the same time
+AT_ONCE = max(4, 2 * processors())  # nodes brought up at the same time
 
 
 @dataclass
@@ -78,16 +79,14 @@ class NodeProcesses:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
         left, joined = self._past.left, self._past.joined
         there = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
-        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self._plan.nodes if node.name in there]
+        tasks = Tasks()
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*(tasks.start(self.bring_up(node)) for node in self._plan.nodes if node.name in there))
             while any(self.nodes[name].state in ("restarting", "starting") for name in there):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await tasks.cancel()
 
     async def train(self) -> None:
         """Tell every registered node to start training. Nodes that register later start at once."""
@@ -117,8 +116,7 @@ class NodeProcesses:
                     await self._changed.wait()
 
     async def bring_up(self, node: NodePlan) -> None:
-        """Start a node's process, attach it to its links and wait until it has registered. If it ends before that, the
-        restart policy decides."""
+        """Start a node and wait until it has registered. If it ends before, the restart policy decides."""
         state = self.nodes[node.name]
         async with state.busy, self._starting, self._assigned(node.name) as assignment:
             log = self._log(state)
@@ -127,6 +125,7 @@ class NodeProcesses:
             state.expected_end, state.error, state.log_size = False, "", tail.size(log)
             self._set(state, "starting")
             state.handle = await self._driver.start(node, assignment, log)
+            self._hold(state)
             try:
                 self._keep_stack(node, await self._fabric.attach(node, state.handle))
             except OrchestratorError:
@@ -140,6 +139,10 @@ class NodeProcesses:
                 self._set(state, "registered")
         if self._training and state.state == "registered":
             await self._go(state)
+
+    def _hold(self, state: NodeState) -> None:
+        if isinstance(self._control, AnswersForNodes):
+            self._control.hold(state.plan.name, state.handle)
 
     def _keep_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
         """Record the TCP settings in force at a node with settings of its own, and what its kernel refused."""
@@ -201,6 +204,7 @@ class NodeProcesses:
         if state.handle != exit.handle:
             return
         state.handle = None
+        self._hold(state)
         state.gone.set()
         state.settled.set()
         self._changed.set()

@@ -14,11 +14,8 @@ TOLD = 10  # bad messages of one node that are recorded one by one; after that o
 
 
 class Hearing:
-    """Puts the messages of ``nodes`` into the record.
-
-    A bad message becomes an event "bad_message" of its node. ``reason`` says why, and ``count`` is the number of bad
-    messages of that node so far.
-    """
+    """Puts the messages of ``nodes`` into the record. A bad message becomes an event "bad_message" of its node.
+    ``reason`` says why, and ``count`` is the number of bad messages of that node so far."""
 
     def __init__(self, nodes: Collection[str], record: Record, clock: Callable[[], float]) -> None:
         self.bad: Counter[str] = Counter()

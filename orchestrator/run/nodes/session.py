@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import EndsRuns, Environment, HostChange, HostReadings, LosesHosts, NodeMove
+from orchestrator.drivers.base import AnswersForNodes, Environment, HostChange, HostReadings, LosesHosts, NodeMove
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record.writer import HOST, INJECTED, MOVED
@@ -34,8 +34,7 @@ TOUCHED = (
 
 @dataclass
 class Progress:
-    """``round`` is the latest that a leading node has begun. ``real``: by two hosts that real links join, the latest
-    measurement in words."""
+    """``round``: the latest of a leading node. ``real``: in words, by two hosts that real links join."""
 
     round: int = 0
     real: dict[str, str] = field(default_factory=dict)
@@ -71,8 +70,8 @@ class Session:
         self.spawn(self._hear_messages())
         self.processes.watch()
         self.spawn(self._fabric.watch())
-        if isinstance(self._control, EndsRuns):
-            self.spawn(self._hear_over(self._control))
+        if isinstance(self._control, AnswersForNodes):
+            self.spawn(self._finish_after(self._control.over))
         if isinstance(self._driver, LosesHosts):
             self.spawn(self._hear_news(self._driver.news))
 
@@ -91,8 +90,7 @@ class Session:
         return None if self._began is None else self._clock() - self._began
 
     async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
-        """Make a fault at once, because a user asks for it. ``facts`` go into the record with it. OrchestratorError if
-        it is not possible now."""
+        """Make a user's fault at once; ``facts`` are recorded with it. OrchestratorError if it is not possible now."""
 
         def made() -> None:
             first = not self._by_hand
@@ -117,8 +115,8 @@ class Session:
 
     # Hosts
 
-    async def _hear_over(self, control: EndsRuns) -> None:
-        self.finish(*await control.over)
+    async def _finish_after(self, over: asyncio.Future[tuple[str, str | None]]) -> None:
+        self.finish(*await over)
 
     async def _hear_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
         while True:

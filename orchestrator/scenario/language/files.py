@@ -19,10 +19,8 @@ _MODELINE = re.compile("yaml-language-server:")
 
 
 def text_of(file: Path, longest: int, longer: str) -> str:
-    """The text of a file of at most ``longest`` characters. Devices and pipes are refused without reading.
-
-    Raises ValueError with the reason; the reason for a longer text is ``longer``.
-    """
+    """The text of a file of at most ``longest`` characters. Devices and pipes are refused without reading. Raises
+    ValueError with the reason; the reason for a longer text is ``longer``."""
     try:
         mode = file.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -39,8 +37,7 @@ def text_of(file: Path, longest: int, longer: str) -> str:
 
 
 def named_text(name: str, context: Mapping[str, Any] | None, advice: str = "") -> str:
-    """The text of a file that a scenario names. ``context``: of the validation. ``advice``: what to do if the file is
-    too large. Raises ValueError."""
+    """The text of a file that a scenario names. ``advice``: if it is too large. Raises ValueError."""
     context = context or {}
     texts: Mapping[str, str] = context.get(FILES, {})
     if name in texts:

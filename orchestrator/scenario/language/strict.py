@@ -19,10 +19,8 @@ from orchestrator.scenario.language.words import describe, dotted, shortened
 
 
 class Strict(BaseModel):
-    """A mapping of the scenario: no unknown keys, no silent conversions.
-
-    If ``short`` names a key, a plain text may replace the mapping: ``model: cnn`` is ``model: {name: cnn}``.
-    """
+    """A mapping of the scenario: no unknown keys, no silent conversions. If ``short`` names a key, a plain text may
+    replace the mapping: ``model: cnn`` is ``model: {name: cnn}``."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, serialize_by_alias=True, protected_namespaces=()
@@ -55,8 +53,7 @@ class Strict(BaseModel):
         return {name: field.alias or name for name, field in cls.model_fields.items()}
 
 
-OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}
-"""Names that others use for what has a name here."""
+OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}  # names that others use for what has a name here
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

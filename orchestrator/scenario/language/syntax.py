@@ -40,10 +40,8 @@ _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more tha
 
 
 def read_yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, str]]:
-    """The data, and the origin (``name:line``) of each value by path.
-
-    Raises ScenarioError if the text is not YAML, has a repeated key or is too large.
-    """
+    """The data, and the origin (``name:line``) of each value by path. Raises ScenarioError if the text is not YAML, has
+    a repeated key or is too large."""
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError([Problem(name, "", too_long())])
     reader = _Reader(text, name)

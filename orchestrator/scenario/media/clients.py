@@ -35,8 +35,7 @@ def resolve_for_clients(
 def crossings_of(
     shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]
 ) -> Callable[[str], tuple[tuple[Crossing, ...], tuple[Crossing, ...]]]:
-    """What gives the channels that the link of the client of this name crosses, towards the cloud and from it. Clients
-    that match the same patterns cross the same channels."""
+    """Gives the channels of a client's link, up and down; equal for clients that match the same patterns."""
     patterns = dict.fromkeys([*routes, *(member for spec in shared.values() for member in spec.members)])
     match = [re.compile("|".join(_of_client(each))).fullmatch for each in patterns]
     known: dict[tuple[bool, ...], tuple[list[tuple[str, bool]], list[tuple[str, bool]]]] = {}

@@ -37,8 +37,7 @@ class _Use(NamedTuple):
 
 @dataclass
 class ResolvedMedia:
-    """The media of a scenario: their ``channels`` and ``members`` by medium, the ``crossings`` of each direction that
-    has any, and the ``mistakes`` that were found."""
+    """The ``channels`` and ``members`` of media, the ``crossings`` of directions, and the ``mistakes``."""
 
     channels: dict[str, dict[str, ChannelProfile]] = field(default_factory=dict)
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -124,8 +123,7 @@ def resolve_media(
     pairs: Sequence[Pair],
     targets: Collection[str] = (),
 ) -> ResolvedMedia:
-    """The media of links between these pairs. ``targets``: the media that nodes are handed over to, which need no
-    member at the start."""
+    """The media of links between these pairs. ``targets``: of handovers; they need no member at first."""
     found = ResolvedMedia()
     uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
     nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
@@ -184,8 +182,7 @@ def _members(
 
 
 def _named(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[tuple[str, Pair, bool]]:
-    """The links of a member as written: the member's name, the link, and whether the member is its lower node.
-    ValueError if there are none."""
+    """The links of a member: its name, the link, and whether it is the lower node. ValueError if none."""
     if _LINK.fullmatch(written):
         return [(joined(pair), pair, False) for pair in _links(written, pairs, nodes)]
     if " " in written or ">" in written:

@@ -55,8 +55,7 @@ def medium_of(channel: str) -> str:
 
 
 def buffer_of(written: Any, rate: float) -> float:
-    """The seconds of a buffer at a rate: of a time, a size, or None, the default. ValueError if it is too small for a
-    packet."""
+    """The seconds of a buffer at a rate, by default too. ValueError if it is too small for a packet."""
     if written is None:
         return max(BUFFER, FEWEST_FRAMES * FULL_FRAME * 8 / rate)
     try:

@@ -152,8 +152,7 @@ def _add_absences(
 
 
 def absences(stays: Sequence[Stay], period: float, after: float) -> Iterator[tuple[float, float | None]]:
-    """When a device with these stays is away in the first ``after`` seconds, as (from, until). Until is None if no stay
-    begins before ``after``."""
+    """When a device with these stays is away in the first ``after`` s: (from, until or None)."""
     since = 0.0
     for cycle in range(math.ceil(after / period) if stays else 0):
         for first, last in stays:

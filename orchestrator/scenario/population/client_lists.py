@@ -44,8 +44,7 @@ class ClientLists:
         return cls(name, hashlib.sha256(text.encode()).hexdigest(), parts["train"], parts.get("test"))
 
     def training(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
-        """The training samples of each of these ``clients``, of ``samples`` that there are. ValueError if a list does
-        not fit, or a sample is in two lists."""
+        """The training samples of these ``clients``. ValueError if a list does not fit, or two overlap."""
         lists = self._lists("train", self.train, clients, samples)
         found, counts = np.unique(np.concatenate(lists), return_counts=True)
         if (counts > 1).any():

@@ -44,8 +44,7 @@ else:
 
 
 def kind_of(driver: str) -> DriverKind:
-    """The driver of this name. A name from a damaged record, or from another version, stands for a driver that can do
-    nothing."""
+    """The driver of this name; an unknown one, as of a damaged record, can do nothing."""
     return DRIVERS.get(driver, DriverKind(driver, module=""))
 
 

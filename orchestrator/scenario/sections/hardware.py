@@ -75,5 +75,4 @@ SOURCES: dict[str, str] = {
 }
 """The source of each class's values, and what is assumed."""
 
-BOARDS = tuple(name for name in HARDWARE if name != "host")
-"""The classes that a real board can be of."""
+BOARDS = tuple(name for name in HARDWARE if name != "host")  # the classes that a real board can be of

@@ -58,11 +58,8 @@ _NULL = {"type": "null"}
 
 
 class LinkKeys(Strict):
-    """A profile's keys as written. ``profile`` names one to start from; keys beside it change it.
-
-    The values keep their written form: merged into another profile, an absent key and a key with its default value
-    have different effects.
-    """
+    """A profile's keys as written. ``profile`` names one to start from; keys beside it change it. The values keep their
+    written form: merged into another profile, an absent key and a key with its default value have different effects."""
 
     short: ClassVar[str | None] = "profile"
     can_be_real: ClassVar[bool] = False
@@ -134,10 +131,8 @@ class LinkKeys(Strict):
         return {key: getattr(self, key) for key in KEYS if key in self.model_fields_set}
 
     def changes(self, *, upward: bool = False) -> dict[str, Any]:
-        """The keys to merge into a profile: only those given, or all keys if a named profile replaces it.
-
-        ``upward``: for the direction to the cloud, for which a name may have a partner (``lte``, ``lte-up``).
-        """
+        """The keys to merge into a profile: only those given, or all keys if a named profile replaces it. ``upward``:
+        for the direction to the cloud, for which a name may have a partner (``lte``, ``lte-up``)."""
         if self.profile is None:
             return self.given()
         partner = f"{self.profile}-up"

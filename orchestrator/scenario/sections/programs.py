@@ -258,8 +258,7 @@ def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:
 
 
 def _circle(there: Sequence[Placed]) -> list[str]:
-    """The programs that wait for one another in a circle: their keys, or their nodes if they have one key. Empty if
-    there is none."""
+    """The programs that wait for one another in a circle: keys, or nodes of one key; else empty."""
     waits = {(each.node, each.key): [(other.node, other.key) for other in waits_for(each, there)] for each in there}
     try:
         TopologicalSorter(waits).prepare()

@@ -22,9 +22,8 @@ from orchestrator.drivers.swarm.doctor import findings
 from orchestrator.drivers.swarm.doctor.examination import Examination, examine
 from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.drivers.swarm.doctor.findings import HostFinding, Wanted
-from orchestrator.drivers.swarm.transfers.image_copies import find_sources
+from orchestrator.drivers.swarm.transfers.image_copies import find_sources, image_of_agents
 from orchestrator.drivers.swarm.transfers.images import Source
-from orchestrator.drivers.swarm.transfers.registry import image_of_agents
 from orchestrator.errors import HostError
 from orchestrator.host.process.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table

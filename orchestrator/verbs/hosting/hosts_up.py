@@ -18,8 +18,7 @@ from orchestrator.drivers.swarm.agents.settings import LEASE
 from orchestrator.drivers.swarm.agents.standing import NAME, PORT, Access, Standing
 from orchestrator.drivers.swarm.agents.starting import dismiss, leave_agents, wait_for_each
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
-from orchestrator.drivers.swarm.transfers.image_copies import copy_images
-from orchestrator.drivers.swarm.transfers.registry import image_of_agents
+from orchestrator.drivers.swarm.transfers.image_copies import copy_images, image_of_agents
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible

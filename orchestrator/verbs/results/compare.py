@@ -39,7 +39,7 @@ class ComparedFigure:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Two runs, a and b. ``rows``: their results."""
 
     both: ManyRuns
@@ -75,7 +75,7 @@ def side(history: History) -> Side:
     )
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def compare(a: Side, b: Side) -> RunComparison:
     """Compare two runs, which may have different scenarios."""
     one, other = a.summary, b.summary
     rows = [
@@ -92,10 +92,10 @@ def compare(a: Side, b: Side) -> Comparison:
         ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
         *_by_key("check", "text", _verdicts(one), _verdicts(other)),
     ]
-    return Comparison(compare_many([a, b]), tuple(rows))
+    return RunComparison(compare_many([a, b]), tuple(rows))
 
 
-def print_comparison(comparison: Comparison, console: Console) -> None:
+def print_comparison(comparison: RunComparison, console: Console) -> None:
     """Write the ids of the runs, then a table of the settings that differ and a table of the results."""
     print_settings(comparison.both, ("a", "b"), console)
     write(console, "")

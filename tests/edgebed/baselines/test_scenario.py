@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from edgebed.baselines import hierarchical
+from edgebed.baselines.sdfeel import Clusters
 from node.algorithms.registry import ALGORITHMS
-from node.learning.local_training import LocalTraining
 from orchestrator.errors import PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
@@ -35,13 +36,14 @@ def test_features_of_one_size_are_asked_for(name: str) -> None:
 def test_the_scenario_of_the_page_and_its_parameters() -> None:
     """The page names each baseline, its parameters and their defaults."""
     page = (SCENARIO.parents[1] / "docs/papers/baselines.md").read_text()
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(make_plan(parse(block, "mine.yaml"), None).nodes) == 6
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert [len(make_plan(parse(each, "mine.yaml"), None).nodes) for each in blocks] == [6, 16]
     parse(SCENARIO.read_text(), "mine.yaml")
-    own = {entry.name for entry in fields(LocalTraining)}
-    for name in NAMES:
+    own = {entry.name for entry in fields(Clusters)}
+    declared = [*(ALGORITHMS[name] for name in NAMES), *hierarchical.PLUGIN.algorithms]
+    for name, params in ((each.name, each.params) for each in declared):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | ")][:1]
-        for entry in fields(ALGORITHMS[name].params):
+        for entry in fields(params):
             if entry.name not in own:
                 default = f"`{entry.default}`" if isinstance(entry.default, str) else f"{entry.default:g}"
                 assert f"`{entry.name}` {default}" in row

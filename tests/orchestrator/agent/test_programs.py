@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -55,9 +55,6 @@ class Programs(World):
     async def run(self, label: str) -> None:
         await self.driver.run(self.programs[label], self.directory.logs / f"{label}.log")
 
-    async def held(self, number: int = 1) -> Sequence[tuple[str, NodeHandle | None]]:
-        return [await asyncio.wait_for(self.driver.held.get(), PATIENCE) for _ in range(number)]
-
     def files(self, host: str) -> Path:
         """Those of the run there."""
         return self.hosts / host / self.directory.run
@@ -88,7 +85,6 @@ async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world
 async def test_a_program_starts_on_the_host_of_its_node(world: Programs) -> None:
     handle = await world.start("device-0")
     assert handle == NodeHandle(101, "pc-2")
-    assert await world.held() == [("device-0", handle)]
     await world.run("device-0")
     assert world.fake("pc-2").programs == {"device-0": world.programs["device-0"]}
     assert world.fake("pc-1").programs == {}
@@ -116,9 +112,7 @@ async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(wo
 
 async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
-    await world.held(2)
     await world.stage.leave("pc-2")
-    assert await world.held() == [("device-0", None)]
     assert (await world.driver.exits.get()).node == "device-0"
     assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101)}
     assert not await world.driver.listens(nodes["device-0"], 80)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.sensors import FOLDERS, HOST, of_host
+from orchestrator.agent import work
+from orchestrator.agent.container import SENSOR_FOLDERS, SENSORS
 from orchestrator.host.sensors.sources import discover
 from tests.orchestrator.host.sensors import trees
 
@@ -13,17 +14,17 @@ from tests.orchestrator.host.sensors import trees
 def test_an_agent_sees_what_its_host_shows_in_these_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the host's files it has only these; the memory is that of /proc, which its container has."""
     host, seen = trees.intel_laptop(tmp_path / "host"), tmp_path / "seen"
-    for there, here in FOLDERS.items():
+    for there, here in SENSOR_FOLDERS.items():
         if (host / there.relative_to("/")).exists():
-            shutil.copytree(host / there.relative_to("/"), seen / here.relative_to(HOST), symlinks=True)
-    monkeypatch.setattr("orchestrator.agent.sensors.HOST", seen)
-    names = {sensor.name for sensor in of_host()}
+            shutil.copytree(host / there.relative_to("/"), seen / here.relative_to(SENSORS), symlinks=True)
+    monkeypatch.setattr(work, "SENSORS", seen)
+    names = {sensor.name for sensor in work.sensors()}
     assert names == {sensor.name for sensor in discover(host)}
     assert ("energy", "rapl", "package-0") in names
 
 
 def test_an_agent_reads_folders_of_the_kernel_only() -> None:
-    assert {str(there): str(here) for there, here in FOLDERS.items()} == {
+    assert {str(there): str(here) for there, here in SENSOR_FOLDERS.items()} == {
         "/sys/bus": "/host/sys/bus",
         "/sys/class": "/host/sys/class",
         "/sys/devices": "/host/sys/devices",

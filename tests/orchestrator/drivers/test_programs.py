@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers import programs as control
-from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_notes
+from orchestrator.drivers.programs import Programs, hosts_file, quota_notes
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
@@ -68,7 +68,7 @@ class Rig:
 
     async def start_all(self) -> None:
         for process, node in enumerate(("cloud", "device-0"), start=1):
-            self.driver.held.put_nowait((node, NodeHandle(process)))
+            self.programs.hold(node, NodeHandle(process))
             await self.until_heard(node, type="register")
             await self.programs.send(node, {"type": "start"})
 
@@ -156,7 +156,7 @@ async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it
         assert told["lasting"] is False
         it.driver.requests.clear()
         it.heard.clear()
-        it.driver.held.put_nowait(("device-0", NodeHandle(3)))
+        it.programs.hold("device-0", NodeHandle(3))
         await it.until_heard("device-0", type="register")
         await it.programs.send("device-0", {"type": "start"})
         await it.until(("run", "device-0"))  # the cloud is still ready
@@ -192,26 +192,26 @@ async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
 async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> None:
     """Its host may be lost: it starts anew with the node."""
     async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
-        it.driver.held.put_nowait(("cloud", NodeHandle(1)))
+        it.programs.hold("cloud", NodeHandle(1))
         await it.until_heard("cloud", type="register")
-        it.driver.held.put_nowait(("cloud", None))
+        it.programs.hold("cloud", None)
         await it.programs.send("cloud", {"type": "start"})
         await it.until(("run", "cloud"))
         await asyncio.sleep(0.1)  # ten times as long as it may take
         assert [message for _, message in it.heard if message["type"] == "failed"] == []
         it.heard.clear()
-        it.driver.held.put_nowait(("cloud", NodeHandle(2)))
+        it.programs.hold("cloud", NodeHandle(2))
         await it.until_heard("cloud", type="register")
         await it.programs.send("cloud", {"type": "start"})
         await it.until_heard("cloud", type="failed")
 
 
-async def test_the_use_of_a_node_is_told_while_it_is_held(tmp_path: Path) -> None:
+async def test_the_use_of_a_node_is_told_while_it_runs(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT, "timeouts.beat=10ms") as it:
         await it.start_all()
         await it.until_heard("device-0", type="beat", rss=2)
-        it.driver.held.put_nowait(("device-0", None))
-        it.driver.held.put_nowait(("cloud", NodeHandle(3)))
+        it.programs.hold("device-0", None)
+        it.programs.hold("cloud", NodeHandle(3))
         await it.until_heard("cloud", type="beat", rss=3)
         it.heard.clear()
         await it.until_heard("cloud", type="beat", rss=3)
@@ -260,7 +260,7 @@ async def test_the_last_line_of_a_killed_program_counts_if_it_is_whole(tmp_path:
         it.print_bytes("cloud", b'::edgebed {"round": 2}')
         it.print_bytes("device-0", b'::edgebed {"round": 2, "accu')
         for node in ("device-0", "cloud"):
-            it.driver.held.put_nowait((node, None))
+            it.programs.hold(node, None)
         await it.until_heard("cloud", type="event", round=2, phase="end")
         assert [sender for sender, message in it.heard if message["type"] == "unreadable"] == []
 
@@ -307,7 +307,7 @@ async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp
 def test_speed_is_a_quota_of_processor_time() -> None:
     hardware = "hardware: {device: {speed: 0.1, cores: 4}, cloud: {cores: 2}}\n"
     plan = make_plan(parse(TEXT + hardware, "f.yaml"), None)
-    assert [quota(node) for node in plan.nodes] == [2, 0.4]
+    assert [node.hardware.quota for node in plan.nodes] == [2, 0.4]
     (note,) = quota_notes(plan)
     assert note.startswith("the speed of custom is a quota of processor time: its programs get 0.4 s of a core")
 

@@ -77,6 +77,34 @@ def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:
     assert directory.holder() is None
 
 
+def test_all_who_wait_hold_it_in_turn(tmp_path: Path) -> None:
+    directory, waited, turns = make(tmp_path, "hello"), threading.Barrier(3), list[str]()
+
+    def wait_and_hold() -> None:
+        arrived = False
+
+        def wait(holder: int) -> None:
+            nonlocal arrived
+            assert holder == os.getpid()
+            if not arrived:
+                arrived = True
+                waited.wait(timeout=10)
+
+        with directory.held(wait):
+            turns.append("start")
+            time.sleep(0.01)
+            turns.append("end")
+
+    waiting = [threading.Thread(target=wait_and_hold) for _ in range(2)]
+    with directory.held():
+        for each in waiting:
+            each.start()
+        waited.wait(timeout=10)
+    for each in waiting:
+        each.join()
+    assert turns == ["start", "end"] * 2
+
+
 def test_looking_who_holds_it_is_in_nobodys_way(tmp_path: Path) -> None:
     """Who looks takes the lock for an instant: here for longer than anybody would."""
     directory = make(tmp_path, "hello")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +47,47 @@ def test_a_script_for_slurm() -> None:
     )
 
 
+def test_a_slurm_task_that_resumes_is_requeued_at_its_limit() -> None:
+    script = ENGINES["slurm"].describe(replace(JOB, resumes=True))
+    assert "#SBATCH --signal=B:USR1@60\n" in script
+    assert 'scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"\n' in script
+
+
+@pytest.mark.parametrize(
+    ("signalled", "restarts", "calls"), [(True, 0, ["requeue 4_0"]), (True, 50, []), (False, 0, [])]
+)
+def test_the_script_of_a_slurm_task_that_resumes(
+    tmp_path: Path, signalled: bool, restarts: int, calls: list[str]
+) -> None:
+    """edgebed ends with 130 after SIGTERM, and writes its checkpoints first."""
+    task, scontrol = tmp_path / "edgebed", tmp_path / "scontrol"
+    called, ended, done = tmp_path / "called", tmp_path / "ended", tmp_path / "done"
+    trap = f"trap 'sleep 0.1; touch {ended}; exit 130' TERM"
+    task.write_text(f"#!/bin/sh\n{trap}\necho started\nuntil [ -e {done} ]; do sleep 0.02; done\nexit 3\n")
+    scontrol.write_text(f'#!/bin/sh\n[ -e {ended} ] && echo "$@" >> {called}\n')
+    for each in (task, scontrol):
+        each.chmod(0o755)
+    script = ENGINES["slurm"].describe(replace(JOB, resumes=True, python=[str(task)]))
+    variables = {"SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "0", "SLURM_RESTART_COUNT": str(restarts)}
+    with subprocess.Popen(
+        ["sh", "-c", script],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"started\n"
+        if signalled:
+            running.send_signal(signal.SIGUSR1)
+        else:
+            done.touch()
+    assert (called.read_text().splitlines() if called.exists() else []) == calls
+    assert running.returncode == (0 if calls else 1 if signalled else 3)
+
+
 def test_a_command_for_swarm() -> None:
     words = shlex.split(ENGINES["swarm"].describe(JOB))
     assert words[:3] == ["docker", "service", "create"]
-    assert {"--mode=replicated-job", "--replicas=24", "--reserve-cpu=2", "--name=mine-ab12cd"} <= set(words)
+    assert {"--mode=replicated-job", "--replicas=24", "--reserve-cpu=2", "--restart-max-attempts=2"} <= set(words)
     assert {"--mount=type=bind,source=/shared/study,target=/shared/study", "--workdir=/shared/study"} <= set(words)
     assert {"--env=SLOT={{.Task.Slot}}", f"--user={os.geteuid()}:{os.getegid()}"} <= set(words)
     assert words[-3:] == [

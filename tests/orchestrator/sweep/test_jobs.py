@@ -61,6 +61,27 @@ def test_a_job_is_followed_until_no_task_waits_or_runs(sweep: Sweep) -> None:
     assert len(Path("listed").read_text().splitlines()) == 6
 
 
+def test_an_engine_that_does_not_answer_is_asked_again(sweep: Sweep) -> None:
+    make_command("sbatch", "#!/bin/sh\n")
+    make_command("squeue", "#!/bin/sh\necho >> listed\n[ -e fine ] && exit\necho 'no controller' >&2\nexit 1\n")
+    job, file = write_job("slurm", sweep, Path("runs"), [], workers=None, image="")
+    lines = list[str]()
+
+    def repair(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            Path("fine").touch()
+
+    execute_job("slurm", sweep, job, file, repair)
+    assert lines[1:] == ["`squeue --noheader` failed: no controller; trying again"] * 2
+    Path("fine").unlink()
+    Path("listed").unlink()
+    with pytest.raises(HostError, match="no controller"):
+        execute_job("slurm", sweep, job, file, lines.append)
+    assert len(Path("listed").read_text().splitlines()) == jobs.FAILURES + 1
+    assert lines[-1].startswith(f"{job.name} continues; ")
+
+
 def test_an_interrupted_command_leaves_the_job(sweep: Sweep) -> None:
     make_command("sbatch", "#!/bin/sh\n")
     job, file = write_job("slurm", sweep, Path("runs"), [], workers=None, image="")

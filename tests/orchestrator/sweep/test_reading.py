@@ -145,11 +145,18 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "nope.yaml")
 
 
+def test_a_scenario_is_a_sweep_of_one_run(tmp_path: Path) -> None:
+    file = tmp_path / "hello.yaml"
+    file.write_text(SCENARIO + "seed: 7\n")
+    (one,) = load(file, ["driver=sim"]).combinations
+    assert (one.case, one.seed, one.scenario.seed, one.scenario.driver) == ("hello", 7, 7, "sim")
+
+
 def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
     scenario, sweep = tmp_path / "scenario.yaml", tmp_path / "sweep.yaml"
-    scenario.write_text("algorithm: {name: hierfavg, rounds: 2}\n")
+    scenario.write_text("algorithm: {name: hierfavg, rounds: 2}\nseeds: [1]\n")
     sweep.write_text("scenario: scenario.yaml\nseeds: [1]\n")
-    with pytest.raises(ScenarioError, match=r"scenario\.yaml: this is a scenario, .*: use `up`"):
+    with pytest.raises(ScenarioError, match=r"scenario\.yaml:2: seeds: in case 'scenario': unknown key"):
         load(scenario)
     with pytest.raises(ScenarioError, match=r"sweep\.yaml: this is the file of a sweep, .*: use `sweep`$"):
         load_scenario(sweep)

@@ -157,7 +157,7 @@ def test_there_is_nothing_to_collect(tmp_path: Path) -> None:
     ("words", "error"),
     [
         (["--collect", "--again"], "--collect runs nothing"),
-        (["--count", "--task", "1"], "choose one of --count, --task, --collect and --on"),
+        (["--count", "--task", "1"], "choose one of --count, --task, --collect, --on and --parallel"),
     ],
 )
 def test_options_that_exclude_each_other(tmp_path: Path, words: list[str], error: str) -> None:
@@ -192,6 +192,22 @@ def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: P
     collected = swept(tmp_path, SWEEP, "--collect", "--runs", str(tmp_path / "tasks"))
     assert (collected.code, table(collected)) == (0, table(whole))
     assert "run before" in executed([1])[0]
+    parallel = swept(tmp_path, SWEEP, "--parallel", "2", "--runs", str(tmp_path / "parallel"))
+    assert (parallel.code, table(parallel)) == (0, table(whole))
+    assert sum("done" in line for line in parallel.lines) == 4
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_ends_its_tasks(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SCENARIO.replace("rounds: 2", "rounds: 9999"))
+    (tmp_path / "mine.yaml").write_text("scenario: small.yaml\nseeds: [1, 2, 3]\n")
+    words = command("sweep", tmp_path / "mine.yaml", "--runs", tmp_path / "runs", "--parallel", "2")
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: len(known_runs(tmp_path / "runs/mine")) == 2 or None, "two runs")
+        process.terminate()
+    assert process.returncode == 130
+    runs = known_runs(tmp_path / "runs/mine")
+    assert [run.holder() for run in runs] == [None, None]
 
 
 @pytest.mark.slow
@@ -241,9 +257,11 @@ def test_a_mistake_is_told_before_anything_is_run(tmp_path: Path) -> None:
 def test_workers_are_for_simulations(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO)
     (tmp_path / "mine.yaml").write_text(SWEEP)
-    done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--driver", "namespaces", "--workers", "2"])
-    assert done.exit_code == 2
-    assert "--workers is for --driver sim" in done.output
+    for option in ("--workers", "--parallel"):
+        words = ["sweep", str(tmp_path / "mine.yaml"), "--driver", "namespaces", option, "2"]
+        done = CliRunner().invoke(cli, words)
+        assert done.exit_code == 2
+        assert f"{option} is for --driver sim" in done.output
 
 
 def test_a_sweep_that_is_complete_needs_no_swarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.sweep.statistics import Difference, holm, paired, restricted
+from orchestrator.sweep.statistics import PairedDifference, holm, paired, restricted
 
 DRAWS = 1000
 
@@ -32,7 +32,7 @@ def test_a_paired_difference_is_that_of_the_t_test() -> None:
 
 
 def test_only_seeds_that_both_cases_have_count() -> None:
-    assert paired({1: 5.0, 2: 7.0}, {2: 4.0, 3: 1.0}) == Difference({2: 3.0}, 3.0)  # one seed: no interval
+    assert paired({1: 5.0, 2: 7.0}, {2: 4.0, 3: 1.0}) == PairedDifference({2: 3.0}, 3.0)  # one seed: no interval
     with pytest.raises(ValueError, match="no seed in common"):
         paired({1: 5.0}, {2: 4.0})
 

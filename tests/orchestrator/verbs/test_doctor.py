@@ -63,6 +63,25 @@ async def test_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["veth interfaces"].ok is True
 
 
+async def test_in_a_job_the_remedies_name_who_can_apply_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(*_: object) -> list[Trial]:
+        return []
+
+    monkeypatch.setattr(doctor, "LOOK", 0.0)
+    monkeypatch.setattr(doctor, "_links", none)
+    monkeypatch.setattr(doctor, "_docker", list)
+    monkeypatch.setattr(doctor, "_cgroups", lambda: FINDINGS[1])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5, 6})
+    for name, value in {"JOB_ID": "12", "CPUS_ON_NODE": "2"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    found = {finding.name: finding for finding in await examine()}
+    assert found["Slurm job"].detail.startswith("job 12 on n1: 2 of 64 processors, temporary files in ")
+    assert found["namespaces"].remedy == "only the administrators of this cluster can change it: allow it as root"
+
+
 def _places(name: str) -> list[Path]:
     return [path for folder in os.environ["PATH"].split(":") if (path := Path(folder, name)).exists()][:1]
 

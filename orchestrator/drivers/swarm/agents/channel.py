@@ -40,6 +40,7 @@ from node.messaging.wire import quoted, unpack
 from orchestrator import errors
 from orchestrator.drivers.swarm.agents.calls import PATIENCE, TIMEOUTS, bound, plain, result_of
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
+from orchestrator.together import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,7 @@ class AgentChannel:
     """An agent's side. ``notice`` receives the orchestrator's notices."""
 
     def __init__(self, address: str, keys: Keypair, server: str, notice: Callable[[Message], None]) -> None:
-        """``address``: the orchestrator's endpoint, ``tcp://ADDRESS:PORT``. ``server``: the orchestrator's public
-        key."""
+        """``address``: ``tcp://ADDRESS:PORT`` of the orchestrator. ``server``: its public key."""
         self._notice = notice
         self._requests: asyncio.Queue[Message] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -82,8 +82,8 @@ class AgentChannel:
         set_client_keys(self._socket, keys, server)
         self._socket.connect(address)
         self._stop_watching = watch(self._socket, self._read)
-        self._beating = asyncio.create_task(self._beat())
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        self._tasks.start(self._beat())
         self._lease = math.inf
         self._waits: float | None = None
         self._last_contact = _now()
@@ -108,9 +108,7 @@ class AgentChannel:
                 continue
             if self._over:
                 break
-            task = asyncio.create_task(self._answer(request, answer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._answer(request, answer))
 
     def tell(self, name: str, **fields: Any) -> None:
         """Send an event."""
@@ -122,10 +120,7 @@ class AgentChannel:
 
     async def close(self) -> None:
         """Close. Messages that were sent before are still delivered if the orchestrator reads them within a second."""
-        self._beating.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         self._stop_watching()
         self._socket.close()
         await asyncio.to_thread(self._context.term)
@@ -178,9 +173,8 @@ class _Agent:
 
 
 class Agents:
-    """The orchestrator's side. ``on_event`` receives the events of agents. ``on_loss`` receives a host whose agent was
-    silent for the lease, or has restarted, with the reason and the seconds of its silence. ``on_arrival`` receives a
-    host whose agent is connected."""
+    """The orchestrator's side. ``on_event`` receives an agent's events, ``on_loss`` a host whose agent restarted or was
+    silent for the lease, the reason and the silent seconds, ``on_arrival`` a host whose agent has connected."""
 
     def __init__(
         self,
@@ -213,8 +207,7 @@ class Agents:
         self._stop_watching: Callable[[], None] = lambda: None
 
     def listen(self, address: str, port: int | None = None) -> int:
-        """Listen on a port of this host's ``address``, by default a free one. Returns the port. HostError if that
-        fails."""
+        """Listen on a port of this ``address``, by default a free one, and return it. HostError if that fails."""
         try:
             self._socket.bind(f"tcp://{address}:{port or '*'}")
         except zmq.ZMQError as error:
@@ -263,8 +256,7 @@ class Agents:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Call a method on a host, see `orchestrator.drivers.swarm.agents.calls`. Errors as those of `request`;
-        DriverError if the result is of another type."""
+        """Call a method on a host. Errors as `request`; DriverError for a result of another type."""
         name = method.__qualname__
         found = await self.request(host, name, bound(method, *arguments, **named), TIMEOUTS.get(name, PATIENCE))
         try:

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import itertools
 import select
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from node.messaging.sockets import Endpoint
+from orchestrator.together import Tasks
 
 PIECE = 1 << 16  # bytes
 
@@ -23,13 +23,12 @@ Send = Callable[[int, bytes | None], None]
 
 
 class Relay:
-    """One end: the connections by their numbers. ``send`` carries bytes to the other end, or None for the end of the
-    connection."""
+    """One end: the connections by number. ``send`` carries bytes to the other end, or None for a connection's end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._writers: dict[int, asyncio.StreamWriter] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def take(self, connection: int, data: bytes | None) -> None:
         """Bytes, or the end of the connection, from the other end."""
@@ -44,9 +43,7 @@ class Relay:
     async def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _pump(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry what is read to the other end until either end is done."""
@@ -60,15 +57,9 @@ class Relay:
             writer.close()
             self._send(connection, None)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 def _hung_up(writer: asyncio.StreamWriter) -> bool:
-    """Whether nobody reads any more. A write that fails then would drop what was sent before, and is not read yet: a
-    node sends its last words and closes."""
+    """Whether nobody reads any more. A write would then fail, and drop what was sent before and is not read yet."""
     poll = select.poll()
     poll.register(writer.get_extra_info("socket").fileno(), select.POLLHUP)
     return bool(poll.poll(0))
@@ -114,7 +105,7 @@ class OrchestratorsEnd(Relay):
         elif data is not None and connection > self._latest:
             self._latest = connection
             self._early[connection] = [data]
-            self._spawn(self._connect(connection))
+            self._tasks.start(self._connect(connection))
         else:
             super().take(connection, data)
 

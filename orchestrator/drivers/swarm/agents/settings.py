@@ -8,31 +8,22 @@ from pathlib import Path
 
 from node.assignment import Keypair
 
-FILE = "agent"
-"""The name of the secret."""
-
+FILE = "agent"  # the name of the secret
 HOST, IMAGE = "EDGEBED_HOST", "EDGEBED_AGENT_IMAGE"
 """Variables of the service's task: the name of its host, and its own image."""
 
-LEFT_BY = "EDGEBED_LEFT_BY"
-"""The variable of a task that only removes: the run that has left something."""
-
+LEFT_BY = "EDGEBED_LEFT_BY"  # the variable of a task that only removes: the run that has left something
 FOLDER = "EDGEBED_AGENT_FOLDER"
 """The variable of the container that does the work: the folder of its files, which has the same path on the host."""
 
 DATASETS = "EDGEBED_DATASETS"
 """The variable of this container: the folder of the data sets that the host keeps, which has the same path there."""
 
-ORPHANED = 3
-"""The exit code of the container after a silence of the orchestrator."""
-
-SCENARIO = "scenario.tar"
-"""In the directory of a run of programs on each host: the folder of the scenario."""
-
+ORPHANED = 3  # the exit code of the container after a silence of the orchestrator
+SCENARIO = "scenario.tar"  # in the directory of a run of programs on each host: the folder of the scenario
 LEASE = 15.0  # s of silence after which an agent ends what it has made, and after which it counts as lost
 
-SOCKET = Path("/var/run/docker.sock")
-"""The socket of the Engine on each host."""
+SOCKET = Path("/var/run/docker.sock")  # the socket of the Engine on each host
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,17 +30,14 @@ from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
 
-NAME = "edgebed-agents"
-"""The service of agents that are left running. A swarm has at most one of this name."""
-
+NAME = "edgebed-agents"  # the service of agents that are left running. A swarm has at most one of this name.
 PORT = 61147  # TCP; no service has registered it, and Linux gives a socket no such port by chance
 VERSION, IMAGE = "org.edgebed.version", "org.edgebed.image"
 
 
 @dataclass(frozen=True)
 class Access:
-    """The keys of an orchestrator and of its agents. ``service``: the agents that were left running, "" for agents of
-    the run's own."""
+    """The keys of an orchestrator and its agents. ``service``: those left running, "" for agents of the run's own."""
 
     server: Keypair
     agents: Keypair
@@ -143,8 +140,7 @@ def forget_keys(swarm: str) -> None:
 
 
 def taken(swarm: str, server: str, stack: ExitStack) -> Access | None:
-    """Take the agents into use until ``stack`` closes. ``server``: their orchestrator's public key. None if this user
-    has not its secret, or if somebody uses them."""
+    """Take the agents into use until ``stack`` closes. None if they are in use, or this user lacks their secret."""
     with contextlib.suppress(FileNotFoundError, BlockingIOError), ExitStack() as holding:
         stream = holding.enter_context(_file_of(swarm).open())
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,9 +151,8 @@ def taken(swarm: str, server: str, stack: ExitStack) -> Access | None:
 
 
 def access(cluster: Cluster, image: str, stack: ExitStack) -> Access:
-    """The agents that were left running, if this user may use them and nobody else does, until ``stack`` closes.
-    Otherwise keys for agents of a run's own, which are to be started from ``image``. HostError if those that were left
-    running are outdated."""
+    """The agents that were left running, until ``stack`` closes; or keys for own agents, to be started from ``image``,
+    if this user may not use them or another does. HostError if they are outdated."""
     found = standing(cluster)
     if found is None or (use := taken(cluster.id(), found.server, stack)) is None:
         return Access(keypair(), keypair())

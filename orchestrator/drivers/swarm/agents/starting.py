@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -45,10 +45,10 @@ async def start_agents(
         agents.listen(address, PORT)
         await asyncio.to_thread(cluster.mark, run, directory)
         return
-    settings = _settings(run, address, agents.listen(address), access)
+    endpoint = f"{address}:{agents.listen(address)}"
     wanted = {*hosts, here}  # a manager's agent removes the agents of an orchestrator that is gone
     stack.push_async_callback(asyncio.to_thread, _stop_agents, cluster, run)
-    await _finish_start(partial(start_service, cluster, run, directory, image, settings, wanted))
+    await _start_service(cluster, run, directory, image, endpoint, access, wanted)
 
 
 async def leave_agents(
@@ -56,20 +56,25 @@ async def leave_agents(
 ) -> None:
     """Have the swarm start the agents that are to be left running, on each host that is in it or joins it."""
     _, address = await asyncio.to_thread(cluster.here)
-    settings = _settings(NAME, address, agents.listen(address, PORT), access, standing=True)
-    await _finish_start(partial(start_service, cluster, NAME, directory, image, settings, None, labels))
+    endpoint = f"{address}:{agents.listen(address, PORT)}"
+    await _start_service(cluster, NAME, directory, image, endpoint, access, None, labels)
 
 
-def start_service(
+async def _start_service(
     cluster: Cluster,
     run: str,
     directory: Path,
     image: str,
-    settings: Settings,
+    endpoint: str,
+    access: Access,
     hosts: Collection[str] | None,
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    cluster.start_agents(
+    """``labels``: those of agents that are to be left running."""
+    address, server, standing = f"tcp://{endpoint}", access.server.public, labels is not None
+    settings = Settings(run=run, address=address, server=server, keys=access.agents, lease=LEASE, standing=standing)
+    start = partial(
+        cluster.start_agents,
         *(run, directory, image, ["serve"]),
         environment={HOST: "{{.Node.Hostname}}", IMAGE: image},
         mounts={SOCKET: SOCKET},
@@ -77,20 +82,6 @@ def start_service(
         hosts=hosts,
         further=labels,
     )
-
-
-def _settings(run: str, address: str, port: int, access: Access, *, standing: bool = False) -> Settings:
-    return Settings(
-        run=run,
-        address=f"tcp://{address}:{port}",
-        server=access.server.public,
-        keys=access.agents,
-        lease=LEASE,
-        standing=standing,
-    )
-
-
-async def _finish_start(start: Callable[[], None]) -> None:
     starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         await asyncio.shield(starting)

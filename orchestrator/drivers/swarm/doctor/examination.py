@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -53,8 +52,7 @@ class Examination:
 async def examine(
     cluster: Cluster, hosts: Sequence[SwarmHost], agent_image: str, image: str, tell: Tell
 ) -> Examination:
-    """Ask these hosts, which must be usable. ``image``: that of nodes. ``tell`` receives what is going on, in words.
-    OrchestratorError if no agents can be started at all."""
+    """Ask these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
     result = Examination()
     if not hosts:
         return result
@@ -78,7 +76,7 @@ async def examine(
                 told = [ends[name] for name in hubs]
                 await _measure_delays(agents, told, result)
                 await _try_trunk(agents, list(hubs.values()), result)
-                await _measure_rates(agents, told, result, partial(_other_runs, cluster, run), tell)
+                await _measure_rates(agents, told, result, lambda: tuple(sorted(cluster.runs().keys() - {run})), tell)
             tell("removing the agents")
     return result
 
@@ -134,10 +132,6 @@ async def _measure_rates(
     if not result.busy:
         for pair, rate in rates.items():
             result.underlay[pair] = replace(result.underlay[pair], rate=rate)
-
-
-def _other_runs(cluster: Cluster, run: str) -> tuple[str, ...]:
-    return tuple(sorted(cluster.runs().keys() - {run}))
 
 
 async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examination) -> None:

@@ -24,9 +24,7 @@ from orchestrator.scenario.sections.hosts import ACCELERATOR_LABEL, HARDWARE_LAB
 LOOK: Final = "look"
 
 LEAST_ENGINE = (20, 10)
-WITH_RAW_TABLE = (28, 0)
-"""The first Engine that needs the kernel's table "raw" for its own networks."""
-
+WITH_RAW_TABLE = (28, 0)  # the first Engine that needs the kernel's table "raw" for its own networks
 FULL = 0.5e9  # bytes: a run brings a host its data set (CIFAR-100 has 0.18 GB) and its checkpoints
 TIGHT = 2e9  # bytes: to load an image of nodes takes about as much
 
@@ -116,8 +114,7 @@ def of_silent_pair(other: SwarmHost, error: str) -> HostFinding:
 
 
 def of_cut_trunk(other: SwarmHost, what: str) -> HostFinding:
-    """A host whose trunk to another one does not carry ``what`` ("packets of 1450 bytes"), though they reach each
-    other."""
+    """A host whose trunk to another one does not carry ``what`` ("packets of 1450 bytes")."""
     remedy = (
         f"have the firewalls pass UDP port {PORT} both ways; if only large packets are lost, give the interfaces of all"
         " hosts the MTU that the network between them carries"
@@ -274,8 +271,7 @@ def _version(facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
 
 
 def _bring(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
-    """The remedy for an image of agents that a host lacks. An image for another architecture has this as its tag, as
-    images/build.sh gives it."""
+    """The remedy for a lacking image of agents. For another architecture, images/build.sh tags it with that."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()
     remedy = "build it of this version, and copy it to the host (`edgebed docs hosts`)"

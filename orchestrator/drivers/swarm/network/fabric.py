@@ -72,8 +72,7 @@ class SwarmFabric(Coalescing):
         await self._shape(links, {*self._hosts.values()})
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
-        """Channels that no link crosses are made when one is to cross them. If a host refuses (OrchestratorError), it
-        gets the former profiles when it is opened again."""
+        """Channels that no link crosses are made later. A host that refuses gets the former profiles again."""
         async with self._following:
             former = {name: self._channels[name] for name in channels if name in self._channels}
             self._channels |= channels
@@ -94,8 +93,7 @@ class SwarmFabric(Coalescing):
         await self._at(self._home(channel), SharesMedia.occupy, channel, traffic, seed)
 
     async def reshape(self, host: str) -> None:
-        """Make the links of a host that was opened anew, as they are now. FabricError if that fails. Its counters
-        start at 0."""
+        """Make the links of a host that was opened anew; its counters start at 0. FabricError if that fails."""
         if (last := self._counters.pop(host, None)) is not None:
             self._former_counters.append((host, _at_rest(last)))
         await self._make_channels(host, self._channels)
@@ -144,8 +142,7 @@ class SwarmFabric(Coalescing):
         self._notes += [f"{host}: {note}" for host, notes in zip(by_host, found, strict=True) for note in notes]
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        """A change of a link whose host is lost takes effect when the host is available again. A handover is refused if
-        the queues of the other medium are on another host."""
+        """A change on a lost host takes effect when it is back. A handover to a medium of another host is refused."""
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
         by_host = defaultdict(list)
@@ -252,8 +249,7 @@ class SwarmFabric(Coalescing):
             await self._agents.call(host, SharesMedia.occupy, name, left, seed)
 
     async def _admit(self, change: LinkChange, host: str) -> FabricError | None:
-        """Let a link that a host shapes cross other channels. Returns why it cannot. A medium that no link has crossed
-        gets its home there."""
+        """Let a link cross other channels; a medium without a home gets it here. Returns why it cannot."""
         for channel, member in change.crossings or ():
             medium = medium_of(channel)
             if medium not in self._homes:
@@ -292,10 +288,8 @@ def remotes(plan: Plan, homes: Mapping[str, str], host: str) -> dict[str, str]:
 
 
 def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
-    """The counters of all hosts as those of one fabric. ``counters``: by host, of one engine after the other.
-
-    A link is counted by the host of its source, by several one after the other if the source has moved.
-    """
+    """The counters of all hosts as those of one fabric. ``counters``: by host, of one engine after the other. A link is
+    counted by the host of its source, by several one after the other if the source has moved."""
     drops: Counter[str] = Counter()
     to_groups: Counter[str] = Counter()
     rows: dict[Ends, LinkRow] = {}

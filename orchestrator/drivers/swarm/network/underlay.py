@@ -33,8 +33,7 @@ SPACING = 0.5  # s between them
 
 @dataclass(frozen=True)
 class HostEnd:
-    """A host: its ``address`` in the network between the hosts, a process ``pid`` in this network, and the ``mtu`` of
-    its interface in bytes."""
+    """A host: its ``address`` in the network between hosts, a process there, and the MTU of its interface in bytes."""
 
     name: str
     address: str
@@ -51,8 +50,7 @@ async def measure_all(ends: Iterable[HostEnd], prober: SwarmProber) -> Between:
 
 
 async def measure_pair(one: HostEnd, other: HostEnd, prober: SwarmProber) -> Underlay:
-    """Measure between two hosts. The delay is half of the round trip's median, because clocks of hosts differ.
-    HostError if no packet comes back."""
+    """Measure between two hosts: half of the round trip, as their clocks differ. HostError if no packet comes back."""
     async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
         arguments = probe_arguments(other.address, ready, plan_probe(LinkProfile(), LinkProfile()))
         said = await prober.probe(NodeHandle(one.pid, one.name), arguments)
@@ -68,9 +66,8 @@ async def measure_pair(one: HostEnd, other: HostEnd, prober: SwarmProber) -> Und
 async def rates_between(
     one: HostEnd, other: HostEnd, delay: float, prober: SwarmProber
 ) -> tuple[float | None, float | None]:
-    """The rates in bit/s from one host to another and back, by a TCP stream in each direction; None if TCP does not
-    pass. They count Ethernet frames, as those of links do. ``delay``: one way in seconds. HostError if a host cannot
-    take part."""
+    """The rates in bit/s of Ethernet frames there and back, by one TCP stream each; None if TCP does not pass.
+    ``delay``: one way in seconds. HostError if a host cannot take part."""
     seconds = min(LONGEST, max(FILLING, RAMP * 2 * delay))
     stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
     wait = 2 * delay + ECHO_WAIT
@@ -102,16 +99,14 @@ def refuse_short(plan: Plan, between: Between) -> None:
 
 
 def deduction(homes: Mapping[str, str], between: Between, source: str, target: str) -> float:
-    """The seconds that the network between the hosts of two nodes, their ``homes``, adds to the link from one to the
-    other."""
+    """The seconds that the network between the hosts of two nodes, their ``homes``, adds to a link."""
     found = between.get((homes[source], homes[target]))
     return 0.0 if found is None else found.delay
 
 
 class SwarmUnderlay:
-    """The network between the hosts while the run goes on, see `HostsNetwork`. ``homes``: the present host of each
-    node. ``frames`` tells the frames of the links so far, ``strangers`` the packets in nobody's name, ``has`` whether a
-    host is there."""
+    """The network between the hosts during the run, see `HostsNetwork`. ``frames``: of the links so far, ``strangers``:
+    packets in nobody's name, ``has``: whether a host is there."""
 
     def __init__(
         self,

@@ -34,8 +34,7 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
 
 
 async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> list[Path]:
-    """Fetch the files of a folder, relative to a host's directory of the run. Returns their paths in ``into``,
-    relative to it."""
+    """Fetch the files below a folder of a host's directory of the run. Returns their paths, relative to ``into``."""
     paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder)]
     if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")

@@ -1,4 +1,5 @@
-"""Brings the hosts of a run the images of nodes that they lack, or has them pull these from a registry."""
+"""Brings the hosts of a run the images of nodes that they lack, or has them pull these from a registry: by the digest
+that their names have now, so that all hosts get the same."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from orchestrator.drivers.base import Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.transfers import Saving
+from orchestrator.drivers.swarm.agents import agent_image
 from orchestrator.drivers.swarm.agents.calls import HostImages
 from orchestrator.drivers.swarm.agents.channel import PIECE, Agents
 from orchestrator.drivers.swarm.transfers.images import (
@@ -24,9 +26,10 @@ from orchestrator.drivers.swarm.transfers.images import (
     deliveries,
     is_in_registry,
     names_of,
+    pinned,
     split,
 )
-from orchestrator.drivers.swarm.transfers.registry import pin
+from orchestrator.errors import DriverError, HostError
 from orchestrator.planning.plan import Plan
 from orchestrator.together import together
 
@@ -37,6 +40,26 @@ def images_of(plan: Plan) -> dict[str, set[str]]:
     """The images that each host of the plan needs."""
     of_run = set() if plan.programs else {node_image.image_name()}
     return {host.name: of_run | plan.images_of(plan.nodes_on(host.name)) for host in plan.hosts}
+
+
+def pin(engine: Engine, name: str) -> Pinned:
+    """The image of a registry as it is now. HostError if the registry does not answer, or has no such image."""
+    try:
+        return pinned(name, engine.in_registry(name))
+    except DriverError as error:
+        raise HostError(
+            str(error),
+            "is the name right, does this host reach the registry, and is its user logged in there (`docker login`)?",
+        ) from None
+
+
+def image_of_agents() -> str:
+    """The image of agents, with its digest if it is in a registry. HostError as `pin` raises it."""
+    name = agent_image.image_name()
+    if not is_in_registry(name):
+        return name
+    with closing(Engine.connect()) as engine:
+        return pin(engine, name).reference
 
 
 async def copy_images(
@@ -74,9 +97,8 @@ async def copy_images(
 def find_sources(
     engine: Engine, pairs: Collection[tuple[str, str]], node_images: Collection[str], *, programs: bool = False
 ) -> dict[tuple[str, str], Source]:
-    """The source of each image for each architecture, see `images.deliveries`. ``node_images``: the images that the
-    scenario sets for some nodes. ``programs``: they are images of programs, not of nodes. Each registry is asked once
-    for an image. HostError if it does not answer."""
+    """The source of each image for each architecture, see `deliveries`. ``node_images``: those that the scenario sets
+    for some nodes. ``programs``: they are no images of nodes. HostError if a registry does not answer."""
     pins = {name: pin(engine, name) for name in sorted({name for name, _ in pairs}) if is_in_registry(name)}
     local = {each for pair in pairs if pair[0] not in pins for each in names_of(*pair)}
     found = {name: engine.image(name) for name in sorted(local)}

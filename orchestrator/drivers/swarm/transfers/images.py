@@ -17,8 +17,7 @@ from orchestrator import text
 from orchestrator.drivers.docker import node_image
 from orchestrator.errors import HostError
 
-LOADING = 2
-"""An Engine that loads an image has its archive and its layers on its disk at the same time."""
+LOADING = 2  # an Engine that loads an image has its archive and its layers on its disk at the same time
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Pinned:
         return f"{self.repository}@{self.digest}"
 
 
-Source = Archive | Pinned | HostError
-"""An error if there is no source, or if nodes cannot be made from what it has."""
+Source = Archive | Pinned | HostError  # an error if there is no source, or if nodes cannot be made from what it has
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def pinned(name: str, told: Mapping[str, Any]) -> Pinned:
 
 
 def identity(attributes: Mapping[str, Any]) -> str:
-    """The same for an image on all hosts, and another for any other image. The id is not: Engines that keep images in
-    containerd have other ids than those that do not."""
+    """The same for an image on all hosts. Its id is not: Engines with containerd have others."""
     config = attributes["Config"] or {}
     layers = (attributes.get("RootFS") or {}).get("Layers")
     content = [attributes["Architecture"], attributes.get("Created"), layers]
@@ -218,16 +215,10 @@ def no_room(name: str, host: str, free: int, needed: int) -> HostError:
 
 def _absent(name: str, architecture: str) -> HostError:
     own, tagged = names_of(name, architecture)
-    build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
-    return HostError(
-        _lacks(name, architecture),
-        "build it here (`edgebed docs images`), and `up` copies it",
-        [build],
-    )
-
-
-def _build(name: str, architecture: str) -> str:
-    return node_image.BUILD.format(name=name).replace(" --file", f" --platform linux/{architecture} --file")
+    build = node_image.BUILD.format(name=tagged).replace(" --file", f" --platform linux/{architecture} --file")
+    command = f"images/build.sh {architecture}" if own == "edgebed-node" else build
+    remedy = "build it here (`edgebed docs images`), and `up` copies it"
+    return HostError(_lacks(name, architecture), remedy, [command])
 
 
 def _joined(errors: list[HostError]) -> HostError:

@@ -22,7 +22,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.container import Limits, options
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code, unfit
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.docker.mounts import ContainerFiles, lay_out
+from orchestrator.drivers.docker.mounts import lay_out
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
@@ -134,8 +134,8 @@ async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
     await asyncio.wait([starting])
     del starting  # whose traceback holds the future
     refuse.set()
-    while driver._starting:  # noqa: ASYNC110 - the thread does not tell
-        await asyncio.sleep(0.01)
+    await driver.close()
+    driver._starting.clear()
     gc.collect()
     assert unretrieved == []
 
@@ -451,15 +451,14 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 
 
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
-    given = ContainerFiles(
-        *(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints"))
-    )
-    targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
+    data = prepared_in(directory)
+    given = lay_out(directory, "device-0", directory.nodes / "device-0.json", data, User(os.getuid(), os.getgid()))
+    targets = {mount["Target"]: Path(mount["Source"]) for mount in given}
     inside = Assignment.load(directory.nodes / "device-0.json")
-    assert targets[inside.data.directory] == "/there/data"
-    assert targets[inside.data.shards] == "/there/s"
-    assert targets[inside.checkpoint_directory] == "/there/checkpoints"
-    assert targets[str(Path(inside.control_endpoint.removeprefix("ipc://")).parent)] == "/there/control"
+    assert targets[inside.data.directory] == data
+    assert targets[inside.data.shards] == directory.shards
+    assert targets[inside.checkpoint_directory] == directory.checkpoints_of("device-0")
+    assert targets[str(Path(inside.control_endpoint.removeprefix("ipc://")).parent)] == directory.control
     asked = options(plan.nodes[0], "run", directory.path, 1, User(5, 6), given, Limits())
     assert (asked["user"], asked["name"]) == ("5:6", "run-cloud-1")
 
@@ -469,10 +468,10 @@ def test_only_the_users_own_assignment_is_readable(directory: RunDirectory, monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda path, uid, gid: owned.append((path.name, uid, gid)))
     assignment = directory.nodes / "device-0.json"
-    given = lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6))
+    lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6))
     assert [name for name, *_ in owned] == ["device-0.json", "socket", "device-0"]
     assert {tuple(ids) for _, *ids in owned} == {(5, 6)}
-    assert given.assignment.stat().st_mode & 0o077 == 0
+    assert assignment.stat().st_mode & 0o077 == 0
 
 
 def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> None:

@@ -12,14 +12,16 @@ from orchestrator.host.kernel.usage import ProcessUsage
 STAT = """\
 cpu  600 40 200 1500 60 10 50 40 300 20
 cpu0 300 20 100 750 30 5 25 20 150 10
+cpu1 300 20 100 750 30 5 25 20 150 10
 intr 1
 """
 
 
 def test_processors() -> None:
     # 6 user, 0.4 nice, 2 system, 0.1 and 0.5 interrupts, 0.4 taken by others; guests are in user and nice already.
-    busy, idle = parse_stat(STAT, ticks=100)
-    assert (round(busy, 6), round(idle, 6)) == (9.4, 15.6)
+    for numbers in ({0}, {0, 1}):
+        busy, idle = parse_stat(STAT, numbers, ticks=100)
+        assert (round(busy, 6), round(idle, 6)) == (4.7 * len(numbers), 7.8 * len(numbers))
 
 
 def test_pressure() -> None:
@@ -55,5 +57,5 @@ def test_only_the_work_of_others_counts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(load, "read_load", lambda: HostLoad(*next(loads), None, 0))
     monkeypatch.setattr(load, "_own_seconds", lambda: next(own))
     monkeypatch.setattr(load, "of_process", {Path("/proc/7"): ProcessUsage(cpu=1.0)}.__getitem__)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(load, "affinity", lambda: {0, 1})
     assert load.Others().busy([7]) == "this host is busy: other programs use 1.0 of 2 processors"

@@ -71,6 +71,12 @@ def test_a_short_standstill_in_a_long_run_is_unknown(tmp_path: Path) -> None:
     assert "device-0-1 for 1 s until 8.0 s" in detail
 
 
+def test_what_stalled_before_the_training_did_not_change_it(run: Run) -> None:
+    run.record.event(0.9, "device-0-1", "frozen", None, {"seconds": 0.8})
+    run.record.event(0.9, None, GAP, 1, {"since": 0.0, "seconds": 0.9, "stood_still": 0.8})
+    assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
+
+
 def test_a_planned_pause_is_no_disturbance(run: Run) -> None:
     for t, phase in ((3.0, "start"), (6.0, "end")):
         run.record.fault(t, 1, "pause", "device-0-0", phase, 1)

@@ -12,7 +12,7 @@ from netem.profile import LinkProfile
 from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.run.links.figures import Figure, ProbedPair, figures, measured_on_a_busy_host
+from orchestrator.run.links.figures import Figure, ProbedPair, figures
 from orchestrator.run.links.probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse
 
@@ -119,7 +119,7 @@ def test_a_real_pair_is_measured_alone() -> None:
 def test_figures_that_are_not_as_asked_say_that_the_host_had_too_much_work() -> None:
     late, sound = told(FAR, FAR, measured(0.2))[0], told(FAR, FAR, measured(0.04))[0]
     assert late[0].verdict == "fail"
-    busy = measured_on_a_busy_host(late)
+    busy = [each.on_a_busy_host() for each in late]
     assert busy[0] == replace(late[0], detail=f"{late[0].detail}; {BUSY_MEANWHILE}")
     assert [each.verdict for each in busy] == [each.verdict for each in late]
-    assert measured_on_a_busy_host(sound) == sound
+    assert [each.on_a_busy_host() for each in sound] == sound

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.record.history import History
-from orchestrator.verbs.results.compare import ComparedFigure, Comparison, compare, print_comparison, side
+from orchestrator.verbs.results.compare import ComparedFigure, RunComparison, compare, print_comparison, side
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import ROUND, Example
 
@@ -15,7 +15,7 @@ def run(directory: Path, example: Example) -> History:
     return History.open(example.build(directory))
 
 
-def compared(a: History, b: History) -> Comparison:
+def compared(a: History, b: History) -> RunComparison:
     return compare(side(a), side(b))
 
 
@@ -24,7 +24,7 @@ def normal(tmp_path: Path) -> History:
     return run(tmp_path / "normal", Example())
 
 
-def rows(comparison: Comparison) -> dict[str, ComparedFigure]:
+def rows(comparison: RunComparison) -> dict[str, ComparedFigure]:
     return {row.name: row for row in comparison.rows}
 
 

@@ -1,0 +1,247 @@
+"""Hierarchies of a cloud, edges and devices that FEELPGen's paper compares with: FedProx-h, HPFL and ESPerHFL.
+
+FedProx-h. FedProx (T. Li et al., MLSys 2020, equation 2) in HierFAVG's hierarchy. w model that a device gets from its
+edge, μ weight of the proximal term.
+
+    device   w_i ≈ argmin F_i(w_i) + (μ / 2) ‖w_i − w‖²
+    edge     y ← Σ_i m̂_i w_i, `intra` times                    cloud    w ← Σ_d m̃_d y_d
+
+HPFL. C. You, K. Guo, H. H. Yang, T. Q. S. Quek, "Hierarchical Personalized Federated Learning Over Massive Mobile Edge
+Computing Networks", IEEE Transactions on Wireless Communications 2023, arXiv 2303.10580: Per-FedAvg (A. Fallah et al.,
+NeurIPS 2020) in a hierarchy, whose cloud waits for some of the edges. F, F′ losses on two mini-batches, α adaptation
+rate, β learning rate.
+
+    device   w_i ← w_i − β ∇F′_i(w_i − α ∇F_i(w_i)), for each mini-batch; predicts by w_i − α ∇F_i(w_i)
+
+ESPerHFL. C. Ma, X. Li, B. Huang, G. Li, F. Li, "Personalized client-edge-cloud hierarchical federated learning in
+mobile edge computing", Journal of Cloud Computing 2024. λ_d mixing parameter of edge d, p_d its personalised model.
+
+    device   trains p_d                                        edge     y_d ← Σ_i m̂_i w_i
+    edge     p_d = λ_d y_d + (1 − λ_d) g_d,  λ_d ← λ_d − η_λ ⟨∇F_d(p_d), y_d − g_d⟩, in [0, 1]
+    cloud    g_d ← Σ_e (T_de / Σ_e T_de) y_e,  T_de = ⟨y_d, y_e⟩ / (‖y_d‖² + ‖y_e‖² − ⟨y_d, y_e⟩)  (Tanimoto)
+
+Departures. HPFL: the gradient is of first order (Per-FedAvg (FO)). The edges that the cloud waits for are those of
+`gathering.quorum`; the paper schedules them with the bandwidth. ESPerHFL is our reading of its abstract, with no paper
+at hand: an edge has no data, so ∇F_d(p_d) is the change p_d − y_d that its devices' training makes; the normalisation
+parameters that the clients train are averaged like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import edgebed
+from edgebed.baselines import fedala, sdfeel
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedProxH(sdfeel.Clusters):
+    """mu μ."""
+
+    mu: float = edgebed.number(0.01, low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HPFL(sdfeel.Clusters):
+    """adaptation_rate α. Each mini-batch is adapted to, and then learned from with the next one."""
+
+    adaptation_rate: float = edgebed.number(0.01, low=0)
+
+    def longest_training(self, work: edgebed.ClientWork) -> float:
+        return 2 * super().longest_training(work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ESPerHFL(sdfeel.Clusters):
+    """mixing λ at the start; mixing_rate η_λ."""
+
+    mixing: float = edgebed.number(0.5, low=0, high=1)
+    mixing_rate: float = edgebed.number(0.1, low=0)
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """(μ / 2) ‖w_i − w‖², as a term of each mini-batch's loss. ``arrays`` w, ``form`` μ."""
+
+    arrays: edgebed.State
+    form: float
+
+    def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
+        return self.of_weights(model, {name: torch.tensor(w, device=batch.x.device) for name, w in self.arrays.items()})
+
+    def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term with w in `arrays`, as devices that train together need it."""
+        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
+        return self.form / 2 * torch.stack(distances).sum()
+
+
+def mini_batches(learner: edgebed.Learner, p: HPFL, round: int) -> list[Tensor]:
+    """The mini-batches of local training."""
+    random = learner.random("batches", round)
+    return [chosen for *_, chosen in edgebed.batches(learner.samples, p, random, learner.device)]
+
+
+def gradients(learner: edgebed.Learner, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The loss of the learner's model on a mini-batch, and its gradients."""
+    x, y = learner.train_data
+    loss = cross_entropy(learner.model(learner.normalise(x[chosen])), y[chosen])
+    return loss.detach(), torch.autograd.grad(loss, list(learner.model.parameters()))
+
+
+def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> None:
+    """w ← w + rate · direction."""
+    with torch.no_grad():
+        for w, direction in zip(model.parameters(), directions, strict=True):
+            w.add_(direction, alpha=rate)
+
+
+def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> tuple[edgebed.State, float]:
+    """Local training by Per-FedAvg, and its mean loss before adaptation."""
+    learner.set(w)
+    model, chosen, losses = learner.model.train(), mini_batches(learner, p, round), torch.zeros(())
+    step = edgebed.optimizer(list(model.parameters()), p)
+    for first, second in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
+        loss, adaptation = gradients(learner, first)
+        move(model, -p.adaptation_rate, adaptation)
+        _, found = gradients(learner, second)
+        move(model, p.adaptation_rate, adaptation)  # back
+        step(torch.stack([torch.sum(w * g) for w, g in zip(model.parameters(), found, strict=True)]).sum())
+        losses += loss.cpu()
+    return edgebed.state_of(model), float(losses) / max(len(chosen), 1)
+
+
+def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
+    """The model that a device predicts by: one step on its first mini-batch."""
+    learner.set(w)
+    model = learner.model.train()
+    for chosen in mini_batches(learner, p, round)[:1]:
+        move(model, -p.adaptation_rate, gradients(learner, chosen)[1])
+    return edgebed.state_of(model)
+
+
+def similarity(y: edgebed.State, other: edgebed.State) -> float:
+    """T of two models, or 0 if it is negative."""
+    a, b = (
+        np.concatenate([each.ravel() for each in state.values() if each.dtype.kind == "f"]).astype(np.float64)
+        for state in (y, other)
+    )
+    product = float(a @ b)
+    return max(product / float(a @ a + b @ b - product), 0.0)
+
+
+def similar_means(models: Mapping[str, edgebed.State]) -> dict[str, edgebed.State]:
+    """g_d of each edge, from the models of all."""
+    return {
+        d: edgebed.weighted_mean([*models.values()], [similarity(y, other) for other in models.values()])
+        for d, y in models.items()
+    }
+
+
+def next_mixing(
+    y: edgebed.State, g: edgebed.State, p: edgebed.State, trained: edgebed.State, params: ESPerHFL, mixing: float
+) -> float:
+    """λ_d after a round in which the edge's devices moved p_d to `trained`."""
+    slope = sum(
+        float(np.sum((p[name] - trained[name]) * (y[name] - g[name]), dtype=np.float64))
+        for name in y
+        if y[name].dtype.kind == "f"
+    )
+    return min(max(mixing - params.mixing_rate * slope, 0.0), 1.0)
+
+
+class Edge(sdfeel.Edge):
+    """Aggregates its devices between two models of the cloud. Evaluates its own model."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            message = await self.receive("model", sender=self.parent)
+            t = edgebed.round_of(message)
+            w, samples = await self.aggregate(message.tensors, t)
+            await edgebed.evaluate(self, w, t)
+            await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
+
+
+class ProximalDevice(sdfeel.Device):
+    """Trains near the edge's model."""
+
+    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
+        result = await edgebed.train(self, w, r, self.params, Proximal(w, self.params.mu))
+        return result.weights, result.loss
+
+
+class MetaDevice(sdfeel.Device):
+    """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
+
+    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
+        work = 2 * self.learner.work(self.params)
+        learned: tuple[edgebed.State, float] = await self.compute(
+            self.learner.apply, meta_train, w, self.params, r, samples=work, mode="train"
+        )
+        return learned
+
+    async def score(self, w: edgebed.State, r: int, t: int) -> None:
+        step = (self.learner.apply, adapted, w, self.params, r)
+        own = await self.compute(*step, samples=min(self.params.batch_size, self.learner.samples), mode="train")
+        await edgebed.evaluate(self, own, t)
+
+
+class SimilarCloud(edgebed.Role):
+    """Sends each edge the mean of all edges' models that is weighted by their similarity to its own."""
+
+    async def run(self) -> None:
+        w = self.learner.initial()
+        g = {edge: edgebed.parted(self.restored.tensors, edge) if self.restored else w for edge in self.children}
+        async for t in self.rounds():
+            for edge in self.children:
+                await self.send([edge], "model", g[edge], round=t)
+            answers = edgebed.fitting(self, await self.gather("update", self.children, round=t), w)
+            updates = edgebed.with_samples(self, answers)
+            if updates:
+                g |= await self.compute(similar_means, {each.sender: each.tensors for each in updates}, mode="other")
+            await edgebed.evaluate(self, await edgebed.average(self, updates, w), t)
+            await self.checkpoint(t, edgebed.joined(**g))
+
+
+class MixingEdge(sdfeel.Edge):
+    """Mixes its own model with the cloud's, and learns how much of each to take."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        y, mixing = {}, self.params.mixing
+        if self.restored is not None:
+            y, mixing = self.restored.tensors, self.restored.fields["mixing"]
+        while True:
+            message = await self.receive("model", sender=self.parent)
+            t, g = edgebed.round_of(message), message.tensors
+            y = y or g
+            p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
+            trained, samples = await self.aggregate(p, t)
+            mixing, y = next_mixing(y, g, p, trained, self.params, mixing), trained
+            self.report(round=t, scope="train", mixing=mixing)
+            await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
+            await self.checkpoint(t, y, mixing=mixing)
+            await self.send(self.parent, "update", y if samples else None, round=t, samples=samples)
+
+
+ROLES = {
+    "fedprox-h": {"cloud": fedala.Cloud, "edge": Edge, "device": ProximalDevice},
+    "hpfl": {"cloud": fedala.Cloud, "edge": Edge, "device": MetaDevice},
+    "esperhfl": {"cloud": SimilarCloud, "edge": MixingEdge, "device": sdfeel.Device},
+}
+SUMMARIES: list[tuple[str, type[sdfeel.Clusters], str]] = [
+    ("fedprox-h", FedProxH, "HierFAVG whose devices stay near their edge's model"),
+    ("hpfl", HPFL, "HierFAVG of a model that is good after a step on a device's data"),
+    ("esperhfl", ESPerHFL, "edges mix their model with those of similar edges"),
+]
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        edgebed.Algorithm(name, params=params, summary=summary, edges="required") for name, params, summary in SUMMARIES
+    ]
+)

@@ -188,9 +188,19 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do what only the first reading of an assignment has to do."""
-        kinds: tuple[Any, ...] = (cls, Keypair, PeerAddress, DataAssignment, Hardware, Gathering, Timeouts, Stop)
-        for kind in (*kinds, PluginSource):
-            _hints(cast(Any, kind))
+        kinds: list[Any] = [
+            cls,
+            Keypair,
+            PeerAddress,
+            DataAssignment,
+            Hardware,
+            Gathering,
+            Timeouts,
+            Stop,
+            PluginSource,
+        ]
+        for kind in kinds:
+            _hints(kind)
 
     @classmethod
     def load(cls, path: str | Path) -> Assignment:
@@ -245,7 +255,7 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 def _read_fields(kind: type[T], value: Any, path: str) -> T:
     given: Mapping[str, Any] = _of(dict, value, path)
-    hints = _hints(cast(Any, kind))
+    hints = _hints(kind)
     unknown = sorted(set(given) - set(hints))
     if unknown:
         raise AssignmentError(f"{path}.{unknown[0]}: unknown field; written by another version?")

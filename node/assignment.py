@@ -188,18 +188,8 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do what only the first reading of an assignment has to do."""
-        kinds: list[Any] = [
-            cls,
-            Keypair,
-            PeerAddress,
-            DataAssignment,
-            Hardware,
-            Gathering,
-            Timeouts,
-            Stop,
-            PluginSource,
-        ]
-        for kind in kinds:
+        parts: list[Any] = [Keypair, PeerAddress, DataAssignment, Hardware, Gathering, Timeouts, Stop, PluginSource]
+        for kind in [cls, *parts]:
             _hints(kind)
 
     @classmethod

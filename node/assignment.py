@@ -245,7 +245,7 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 def _read_fields(kind: type[T], value: Any, path: str) -> T:
     given: Mapping[str, Any] = _of(dict, value, path)
-    hints = _hints(kind)
+    hints = _hints(cast(Any, kind))
     unknown = sorted(set(given) - set(hints))
     if unknown:
         raise AssignmentError(f"{path}.{unknown[0]}: unknown field; written by another version?")

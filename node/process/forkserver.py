@@ -15,9 +15,8 @@ Several nodes start at the same time, so answers may come in another order than 
 Without a view (``null``) it forks holders, see `node.process.holder`. It loads nothing then, and passes on orders.
 
 A forked node shares the pages of torch and costs about 25 MB. A fresh process costs 250 MB. The server must
-stay single-threaded, or a fork could copy a held lock. It is the first process of a PID namespace (`unshare --pid
---fork`). It ends when standard input closes or its parent dies, and the kernel then ends its nodes
-(pid_namespaces(7)).
+stay single-threaded, or a fork could copy a held lock. It is the first process of a PID namespace. It ends when
+standard input closes or its parent dies, and the kernel then ends its nodes (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ def main(view: FileView | None, nodes: int = 0) -> int:
     """``nodes``: about how many nodes it will fork."""
     namespaces.die_with_parent(os.getppid())
     namespaces.name_process("forkserver")
+    namespaces.begin_pid_namespace()
     started = time.perf_counter()
     problem = ""
     if view is not None:

@@ -80,6 +80,20 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def begin_pid_namespace() -> None:
+    """Continue in a child, the first process of a new PID namespace: when it ends, the kernel ends all others there.
+    This process waits for the end of the child, and ends in the same way."""
+    unshare(CLONE_NEWPID)
+    child = os.fork()
+    if child == 0:
+        die_with_parent(0)
+        return
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGKILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(code if code >= 0 else 128 - code)
+
+
 def name_process(name: str) -> None:
     """Show the first 15 bytes of ``name`` as the process's command in ps and top."""
     _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)

@@ -58,9 +58,6 @@ INHERITED = (
 Nodes do not see the other variables, such as access keys."""
 
 
-OWN_PIDS = ("unshare", "--pid", "--fork", "--kill-child", "--")
-"""Runs a command as the first process of a PID namespace: when it ends, the kernel ends all others."""
-
 SAME_USER = (
     "nodes have the orchestrator's user id, without its capabilities, and the number of their processes may not be"
     " limited: the run's files cannot be given to users of their own here"
@@ -129,11 +126,7 @@ class NamespacesDriver:
         directory = self._directory
         self._server = await JsonChild.start(
             "the fork server",
-            [
-                *self._hub.enter(network=False),
-                *OWN_PIDS,
-                *python.module(self.server, json.dumps(view), str(self._nodes)),
-            ],
+            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view), str(self._nodes))],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
             log=directory.logs / "forkserver.log",

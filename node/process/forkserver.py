@@ -280,10 +280,10 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, tell: int, line: 
         os.setsid()
         try:
             _redirect_output(start.log)
-            join(start.rights.groups)
             assignment = Assignment.load(start.assignment) if line is None else None
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()
+            join(start.rights.groups)  # not before: the namespaces are no memory of the node's hardware
             socket.sethostname(start.node)
             namespaces.name_process(start.node)
             lacking = _limit_rights(server, start)

@@ -18,7 +18,7 @@ from orchestrator.fabric.namespaces.anchor import PATIENCE, remove
 from orchestrator.host.commands import absent
 from orchestrator.host.kernel.namespaces import entry, refused
 from orchestrator.host.process.child import JsonChild
-from orchestrator.host.process.processes import TOKEN, labels
+from orchestrator.host.process.processes import PART, TOKEN, labels
 from orchestrator.text import how_ended
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
@@ -170,7 +170,10 @@ class Hub:
             if self._setup is None:
                 self._log.parent.mkdir(exist_ok=True)
                 self._setup = await JsonChild.start(
-                    "the process that sets up networks", [*self.enter(), *SETUP], environment=self._label, log=self._log
+                    "the process that sets up networks",
+                    [*self.enter(), *SETUP],
+                    environment={**self._label, PART: "networks"},
+                    log=self._log,
                 )
         try:
             answer = await self._setup.request(

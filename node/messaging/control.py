@@ -4,7 +4,7 @@ Messages are msgpack maps with a "type" over ZeroMQ: DEALER at the node, ROUTER 
 
 From a node:
     register {node, incarnation, pid, protocol}     ready; waits for start
-    beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat`` from the start on
+    beat {cpu s, rss bytes, memory_pss? bytes}      once, and each ``Timeouts.beat`` from the start on
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed

@@ -205,7 +205,8 @@ async def _run(
 
 async def _tell(beat: float, transport: Transport, control: ControlClient, started: asyncio.Event) -> None:
     """Report to the orchestrator from the start on: beats with resource usage, traffic, and standstills. Nodes that
-    wait for the start leave the processors to those that are still to register."""
+    wait for the start send one beat, and leave the processors to those that are still to register."""
+    control.send(_beat())
     await started.wait()
     told, standstill = None, Standstill()
     while True:

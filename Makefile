@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -32,14 +32,17 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
-quick: quick-orchestrator quick-others  # two processes: most of these tests keep one processor busy
+quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
-	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
+	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator/drivers tests/orchestrator
+quick-drivers: setup
+	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator/drivers
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, three processes at a time. What takes longest begins first, so that all three end at about the same time. At
-# last what measures this host, with nothing beside it.
+# All tests, so many processes at a time. What takes longest begins first, so that they end at about the same time. At last
+# what measures this host, with nothing beside it.
+LANES ?= 3
 ALL := hosts runs others engines computing computing-orchestrator lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
@@ -57,13 +60,18 @@ runs: setup
 	@$(call at-its-end,-m "$(LONG)" tests/e2e)
 others: setup
 	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e)
-# Tests whose output is shown when they have ended, so that the lines of several processes do not mix.
+# Tests whose output is shown when they have ended, so that the lines of several processes do not mix. Beside it lie how
+# long each test took (JUnit) and the processor time of all (user, system), and what takes longer than its budget says so.
 LOGS := .pytest_cache/logs
+BUDGET := 600# s
 define at-its-end
-mkdir -p $(LOGS); $(BIN)/python -m pytest $(1) >$(LOGS)/$@ 2>&1; code=$$?; cat $(LOGS)/$@; exit $$code
+mkdir -p $(LOGS); began=$$(date +%s); $(BIN)/python -m pytest --junitxml=$(LOGS)/$@.xml $(1) >$(LOGS)/$@ 2>&1; code=$$?; \
+times >$(LOGS)/$@.times; took=$$(($$(date +%s) - began)); cat $(LOGS)/$@; \
+echo "$@: $$took s, on processors $$(tail -n 1 $(LOGS)/$@.times)"; \
+[ $$took -le $(BUDGET) ] || echo "$@: more than its budget of $(BUDGET) s"; exit $$code
 endef
 alone: setup
-	$(BIN)/python -m pytest -m "(netns or alone) and not lab"
+	@$(call at-its-end,-m "(netns or alone) and not lab")
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
@@ -76,9 +84,10 @@ ordinary: setup  ## the tests that depend on who runs them
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
 	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
-	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
-coverage: setup  ## which lines of the product the quick tests reach
-	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
+	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; exit $$code
+coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
+	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)
+	$(BIN)/coverage report --sort=-cover | tail -n 12
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
 campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker

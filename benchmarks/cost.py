@@ -109,7 +109,7 @@ def this_core(cases: Sequence[tuple[str, tuple[int, ...], int]] = CASES) -> floa
     ratios = []
     for name, shape, batch in cases:
         model = build(name, shape, 10, seed=1)
-        modelled = cost_of(model, shape, batch)(batch, "train") - PER_STEP
+        modelled = cost_of(model, torch.zeros(1, *shape), batch)(batch, "train") - PER_STEP
         ratios.append(modelled / seconds_of(train(model, shape, batch)))
     return round(median(ratios), 3)
 
@@ -127,7 +127,7 @@ def benchmark() -> dict[str, object]:
             if mode == "evaluate" and (name == "resnet18" or batch != 32):
                 continue
             model = build(name, shape, 10, seed=1)
-            cost = cost_of(model, shape, batch)
+            cost = cost_of(model, torch.zeros(1, *shape), batch)
             costs.append((cost, samples))
             measured.append(seconds_of((train if mode == "train" else evaluate)(model, shape, samples)))
             modelled.append(cost(samples, "train" if mode == "train" else "evaluate") - PER_STEP)

@@ -140,7 +140,11 @@ def catalogue(path: str, forms: list[Schema], places: Places) -> Iterator[str]:
     first, *others = own.values()
     if common := {key: first[key] for key in first if key != "name" and all(key in each for each in others)}:
         yield "\nAll of them have these keys. Other defaults are listed below."
+        below = [new_mappings(f"{path}.{key}", each, places) for key, each in common.items()]
         yield from rows(common, places)
+        for inner, each in zip(below, common.values(), strict=True):
+            for place, found in inner.items():
+                yield from section(place, found, places, each["description"])
     listed: dict[str, Schema] = {}
     for name, keys in own.items():
         if other := {key: each for key, each in keys.items() if key != "name" and each != common.get(key)}:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgebed import plugin
     from edgebed.plugin import *  # noqa: F403
+    from orchestrator.archive.reproduction import Reproduction, reproduce
+    from orchestrator.archive.writing import archive
     from orchestrator.results.record.rows import Event
     from orchestrator.scenario.typed import CrossTraffic, Fault, Link, Medium, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
@@ -27,14 +29,17 @@ __all__ = [
     "Handle",
     "Link",
     "Medium",
+    "Reproduction",
     "Run",
     "Scenario",
     "SweepRuns",
     "__version__",
+    "archive",
     "compare",
     "load",
     "plan",
     "plugin",
+    "reproduce",
     "runs",
     "start",
     "sweep",
@@ -49,12 +54,15 @@ _MODULES = {
     "Handle": "orchestrator.verbs.handle",
     "Link": "orchestrator.scenario.typed",
     "Medium": "orchestrator.scenario.typed",
+    "Reproduction": "orchestrator.archive.reproduction",
     "Run": "orchestrator.verbs.runs",
     "Scenario": "orchestrator.scenario.typed",
     "SweepRuns": "orchestrator.sweep.python",
+    "archive": "orchestrator.archive.writing",
     "compare": "orchestrator.verbs.runs",
     "load": "orchestrator.verbs.runs",
     "plan": "orchestrator.verbs.sources",
+    "reproduce": "orchestrator.archive.reproduction",
     "runs": "orchestrator.verbs.runs",
     "start": "orchestrator.verbs.handle",
     "sweep": "orchestrator.sweep.python",

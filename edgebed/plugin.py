@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from node.learning.aggregation import State, weighted_mean
     from node.learning.devices import load_state, state_of
     from node.learning.local_training import ClientWork, LocalTraining
+    from node.learning.metrics import cross_entropy
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
     from node.learning.training import Learner, MiniBatch, batches
@@ -54,6 +55,7 @@ __all__ = [
     "algorithm",
     "average",
     "batches",
+    "cross_entropy",
     "evaluate",
     "fitting",
     "flag",
@@ -92,6 +94,7 @@ MODULES = {
     "algorithm": "node.algorithms.registry",
     "average": "node.algorithms.common",
     "batches": "node.learning.training",
+    "cross_entropy": "node.learning.metrics",
     "evaluate": "node.algorithms.common",
     "fitting": "node.algorithms.common",
     "flag": "node.parameters",

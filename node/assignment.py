@@ -139,9 +139,10 @@ class Stop:
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes whose
-    rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu, cuda
-    or cuda:1. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no checkpoints
-    are written."""
+    rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
+    cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for what they have. In "bf16"
+    it also trains. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
+    checkpoints are written."""
 
     run: str
     node: str
@@ -167,6 +168,7 @@ class Assignment:
     timeouts: Timeouts = field(default_factory=Timeouts)
     profile: str = "fixed"
     device: str = "cpu"
+    precision: str = ""
     plugins: tuple[PluginSource, ...] = ()
 
     def related(self, relation: Relation) -> tuple[str, ...]:

@@ -256,8 +256,9 @@ class Role:
     async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
-        ``samples``: the number of samples it processes, from which a simulation models the duration. Global generators
-        of torch, numpy and Python are seeded for it, from the function, the round, and how often it was computed there.
+        ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
+        "other", the numbers that it goes through: n log₂ n of a sort. Global generators of torch, numpy and Python are
+        seeded for it, from the function, the round, and how often it was computed there.
         """
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)
@@ -356,7 +357,7 @@ class Role:
     def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
-        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
+        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}), self._assignment.precision)
         if (what := message.not_finite) is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return message

@@ -15,6 +15,7 @@
   * RunError: the run cannot go on
 
     * MistakeError: a command to a running run makes no sense
+  * ArchiveError: an archive of runs is damaged, or unsafe to unpack; raised before anything is written
   * RecordError: a run directory is missing, damaged or of another version
 """
 
@@ -118,6 +119,10 @@ class RunError(OrchestratorError):
 
 class MistakeError(RunError):
     """A command to a running run makes no sense."""
+
+
+class ArchiveError(OrchestratorError):
+    """An archive of runs is damaged, or unsafe to unpack."""
 
 
 class RecordError(OrchestratorError):

@@ -176,10 +176,7 @@ PICTURES: dict[str, Sequence[Case]] = {
         (pictures(usual=saved(plain("L", 7), "BMP")), all_are(7)),
     ],
     "grey next to colour": [  # sorted first or last, the grey picture decides nothing
-        (
-            pictures({f"train/{label}/1.png": saved(plain("RGB", (200, 0, 1)))}),
-            pixels_are(*pixels),
-        )
+        (pictures({f"train/{label}/1.png": saved(plain("RGB", (200, 0, 1)))}), pixels_are(*pixels))
         for label, pixels in (("a", [(200, 0, 1), (9, 9, 9)]), ("b", [(9, 9, 9), (200, 0, 1)]))
     ],
     "black and white": [(pictures(usual=saved(plain("1", 1))), all_are(255))],
@@ -388,6 +385,7 @@ class Trap:
 BYTES = np.arange(8 * 6 * 5 * 3, dtype=np.uint8).reshape(8, 6, 5, 3)
 FLOATS = np.linspace(-3, 3, 32, dtype=np.float32).reshape(8, 4)
 LABELS = np.arange(8) % 4
+TOKENS = np.arange(32).reshape(8, 4)
 ARRAYS: dict[str, Sequence[Case]] = {
     "x: uint8 (N, H, W)": [(samples(BYTES[..., 0]), x_is(BYTES[:, None, :, :, 0]))],
     "x: uint8 (N, H, W, C) or (N, C, H, W), C 1, 3 or 4": [
@@ -410,7 +408,11 @@ ARRAYS: dict[str, Sequence[Case]] = {
         )
         for value in (np.nan, -np.inf, 1e300)
     ],
-    "x: truth values, other whole numbers, complex numbers, texts": [
+    "x: whole numbers from 0 up (N, T), not uint8": [
+        *((samples(TOKENS.astype(kind)), lambda data: data.tokens and data.shape == (4,)) for kind in ("i2", ">u8")),
+        (samples(TOKENS - 1), "x_train must hold whole numbers from 0 to 2147483647 as tokens"),
+    ],
+    "x: truth values, whole numbers of other shapes, complex numbers, texts": [
         (samples(BYTES.astype(kind)), f"a.npz: x_train is {kind} .*take uint8")
         for kind in ("bool", "int8", "uint16", "int64", "complex64", "<U3")
     ],
@@ -420,10 +422,7 @@ ARRAYS: dict[str, Sequence[Case]] = {
         for name in ("x_train", "y_train")
     ],
     "header that declares more or less than the file has": [
-        (
-            header(declared("(1099511627776, 8, 8)"), b"0" * 99),
-            "x_train declares .*, 70,368,744,177,664 bytes",
-        ),
+        (header(declared("(1099511627776, 8, 8)"), b"0" * 99), "x_train declares .*, 70,368,744,177,664 bytes"),
         (header(declared("(8, 4, 4)"), b"0" * 129), "declares uint8 .*128 bytes, and holds 129"),
         (header(declared("(-8, -4, 4)"), b"0" * 128), "declares uint8"),
         (header("(" * 400 + ")" * 400), "x_train is not a plain array"),
@@ -468,6 +467,13 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
         (labels(LABELS.astype(kind)), y_is(*LABELS.tolist())) for kind in ("i1", "u1", ">i2", "u4", ">u8")
     ],
     "(N, 1)": [(labels(LABELS[:, None]), y_is(*LABELS.tolist()))],
+    "(N, T), with tokens (N, T)": [
+        (
+            npz(x_train=TOKENS, y_train=TOKENS, x_test=TOKENS[:4], y_test=TOKENS[:4]),
+            lambda data: (data.labels, data.classes, data.train_labels.tolist()) == ((4,), 32, TOKENS[:, 3].tolist()),
+        ),
+        (npz(x_train=TOKENS, y_train=TOKENS[:, :3], x_test=TOKENS[:4]), "it needs one label for each token"),
+    ],
     "floats, truth values, texts, a column for each class": [
         (labels(LABELS * 1.0), "y_train must be one axis of whole numbers, not float64 .*astype"),
         (labels(LABELS / 2), r"y_train must be one axis of whole numbers, not float64 \(8,\)$"),
@@ -482,10 +488,7 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
             labels(np.where(np.arange(8) == 4, np.uint32(2**32 - 1), LABELS.astype(np.uint32))),
             rf"label 4294967295 at y_train\[4\], .* label 4: without it 4 of 4294967296 classes occur; {STRAY}",
         ),
-        (
-            labels(LABELS, [0, 1, 2_000_000, 3]),
-            r"label 2000000 at y_test\[2\], .* without it 4 of 2000001 classes",
-        ),
+        (labels(LABELS, [0, 1, 2_000_000, 3]), r"label 2000000 at y_test\[2\], .* without it 4 of 2000001 classes"),
         (
             labels(np.where(LABELS == 2, 4, LABELS)),
             r"label 3 at y_train\[3\], but no .* label 2: without it 3 of 5 classes",
@@ -634,8 +637,7 @@ OTHERS: dict[str, Sequence[Case]] = {
 
 
 @pytest.mark.parametrize(
-    ("cases", "row"),
-    [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR and UCI-HAR")],
+    ("cases", "row"), [(IDX, row) for row in rows("IDX")] + [(OTHERS, row) for row in rows("CIFAR and UCI-HAR")]
 )
 def test_idx_cifar_and_har(cases: dict[str, Sequence[Case]], row: str, tmp_path: Path) -> None:
     for index, case in enumerate(cases[row]):
@@ -753,10 +755,7 @@ LISTS: dict[str, Sequence[tuple[Any, list[list[int]] | str]]] = {
     "a client that is missing or unknown": [
         ([[0], [1]], "f.json: train has 2 lists for 3 clients"),
         ({**BY_NAME, "edge-0": []}, "f.json: train has edge-0; clients are device-0-0, device-0-1, device-1-0"),
-        (
-            {"device-0-0": [0]},
-            "f.json: train lacks device-0-1, device-1-0; give clients without samples an empty list",
-        ),
+        ({"device-0-0": [0]}, "f.json: train lacks device-0-1, device-1-0; give clients without samples an empty list"),
         ({"train": TRAIN, "test": BY_NAME | {"cloud": []}}, "f.json: test has cloud; clients are"),
     ],
     "not whole numbers": [

@@ -166,6 +166,7 @@ def test_every_page_is_in_the_index() -> None:
     assert linked == {page for page in EVERY_PAGE if page.startswith("docs/")} - {"docs/README.md"}
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     options = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
     build = [sys.executable, "-m", "sphinx", *options, "docs", str(tmp_path / "site")]

@@ -222,6 +222,6 @@ def test_the_directory(simulated: Path) -> None:
     told = {name.rstrip("/") for row in listed.splitlines()[2:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
     assert {path.name for path in simulated.iterdir()} <= told
     directory = RunDirectory(simulated)
-    paths = (getattr(directory, name) for name, found in vars(RunDirectory).items() if isinstance(found, property))
+    paths = (getattr(directory, name) for name in vars(RunDirectory) if not name.startswith("_"))
     named = {path.relative_to(simulated).parts[0] for path in paths if isinstance(path, Path)}
     assert told == named | {"effective.json", "plan.json", "token", DATABASE, FOLDER}

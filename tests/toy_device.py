@@ -25,7 +25,7 @@ TOY = "toy"
 _aten: Any = torch.ops.aten
 
 _CONVOLUTIONS = {  # torch calls these on devices that it does not know
-    _aten.convolution_overrideable.default: _aten.convolution.default,
+    _aten.convolution_overrideable.default: _aten.convolution.default
 }
 
 

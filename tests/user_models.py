@@ -99,11 +99,19 @@ def untrainable(shape: tuple[int, ...], classes: int, _: Any) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes)).requires_grad_(False)
 
 
-NAMES = ["transformer", "frozen", "frozen-head", "unused", "two-layers", "no-bias", "maps", "whole"]
-BUILDS: list[Any] = [transformer, frozen, frozen_head, unused, two_layers, no_bias, maps, whole]
+def stays(shape: tuple[int, ...], classes: int, _: Any) -> Parts:
+    """The first layer is frozen, and does not travel."""
+    return frozen(shape, classes, _)
+
+
+NAMES = ["transformer", "frozen", "frozen-head", "unused", "two-layers", "no-bias", "maps", "whole", "stays"]
+BUILDS: list[Any] = [transformer, frozen, frozen_head, unused, two_layers, no_bias, maps, whole, stays]
 PLUGIN = edgebed.Plugin(
     models=[
-        *(edgebed.ModelEntry(name, build=build) for name, build in zip(NAMES, BUILDS, strict=True)),
+        *(
+            edgebed.ModelEntry(name, build=build, frozen_travels=build is not stays)
+            for name, build in zip(NAMES, BUILDS, strict=True)
+        ),
         edgebed.ModelEntry("untrainable", build=untrainable),
     ]
 )

@@ -81,7 +81,6 @@ def adapt(
 ) -> edgebed.State:
     """W_i after one epoch, or after as many as the loss needs to converge."""
     import torch
-    from torch.nn.functional import cross_entropy
 
     x, y = learner.train_data
     order = learner.random("local aggregation", t).permutation(len(y))[: math.ceil(p.sampled * len(y))]
@@ -93,7 +92,7 @@ def adapt(
             learner.set(aggregated(own, w, weights))
             model = learner.model.eval()
             parameters = dict(model.named_parameters())
-            loss = cross_entropy(model(learner.normalise(x[batch])), y[batch])
+            loss = edgebed.cross_entropy(model(learner.normalise(x[batch])), y[batch])
             gradients = torch.autograd.grad(loss, [parameters[name] for name in weights], allow_unused=True)
             weights = weights | {
                 name: reweighted(weights[name], gradient.cpu().numpy(), w[name] - own[name], p.weight_learning_rate)

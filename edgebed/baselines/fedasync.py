@@ -74,7 +74,8 @@ class Proximal:
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         import torch
 
-        distances = [torch.sum((x - self._starts[name].to(x.device)) ** 2) for name, x in model.named_parameters()]
+        trained = [(name, x) for name, x in model.named_parameters() if name in self.start]
+        distances = [torch.sum((x - self._starts[name].to(x.device)) ** 2) for name, x in trained]
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property

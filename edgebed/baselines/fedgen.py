@@ -321,6 +321,7 @@ PLUGIN = edgebed.Plugin(
             devices="optional",
             flat=True,
             featured=True,
+            whole=True,
         )
     ]
 )

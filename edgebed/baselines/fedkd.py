@@ -149,7 +149,7 @@ def first_transform(
     """W^h as it was kept, or a new one, drawn as torch draws a linear layer's: uniform within ±1/√d, the mentee's d."""
     if "transform" in kept:
         return torch.tensor(kept["transform"], device=learner.device)
-    sample = torch.zeros(2, *learner.data.shape, device=learner.device)
+    sample = torch.from_numpy(learner.data.zeros(2)).to(learner.device)
     with torch.no_grad():
         rows, columns = (model.eval().extractor(sample).shape[1] for model in (mentor, mentee))
     mentor.train()
@@ -225,4 +225,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
-PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True)
+PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True, floats=True)

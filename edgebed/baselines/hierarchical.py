@@ -34,7 +34,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import edgebed
 from edgebed.baselines import fedala, sdfeel
@@ -77,7 +76,7 @@ class Proximal:
 
     def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
         """The term with w in `arrays`, as devices that train together need it."""
-        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
+        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
         return self.form / 2 * torch.stack(distances).sum()
 
 
@@ -87,17 +86,22 @@ def mini_batches(learner: edgebed.Learner, p: HPFL, round: int) -> list[Tensor]:
     return [chosen for *_, chosen in edgebed.batches(learner.samples, p, random, learner.device)]
 
 
+def trainable(model: edgebed.Model) -> list[Tensor]:
+    """The parameters that are not frozen."""
+    return [w for w in model.parameters() if w.requires_grad]
+
+
 def gradients(learner: edgebed.Learner, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The loss of the learner's model on a mini-batch, and its gradients."""
     x, y = learner.train_data
-    loss = cross_entropy(learner.model(learner.normalise(x[chosen])), y[chosen])
-    return loss.detach(), torch.autograd.grad(loss, list(learner.model.parameters()))
+    loss = edgebed.cross_entropy(learner.model(learner.normalise(x[chosen])), y[chosen])
+    return loss.detach(), torch.autograd.grad(loss, trainable(learner.model))
 
 
 def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> None:
     """w ← w + rate · direction."""
     with torch.no_grad():
-        for w, direction in zip(model.parameters(), directions, strict=True):
+        for w, direction in zip(trainable(model), directions, strict=True):
             w.add_(direction, alpha=rate)
 
 
@@ -111,9 +115,9 @@ def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) 
         move(model, -p.adaptation_rate, adaptation)
         _, found = gradients(learner, second)
         move(model, p.adaptation_rate, adaptation)  # back
-        step(torch.stack([torch.sum(w * g) for w, g in zip(model.parameters(), found, strict=True)]).sum())
+        step(torch.stack([torch.sum(w * g) for w, g in zip(trainable(model), found, strict=True)]).sum())
         losses += loss.cpu()
-    return edgebed.state_of(model), float(losses) / max(len(chosen), 1)
+    return learner.get(), float(losses) / max(len(chosen), 1)
 
 
 def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
@@ -122,7 +126,7 @@ def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> 
     model = learner.model.train()
     for chosen in mini_batches(learner, p, round)[:1]:
         move(model, -p.adaptation_rate, gradients(learner, chosen)[1])
-    return edgebed.state_of(model)
+    return learner.get()
 
 
 def similarity(y: edgebed.State, other: edgebed.State) -> float:

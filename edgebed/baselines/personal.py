@@ -11,6 +11,7 @@ last checkpoint. Its accuracies travel with what it shares, and the cloud report
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -19,10 +20,8 @@ import edgebed
 Extra = Callable[[edgebed.Model, edgebed.MiniBatch], Tensor]
 
 
-def plugin(
-    name: str, params: type[edgebed.LocalTraining], summary: str, *, featured: bool = False, aligned: bool = False
-) -> edgebed.Plugin:
-    """The plug-in of an algorithm of this kind. ``featured`` and ``aligned``: see `edgebed.Algorithm`."""
+def plugin(name: str, params: type[edgebed.LocalTraining], summary: str, **needs: Any) -> edgebed.Plugin:
+    """The plug-in of an algorithm of this kind. ``needs``: what it declares about models, see `edgebed.Algorithm`."""
     declared = edgebed.Algorithm(
         name,
         params=params,
@@ -31,8 +30,7 @@ def plugin(
         devices="optional",
         flat=True,
         personal=True,
-        featured=featured,
-        aligned=aligned,
+        **needs,
     )
     return edgebed.Plugin(algorithms=[declared])
 

@@ -41,9 +41,7 @@ def failed_line(said: str) -> int | None:
 
 def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Reply]:
     """The result of each command, parsed from tc's output `said`; `first` is the line number of the first command.
-
-    Raises TcError if the output does not fit the commands.
-    """
+    Raises TcError if the output does not fit the commands."""
     shown, complaints, unexplained = _parts(said)
     arrays = iter(shown)
     results = []

@@ -79,9 +79,7 @@ class Capabilities:
 @dataclass(frozen=True, kw_only=True)
 class KernelLink:
     """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile.
-
-    `target`: the target's IPv4 address if the device leads to several nodes.
-    """
+    `target`: the target's IPv4 address if the device leads to several nodes."""
 
     index: int
     address: str
@@ -115,10 +113,8 @@ class KernelLink:
 def setup_commands(
     device: str, links: Sequence[KernelLink], capabilities: Capabilities, passing: Sequence[str] = ()
 ) -> list[list[str]]:
-    """The commands that shape a new device, in order. They omit the settings that `not_applied` names.
-
-    `passing`: addresses of peers whose packets pass unshaped.
-    """
+    """The commands that shape a new device, in order. They omit the settings that `not_applied` names. `passing`:
+    addresses of peers whose packets pass unshaped."""
     ends = [*((link.address, link.target) for link in links), *((address, None) for address in passing)]
     if len({link.index for link in links}) < len(links) or len(set(ends)) < len(ends):
         raise TcError(f"{device}: two links with one index or one address")
@@ -142,9 +138,7 @@ def change_command(device: str, link: KernelLink, capabilities: Capabilities, *,
 
 def stop_command(device: str, link: KernelLink) -> list[str]:
     """The first command of a cut: stop the link with a blackhole below netem, which makes netem's counters final.
-
-    `cut_command` then drops the packets in flight (`KernelLinkState.backlog_packets`).
-    """
+    `cut_command` then drops the packets in flight (`KernelLinkState.backlog_packets`)."""
     return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
 
 
@@ -177,9 +171,7 @@ def next_seed(seed: int) -> int:
 
 def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alone: bool) -> list[str]:
     """The settings that the commands omit because this host lacks them, one sentence each, for the run's record.
-
-    `alone`: no other link shares the device.
-    """
+    `alone`: no other link shares the device."""
     missing = []
     if not capabilities.seed and any(_is_random(link.profile) for link in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
@@ -248,10 +240,8 @@ def parse_cuts(text: str) -> dict[int, int]:
 
 
 def parse_stops(text: str) -> dict[int, int]:
-    """Packets dropped so far by the blackholes below netem of stopped links, by index, from the same output.
-
-    netem includes them in its own drops. Raises TcError.
-    """
+    """Packets dropped so far by the blackholes below netem of stopped links, by index, from the same output. netem
+    includes them in its own drops. Raises TcError."""
     return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
 
 

@@ -12,9 +12,7 @@ CONFIDENCE_Z = 2.576  # standard deviations that leave half of 1 - CONFIDENCE on
 
 def binomial_range(number: int, fraction: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
     """Central interval (low, high) of a binomial count: each side has a probability of at most (1 - confidence) / 2.
-
-    Exact, by summing the distribution's tails. A measured count outside the interval contradicts the fraction.
-    """
+    Exact, by summing the distribution's tails. A measured count outside the interval contradicts the fraction."""
     if number == 0 or fraction in (0.0, 1.0):
         return round(number * fraction), round(number * fraction)
     tail = (1 - confidence) / 2

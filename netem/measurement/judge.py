@@ -44,10 +44,8 @@ Verdict = Literal["pass", "fail", "unknown"]
 @dataclass(frozen=True)
 class Judgement:
     """One quantity, asked and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
-
     quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
-    (bit/s) or "queue" (s, the queueing delay of a saturated link).
-    """
+    (bit/s) or "queue" (s, the queueing delay of a saturated link)."""
 
     quantity: str
     asked: float
@@ -91,11 +89,9 @@ def judge_direction(
 
 
 def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
-    """Compare the median round trip with the link model's prediction for the same train, within a tolerance.
-
-    Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
-    varies. Trains through netem.impair with several seeds predict both. `asked` is the sum of the latencies.
-    """
+    """Compare the median round trip with the link model's prediction for the same train, within a tolerance. Jitter
+    shifts the median: probes closer together than the jitter wait for one another, and a finite train varies. Trains
+    through netem.impair with several seeds predict both. `asked` is the sum of the latencies."""
     asked = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
@@ -137,11 +133,9 @@ def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
-    """Compare the lost probes, including corrupted ones, with the asked fraction.
-
-    Losses of a Gilbert–Elliott chain are correlated, so a train contains less information about their number: its
-    length is divided by the design effect (see `design_effect`).
-    """
+    """Compare the lost probes, including corrupted ones, with the asked fraction. Losses of a Gilbert–Elliott chain are
+    correlated, so a train contains less information about their number: its length is divided by the design effect (see
+    `design_effect`)."""
     lost = None if direction.received is None else direction.sent - direction.received
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
 
@@ -157,11 +151,9 @@ def judge_order(direction: OneWay) -> Judgement:
 
 
 def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
-    """Compare the mean length of loss bursts with 1 / r, if all packets of the bad state are lost and no others.
-
-    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z
-    standard errors to either side.
-    """
+    """Compare the mean length of loss bursts with 1 / r, if all packets of the bad state are lost and no others. Burst
+    lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z standard
+    errors to either side."""
     asked = chain.mean_burst
     if direction.received is None or direction.bursts == 0:
         return Judgement("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")

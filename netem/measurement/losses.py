@@ -16,11 +16,9 @@ NEAR = 3.0  # standard deviations within which a count is accepted without the e
 
 
 class AskedLosses:
-    """Mean and variance of the random number of losses asked of a link.
-
-    For n packets under a loss of p: n p and n p (1 - p). For a Gilbert–Elliott chain the variance is multiplied by its
-    design effect (`netem.measurement.intervals.design_effect`).
-    """
+    """Mean and variance of the random number of losses asked of a link. For n packets under a loss of p: n p and n p (1
+    - p). For a Gilbert–Elliott chain the variance is multiplied by its design effect
+    (`netem.measurement.intervals.design_effect`)."""
 
     __slots__ = ("_from", "_mean", "_profile", "_variance")
 
@@ -44,9 +42,7 @@ class AskedLosses:
 
 class Losses(NamedTuple):
     """The ``packets`` on a link, the ``lost`` ones, and the number ``asked`` to be lost with its ``variance``.
-
-    ``others_too``: ``lost`` may include packets dropped by a full buffer, so too high a count proves nothing.
-    """
+    ``others_too``: ``lost`` may include packets dropped by a full buffer, so too high a count proves nothing."""
 
     packets: int
     lost: int

@@ -9,11 +9,9 @@ TCP_HEADERS = 14 + 20 + 20 + 12  # the 12 are the timestamp option
 
 
 def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
-    """Counts for a train of numbers 0..sent-1, from ``numbers`` in order of arrival.
-
-    sent, received (different numbers), bursts (unbroken runs of missing numbers), duplicated (repeated arrivals of a
-    number), reordered (first arrivals behind a higher number: RFC 4737, section 3).
-    """
+    """Counts for a train of numbers 0..sent-1, from ``numbers`` in order of arrival. sent, received (different
+    numbers), bursts (unbroken runs of missing numbers), duplicated (repeated arrivals of a number), reordered (first
+    arrivals behind a higher number: RFC 4737, section 3)."""
     seen: set[int] = set()
     reordered = 0
     highest = -1
@@ -33,10 +31,8 @@ def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
 
 
 def arrival_rate(times: Sequence[float], bits: float) -> float | None:
-    """Arrival rate in bit/s of equal frames of `bits`; None for fewer than four.
-
-    The median over all pairs half the series apart: a pause of the receiver affects few of them.
-    """
+    """Arrival rate in bit/s of equal frames of `bits`; None for fewer than four. The median over all pairs half the
+    series apart: a pause of the receiver affects few of them."""
     half = len(times) // 2
     if half < 2:
         return None
@@ -46,10 +42,8 @@ def arrival_rate(times: Sequence[float], bits: float) -> float | None:
 
 
 def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
-    """Rate in bit/s of a TCP stream on the link, from (time, bytes so far); without its first third, the ramp-up.
-
-    Each `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514.
-    """
+    """Rate in bit/s of a TCP stream on the link, from (time, bytes so far); without its first third, the ramp-up. Each
+    `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514."""
     if len(stamps) < 2:
         return None
     last, total = stamps[-1]

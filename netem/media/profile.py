@@ -75,6 +75,7 @@ class ChannelProfile:
     share   the rule by which members share the rate
     buffer  seconds of the rate that the queues hold together; the packet that is being sent occupies the buffer too
     rates   bit/s of single members; only with ``airtime`` and ``frames``
+    size    bytes that the queues hold together at any rate; ``buffer`` then follows from it
 
     Raises ProfileError for another rule, a rate below 1 bit/s or a negative buffer.
     """
@@ -83,12 +84,15 @@ class ChannelProfile:
     share: Rule = "fair"
     buffer: float = 0.1
     rates: Mapping[str, float] = field(default_factory=dict)
+    size: int | None = None
 
     def __post_init__(self) -> None:
         if self.share not in RULES:
             raise ProfileError(f"share: {units.shown(self.share)} is not one of {', '.join(RULES)}")
         if not all(1 <= rate < math.inf for rate in (self.rate, *self.rates.values())):
             raise ProfileError("rate: must be at least 1bit")
+        if self.size is not None:
+            object.__setattr__(self, "buffer", 8 * self.size / self.rate)
         if not 0 <= self.buffer < math.inf:
             raise ProfileError("buffer: must be 0 or more seconds")
 
@@ -98,7 +102,7 @@ class ChannelProfile:
 
     @property
     def buffer_bytes(self) -> float:
-        return self.rate * self.buffer / 8
+        return self.rate * self.buffer / 8 if self.size is None else self.size
 
     def rate_of(self, member: str) -> float:
         """The rate (bit/s) at which a member's packets are sent."""
@@ -106,11 +110,12 @@ class ChannelProfile:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON, in bit/s and seconds; `from_mapping` reads it."""
-        return {"rate": self.rate, "share": self.share, "buffer": self.buffer, "rates": dict(self.rates)}
+        return vars(self) | {"rates": dict(self.rates)}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
-        return cls(mapping["rate"], mapping["share"], mapping["buffer"], dict(mapping["rates"]))
+        size = mapping.get("size")
+        return cls(mapping["rate"], mapping["share"], mapping["buffer"], dict(mapping["rates"]), size)
 
 
 @dataclass(frozen=True)

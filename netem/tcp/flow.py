@@ -18,7 +18,8 @@ Gilbert–Elliott chain.
 
 - The initial window is 10 packets (RFC 6928). It grows by the acknowledged packets (slow start, RFC 5681) if half of it
   was in use or data waited for it (RFC 7661). It is halved for each retransmission timeout of idleness (RFC 2861;
-  tcp_slow_start_after_idle in Linux' ip-sysctl documentation). Beats of the application end idleness.
+  tcp_slow_start_after_idle in Linux' ip-sysctl documentation). Beats of the application end idleness. Their time
+  counts from when the send buffer has taken the message; it takes twice the window (tcp_sndbuf_expand).
 - Slow start ends at its threshold, or when the acknowledgements of a round keep coming for half a round trip, or are
   late by an eighth of one, 4 to 16 ms (HyStart: Ha and Rhee, "Taming the elephants", Computer Networks 55, 2011; the
   thresholds are those of Linux).
@@ -26,6 +27,7 @@ Gilbert–Elliott chain.
   one packet in 20 until its first loss.
 - The sender detects a loss a round trip later (RACK, RFC 8985). It retransmits the packet with the next round, which
   has 0.7 of the size (PRR, RFC 6937); later packets wait for it. Losses within one round trip shrink the window once.
+  A loss at the end of a round is detected only with the next one, which carries what is left besides.
   If nothing else is left to send, it retransmits when the third packet after the lost one is acknowledged, or a quarter
   of a round trip after the first is.
 - If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips
@@ -59,7 +61,7 @@ from typing import Any
 from netem.impair import Counters
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.path import SEGMENT, Path
-from netem.tcp.sender import Beats, Sender
+from netem.tcp.sender import Beats, Sender, lost_at_end
 
 GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 
@@ -76,7 +78,8 @@ class Flow:
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
     After about ``beat`` seconds without a message the connection carries a small packet of its own, which is not
-    counted. It gives up if nothing arrives for ``patience`` seconds.
+    counted; all connections of a ``node`` look for that at the same times. It gives up if nothing arrives for
+    ``patience`` seconds.
 
     ``resume``: after a change of the profiles, packets that have been released stay in their round and in step with
     the acknowledgements, so that changes to the same profile change times by less than 2 % unless the buffer drops
@@ -92,11 +95,12 @@ class Flow:
         patience: float = math.inf,
         *,
         resume: bool = False,
+        node: str | None = None,
     ) -> None:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
         self._sender = Sender(self._path.round_trip)
-        phase = 0.0 if beat == math.inf else Random(f"{seed} beats").uniform(0.0, beat / 2)
+        phase = 0.0 if beat == math.inf else Random(f"{node or seed} beats").uniform(0.0, beat / 2)
         self._beats = Beats(beat, phase)
         self._patience = patience
         self._resume = resume
@@ -281,15 +285,19 @@ class Flow:
         opened already."""
         sender, path, rounds = self._sender, self._path, self._rounds
         pace, number, rest = path.pace, message.number, message.rest
+        unnoticed = 0  # packets lost at the end of a round, which only those of the next one reveal
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
             sender.idle(now, pace, self._beats)
+        written = False
         while sender.backoff <= GIVE_UP:
             if resumed and sender.used < sender.limit:
                 start, room = max(now, sender.start), sender.limit - sender.used
             else:
                 start, room = sender.open(now, path)
+            if not written:  # the send buffer takes twice the window (tcp_sndbuf_expand)
+                sender.written, written = start, rest <= 2 * room
             begin = start if start > sender.free else sender.free
-            count = room if room < rest else rest
+            count = min(room, rest - unnoticed or rest)
             queued = begin - max(start, self._silent_until)  # s
             state = vars(sender).copy()
             if rest > 2 * room and sender.steady(rest, begin - queued, begin, path):
@@ -300,9 +308,13 @@ class Flow:
             lost = path.losses.draw(count) if path.losses else ()
             dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
             rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
+            revealing = unnoticed > 0
+            unnoticed = lost_at_end(lost, 0 if sender.train else dropped, count) if lost or dropped else 0
             rest += len(lost) + dropped - count
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
+            if revealing:
+                sender.limit = sender.used  # the lost packets follow its first acknowledgement
             sender.count(count, lost, dropped, path)
             resumed = False
             if rest == 0:

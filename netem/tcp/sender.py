@@ -70,6 +70,7 @@ class Sender:
         self.repair = 0  # how many of them the latest round may send
         self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
         self.released = -math.inf  # when the latest packet was released
+        self.written = -math.inf  # when the send buffer took the end of the latest message
         self.free = -math.inf  # end of the link's queue
         self.arrived = -math.inf  # latest arrival
         self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
@@ -176,13 +177,13 @@ class Sender:
         """Halve the window for each timeout during which nothing was sent, not even a beat."""
         self._acknowledge(self.next, pace)
         self.used = 0
-        sent = self.released
+        sent, written = self.released, self.written
         while sent < now and self.window > INITIAL_WINDOW:
-            silence = min(beats.after(sent), now) - sent
-            if (halvings := math.ceil(silence / self.timeout) - 1) > 0:
+            written = min(beats.after(written), now)
+            if (halvings := math.ceil((written - sent) / self.timeout) - 1) > 0:
                 self.threshold = max(self.threshold, 0.75 * self.window)
                 self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
-            sent += silence
+            sent = max(sent, written)
         self.epoch += now - self.released
         self.next = self.start = -math.inf  # nothing is in flight
 
@@ -271,7 +272,8 @@ class Sender:
         if self.sent - count + first >= self.recover:
             if self.window < self.threshold and not self.recovering:
                 self.window += first
-            self.recover = self.sent - count + first + max(int(self.window), 1)
+            # What is sent until the loss is detected is lost with it.
+            self.recover = self.sent - count + first + max(int(self.window), 1) if more else self.sent
             self._shrink()
         self.lossy = True
         if not everything and not at_the_end:
@@ -334,3 +336,13 @@ class Sender:
         if path.odd:
             self.duplicated += packets * path.duplicate
             self.reordered += packets * path.reorder
+
+
+def lost_at_end(lost: Sequence[int], dropped: int, count: int) -> int:
+    """The number of packets lost at the end of a round of ``count``: ``dropped`` ones, and those just before them."""
+    last = dropped
+    for place in reversed(lost):
+        if place != count - 1 - last:
+            break
+        last += 1
+    return last

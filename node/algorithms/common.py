@@ -36,7 +36,8 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
     for scope in role.learner.tests:
         samples = role.learner.test_samples(scope, limit)
         result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
-        role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
+        further = {"perplexity": result.perplexity} if result.sequences else {}
+        role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss, **further)
         accuracies[str(scope)] = float(result.accuracy)
     return accuracies
 

@@ -42,7 +42,7 @@ def normalised_average(
     p = [n / sum(samples) for n in samples]
     tau_eff = sum(share * steps for share, steps in zip(p, a, strict=True))
     average = weighted_mean(states, samples)
-    for name, _ in learner.model.named_parameters():
+    for name in (name for name, _ in learner.model.named_parameters() if name in w):
         step = np.zeros(w[name].shape, dtype=np.float64)
         for w_i, share, steps in zip(states, p, a, strict=True):
             step += (share / steps) * (w[name].astype(np.float64) - w_i[name])

@@ -42,7 +42,7 @@ class ProximalTerm:
 
     def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
         """The term with w^t in `arrays`, as clients that train together need it."""
-        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
+        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
         return self.mu / 2 * torch.stack(distances).sum()
 
     @property

@@ -33,6 +33,8 @@ class Algorithm:
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `linear`: works on the classifier's weights, so the classifier must be one linear layer.
+    `whole`: works on all of a model's weights in messages, so no frozen parameters may stay at the nodes.
+    `floats`: needs samples of floats or pictures with one label each, no integer tokens.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.
@@ -55,6 +57,8 @@ class Algorithm:
     levels: bool = False
     featured: bool = False
     linear: bool = False
+    whole: bool = False
+    floats: bool = False
     aligned: bool = False
     population: bool = False
     asynchronous: bool = False
@@ -107,6 +111,7 @@ _mesh = partial(
     meshed=True,
     featured=True,
     linear=True,
+    whole=True,
 )
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -130,6 +135,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             devices="none",
             meshed=True,
             featured=True,
+            floats=True,
         ),
         _tree(
             "hierfavg",
@@ -187,6 +193,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             meshed=True,
             personal=True,
             featured=True,
+            whole=True,
+            floats=True,
         ),
         _flat(
             "fedfeat",

@@ -10,6 +10,20 @@ Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3,
 
 
 @dataclass(frozen=True)
+class Form:
+    """The form of a data set: the shape of a sample, the number of classes, whether samples are integer ``tokens``
+    instead of floats, and the shape of a sample's ``labels``: () for one label, (T,) for one of each token."""
+
+    shape: Shape
+    classes: int
+    tokens: bool = False
+    labels: Shape = ()
+
+    def __str__(self) -> str:
+        return f"{'tokens' if self.tokens else 'samples'} {self.shape}"
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A data set with a name. `where`: its source, for messages. `subjects`: samples name a person.
 
@@ -102,9 +116,10 @@ DATASET_PATHS: dict[str, str] = {
     "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train and subject_test",
     "images:": "images:PATH, a folder or zip with train/<class>/ and test/<class>/ pictures of one size",
     "leaf:": "leaf:PATH, a folder with LEAF's JSON in train/ and test/",
+    "text:": "text:PATH, a folder of texts, with a file or a folder for each author",
 }
 
 
 def is_dataset(name: str) -> bool:
-    """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `images:PATH`, `leaf:PATH`)."""
+    """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `text:PATH`, ...)."""
     return name in DATASETS or any(name.startswith(form) and name != form for form in DATASET_PATHS)

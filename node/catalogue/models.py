@@ -89,7 +89,7 @@ BACKBONES: dict[str, Backbone] = {  # first the ten of DFFKE, in its order
     "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280, 72_147_840, 4_191_560, 170),
     "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024, 96_240_128, 2_560_000, 166),
     "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048, 189_781_376, 3_432_704, 166),
-    "vit-tiny": Backbone(5_486_784, 0, 0, 192, 239_468_544, 2_632_512, 114),  # and a position of 192 for each patch
+    "vit-tiny": Backbone(5_486_784, 0, 0, 192, 373_953_024, 2_632_512, 114),  # and a position of 192 for each patch
     "squeezenet-1.1": Backbone(722_496, 0, 0, 512, 80_091_840, 1_671_360, 57),
 }
 MEASURED_AT = 128  # pixels a side
@@ -120,6 +120,25 @@ class ResNet(Parameters):
     initialisation: str = word("fixup", "fixup", "kaiming", "torch")
 
 
+@dataclass(frozen=True, kw_only=True)
+class CharTransformer(Parameters):
+    """A transformer for texts.
+
+    layers: number of blocks
+    width: values of each token between the blocks, a multiple of the heads
+    heads: heads of attention
+    """
+
+    layers: int = whole(2, low=1)
+    width: int = whole(64, low=1)
+    heads: int = whole(4, low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads:
+            raise ValueError(f"width: {self.width} is no multiple of {self.heads} heads")
+
+
 @dataclass(frozen=True)
 class ModelEntry:
     """A model. `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. Or it makes
@@ -128,6 +147,9 @@ class ModelEntry:
 
     `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an unsupported shape. If
     it is None, the size is measured on the model itself.
+
+    Without `frozen_travels`, parameters with `requires_grad` False are never sent. `build` must make them equal at
+    every node: from the seeded generators, or from a file.
     """
 
     name: str
@@ -135,6 +157,7 @@ class ModelEntry:
     params: type[Parameters] = NoParameters
     measure: Callable[[Shape, int, Any], Size] | None = None
     build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
+    frozen_travels: bool = True
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
         """Size for samples of `shape` and `classes` classes. Raises ValueError naming the unsupported value."""
@@ -317,6 +340,9 @@ MODELS: dict[str, ModelEntry] = {
             _separable_cnn,
         ),
         ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features, _tiny_resnet),
+        ModelEntry(
+            "char-transformer", "a causal transformer that predicts the next character of a text", CharTransformer
+        ),
         ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }

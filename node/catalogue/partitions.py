@@ -77,6 +77,11 @@ class BySubject(PartitionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ByAuthor(BySubject):
+    """Each client holds all texts of one or more authors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FromFile(PartitionParameters):
     """The samples of each client from a file.
 
@@ -117,6 +122,7 @@ PARTITIONS: dict[str, PartitionScheme] = {
             "labels-per-edge", LabelsPerEdge, "labels assigned to edges, as in PHE-FL's D1 to D4", "pattern"
         ),
         PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
+        PartitionScheme("by-author", ByAuthor, "all texts of one or more authors per client", subjects=True),
         PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
     )
 }

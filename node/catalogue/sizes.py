@@ -11,13 +11,14 @@ from node.catalogue.datasets import Shape
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
-    `counters` (int64); the number of `features` in the vector that its extractor makes of a sample, 0 if it makes none;
-    and whether its classifier is one `linear` layer.
+    """The size of a model's state, which is what travels: the numbers of `parameters` (float32), float `buffers` and
+    integer `counters` (int64); whether it is `partial`, so that frozen parameters stay at the nodes; the number of
+    `features` in the vector that its extractor makes of a sample, 0 if it makes none; whether its classifier is one
+    `linear` layer; and the `width` of a float in a message, in bytes.
 
-    The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and linear layers; `values`,
-    the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed form that
-    leaves them out has 0 layers. Then they are measured on the model."""
+    The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and products of matrices;
+    `values`, the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed
+    form that leaves them out has 0 layers. Then they are measured on the model."""
 
     parameters: int
     buffers: int = 0
@@ -27,11 +28,13 @@ class Size:
     values: int = 0
     layers: int = 0
     linear: bool = True
+    partial: bool = False
+    width: int = 4
 
     @property
     def bytes(self) -> int:
         """Bytes of the state in a message, without the header."""
-        return 4 * (self.parameters + self.buffers) + 8 * self.counters
+        return self.width * (self.parameters + self.buffers) + 8 * self.counters
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Layers:
         self._sums = {"parameters": 0, "buffers": 0, "counters": 0, "operations": 0, "values": 0, "layers": 0}
 
     def size(self, features: int, linear: bool = True) -> Size:
-        return Size(features=features, linear=linear, **self._sums)
+        return Size(features=features, linear=linear, partial=False, **self._sums)
 
     def convolution(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1, bias: bool = True

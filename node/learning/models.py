@@ -18,26 +18,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from node.catalogue.datasets import Shape
+from node.catalogue.datasets import Form, Shape
 from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
 from node.catalogue.sizes import Size
-from node.learning import zoo
+from node.learning import transformer, zoo
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, as_array, seeded
 from node.learning.errors import ModelError
+from node.learning.lora import adapt
 from node.parameters import read_parameters
 
 
 class Model(nn.Module):
-    """`classifier(extractor(x))`: x (N, *shape) normalised floats, the result (N, classes) logits.
+    """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, the result (N, classes) logits, or
+    (N, T, classes) for sequences of T tokens.
 
-    A batch may hold one sample, as the last batch of an epoch may if a client's samples do not divide evenly.
+    A batch may hold one sample, as the last batch of an epoch may if a client's samples do not divide evenly. Without
+    `frozen_travels`, frozen parameters stay at the nodes, which all make the same ones.
     """
 
-    def __init__(self, extractor: nn.Module, classifier: nn.Module) -> None:
+    def __init__(self, extractor: nn.Module, classifier: nn.Module, frozen_travels: bool = True) -> None:
         super().__init__()
         self.extractor = extractor
         self.classifier = classifier
+        self.frozen_travels = frozen_travels
         for module in self.modules():
             if isinstance(module, _BatchNorm):
                 module.register_forward_pre_hook(_spare_lone_values)
@@ -46,14 +50,22 @@ class Model(nn.Module):
         return cast(Tensor, self.classifier(self.extractor(x)))
 
     @cached_property
+    def travelling(self) -> tuple[str, ...]:
+        """The names of what nodes send, average and save of the model, its *state*: all parameters, running statistics
+        and counters, or all but the frozen parameters. Training changes nothing else."""
+        frozen = {name for name, each in self.named_parameters(remove_duplicate=False) if not each.requires_grad}
+        return tuple(name for name in self.state_dict() if self.frozen_travels or name not in frozen)
+
+    @cached_property
     def views(self) -> dict[str, NDArray[Any]]:
-        """Parameters, running statistics and counters as arrays on the same memory, which is the processor's."""
+        """The state as arrays on the same memory, which is the processor's."""
         return {name: tensor.detach().numpy() for name, tensor in self.tensors.items()}
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """Parameters, running statistics and counters, on the model's device."""
-        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+        """The state, on the model's device."""
+        everything = self.state_dict()
+        return {name: everything[name].detach() for name in self.travelling}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -97,11 +109,13 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
 
 class ModelPool:
     """A pool of equal models on a ``device``, one for each thread. Learners that share a pool need no model of their
-    own. ``make`` returns a new model on the processor, always with the same weights."""
+    own. ``make`` returns a new model on the processor, always with the same weights. ``precision``: that of the
+    run; passes use "bf16" only."""
 
-    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR) -> None:
+    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR, precision: str = "") -> None:
         self.make = make
         self.device = torch.device(device)
+        self.bf16 = precision == "bf16"
         self._of_thread = threading.local()
 
     @property
@@ -275,22 +289,25 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "lenet": lambda *given: Model(*zoo.lenet(*given)),
     "separable-cnn": lambda *given: Model(*zoo.separable_cnn(*given)),
     "tiny-resnet": tiny_resnet,
+    "char-transformer": lambda *given: Model(*transformer.char_transformer(*given)),
     "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
 }
 
 
 def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
-    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`.
+    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`. `params`: its own, and
+    `lora`, the arguments of `adapt`.
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """
     if name not in MODELS:
         raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
-    entry = MODELS[name]
+    entry, given = MODELS[name], dict(params or {})
+    adapters = given.pop("lora", None)
     try:
         if entry.measure is not None:
-            entry.size(shape, classes, params)
-        chosen = read_parameters(entry.params, params or {})
+            entry.size(shape, classes, given)
+        chosen = read_parameters(entry.params, given)
     except ValueError as error:
         raise ModelError(str(error)) from error
     with seeded(seed):
@@ -298,41 +315,51 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
             model = BUILDERS[name](shape, classes, chosen)
         else:
             made = entry.build(shape, classes, chosen)
-            model = Model(*made) if isinstance(made, tuple) else Model(made, nn.Identity())
+            parts = made if isinstance(made, tuple) else (made, nn.Identity())
+            model = Model(*parts, frozen_travels=entry.frozen_travels)
         if isinstance(chosen, Features) and chosen.features is not None:
             own = cast(nn.Linear, model.classifier).in_features
             model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))
             model.classifier = nn.Linear(chosen.features, classes)
+        if adapters is not None:
+            adapt(model, **adapters)
+            model.frozen_travels = False
     if not any(each.requires_grad for each in model.parameters()):
         raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")
     return model
 
 
-def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str, Any]) -> Size:
+def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     """The size of a model, counted on the model itself. A model of one module has no features, nor has one whose
     extractor makes no vector of a sample.
 
-    Raises ModelError if the model cannot be made, or does not give (N, classes) logits for (N, *shape) samples.
+    Raises ModelError if the model cannot be made, or does not give logits of the labels' shape.
     """
-    samples = torch.zeros(2, *shape)
+    samples = torch.zeros(2, *form.shape, dtype=torch.int32 if form.tokens else torch.float32)
     try:
-        model = build(entry.name, shape, classes, 0, params).eval()
+        model = build(entry.name, form.shape, form.classes, 0, params).eval()
         with torch.inference_mode():
             features, logits = model.extractor(samples), model(samples)
     except ModelError:
         raise
     except Exception as error:
+        raise ModelError(f"model {entry.name} cannot be made for {form}: {type(error).__name__}: {error}") from error
+    if tuple(logits.shape) != (wanted := (2, *form.labels, form.classes)):
         raise ModelError(
-            f"model {entry.name} cannot be made for samples {shape}: {type(error).__name__}: {error}"
-        ) from error
-    if tuple(logits.shape) != (2, classes):
-        raise ModelError(
-            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give (2, {classes})"
+            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give {wanted}"
         )
-    trained = sum(each.numel() for each in model.parameters())
-    floats = sum(each.numel() for each in model.state_dict().values() if each.is_floating_point())
-    others = sum(each.numel() for each in model.state_dict().values() if not each.is_floating_point())
+    trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
+    floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())
+    others = sum(each.numel() for each in model.tensors.values() if not each.is_floating_point())
     count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
     linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
     work = zoo.forward_work(model, samples[:1])
-    return replace(work, parameters=trained, buffers=floats - trained, counters=others, features=count, linear=linear)
+    return replace(
+        work,
+        parameters=trained,
+        buffers=floats - trained,
+        counters=others,
+        features=count,
+        linear=linear,
+        partial=len(model.travelling) < len(model.state_dict()),
+    )

@@ -21,14 +21,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 from torch.nn.modules.dropout import _DropoutNd
 
-from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
+from node.learning.data.datasets import Prepared
 from node.learning.devices import as_array
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
+from node.learning.metrics import sample_losses
 from node.learning.models import Model
 from node.learning.optimizers import optimizer
 from node.learning.training import ExtraLoss, Learner, TrainResult, batches
@@ -73,13 +73,13 @@ def form(learner: Learner, training: Training) -> Hashable | None:
     return learner.kind, training.params, training.own, own_term, equal_samples
 
 
-def hindrance(model: Model, shape: Shape, classes: int) -> str | None:
+def hindrance(model: Model, data: Prepared) -> str | None:
     """Why clients of a model cannot train together; None if they can. Tries it with two, on the model's device."""
     if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
         return "its dropout draws other numbers for clients that train together than for one"
     device = next(iter(model.tensors.values())).device
-    x = torch.zeros(2, 2, *shape, device=device)
-    y, weight = torch.zeros(2, 2, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
+    x = torch.from_numpy(data.zeros(2, 2)).to(device)
+    y, weight = torch.zeros(2, 2, *data.labels, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
     stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
     try:
         _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight)
@@ -115,7 +115,8 @@ class Crew:
         for number in range(max(steps)):
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
-            losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
+            with first.passes():
+                losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
             step(losses.sum())
             total = total + losses.detach()
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
@@ -198,7 +199,7 @@ class _ClientLoss(nn.Module):
 
     def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         logits = self.model(x)
-        loss = self.own * (cross_entropy(logits, y, reduction="none") * weight).sum()
+        loss = self.own * (sample_losses(logits, y) * weight).sum()
         return loss if self.term is None else loss + self.term.of_weights(self.model, constants)
 
 

@@ -7,8 +7,10 @@ exactly the same choices.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
+import math
 import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,6 @@ import torch
 from numpy.lib.format import read_array
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
@@ -31,7 +32,7 @@ from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import PROCESSOR, Seeded
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
-from node.learning.metrics import correct
+from node.learning.metrics import correct, cross_entropy
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
 from node.learning.zoo import Pass, forward_operations
@@ -67,11 +68,17 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy (fraction) and mean cross-entropy over ``samples`` test samples."""
+    """Accuracy (fraction) and mean cross-entropy over ``samples`` test samples; for sequences, over their tokens."""
 
     accuracy: float
     loss: float
     samples: int
+    sequences: bool = False
+
+    @property
+    def perplexity(self) -> float:
+        """e^loss: a model that gives each of so many classes the same probability has this loss."""
+        return math.exp(min(self.loss, 700))
 
 
 class Learner:
@@ -156,6 +163,10 @@ class Learner:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
 
+    def passes(self) -> contextlib.AbstractContextManager[None]:
+        """While it is active, forward passes multiply in bfloat16 if that is the run's precision."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._models.bf16 else contextlib.nullcontext()
+
     @property
     def outline(self) -> Model:
         """A model like the node's own on the processor, to compute costs from and not to train. The process of a
@@ -176,7 +187,7 @@ class Learner:
     def features(self) -> int:
         """The number of features that the model's extractor makes of a sample."""
         with torch.inference_mode():
-            made: Tensor = self._models.sample.eval().extractor(torch.zeros(1, *self.data.shape))
+            made: Tensor = self._models.sample.eval().extractor(torch.from_numpy(self.data.zeros(1)))
         return made.shape[1]
 
     @cached_property
@@ -199,14 +210,14 @@ class Learner:
 
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
-        sample = torch.zeros(1, *self.data.shape)
+        sample = torch.from_numpy(self.data.zeros(1))
         return forward_operations(model, sample) / forward_operations(self.outline, sample)
 
     def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
         mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
         number of samples, and whether it is trained, so that it goes backward too."""
-        own = Pass(self._models.sample, torch.zeros(1, *self.data.shape), batch_size, True)
+        own = Pass(self._models.sample, torch.from_numpy(self.data.zeros(1)), batch_size, True)
         return sum(Pass(*each).seconds() for each in passes) / own.seconds()
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -253,15 +264,24 @@ class Learner:
         total, steps = torch.zeros((), device=self.device), 0
         for epoch, place, chosen in batches(self.samples, params, random, self.device):
             inputs, labels = self.normalise(x[chosen]), y[chosen]
-            features = model.extractor(inputs)
-            logits = model.classifier(features)
-            loss = own * cross_entropy(logits, labels)
-            if extra is not None:
-                loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
+            with self.passes():
+                features = model.extractor(inputs)
+                logits = model.classifier(features)
+                loss = own * cross_entropy(logits, labels)
+                if extra is not None:
+                    loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
             step(loss)
             total += loss.detach()
             steps += 1
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
+
+    def warm_up(self, params: LocalTraining) -> None:
+        """Train on two samples and forget it. The first training of a process takes some 10 ms longer than later ones,
+        which slow hardware would stretch to seconds. A model that cannot be trained fails later, with its message."""
+        if self.samples:
+            with contextlib.suppress(Exception):
+                self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
+            self.set(self.initial())
 
     def evaluate(
         self,
@@ -276,9 +296,9 @@ class Learner:
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
-        hits, total = 0, 0.0
+        hits, total, count = 0, 0.0, math.prod(self.data.labels) * len(chosen)
         model = self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch])).to(self.device)
@@ -286,18 +306,21 @@ class Learner:
                 logits = model(inputs) if forward is None else forward(model, inputs)
                 total += float(cross_entropy(logits, labels, reduction="sum"))
                 hits += correct(logits, labels)
-        return Evaluation(hits / len(chosen), total / len(chosen), len(chosen))
+        return Evaluation(hits / count, total / count, len(chosen), self.data.labels != ())
 
     @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
-        """The node's training samples as stored (uint8 pictures stay uint8), and their labels, on its device."""
+        """The node's training samples as stored, pictures and tokens as integers, and their labels, on its device."""
         if self._train_indices is None:
             raise DataError(f"{self.node} holds no training data")
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
         return torch.from_numpy(np.array(x)).to(self.device), torch.from_numpy(np.array(y)).to(self.device)
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Convert stored samples to model input: (x / 255 − mean) / std for pictures, (x − mean) / std for others."""
+        """Convert stored samples to model input: (x / 255 − mean) / std for pictures, (x − mean) / std for
+        other floats. Tokens stay integers."""
+        if self.data.tokens:
+            return x
         scale, shift = self._scale_and_shift
         return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
 
@@ -346,7 +369,7 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     build(name, data.shape, data.classes, seed, params)
     make = partial(build, name, data.shape, data.classes, seed, params)
-    return ModelPool(make, assignment.device)
+    return ModelPool(make, assignment.device, assignment.precision)
 
 
 def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:

@@ -7,7 +7,6 @@ scenario may name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any, cast
 
 import torch
@@ -34,8 +33,9 @@ class Pass:
 
     def seconds(self) -> float:
         """The time on the reference core, counted as that of a mini-batch."""
-        called, rates = layer_outputs(self.module, self.sample), TRAINING if self.trained else EVALUATION
-        each = sum(operations(*one) * rates.per_operation + one[1] * rates.per_value for one in called)
+        operations, called = _counted(self.module, self.sample)
+        rates, values = TRAINING if self.trained else EVALUATION, sum(values for _, values in called)
+        each = operations * rates.per_operation + values * rates.per_value
         return len(called) * rates.per_layer + self.count * each
 
 
@@ -140,18 +140,29 @@ def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, in
     return called
 
 
-def operations(layer: nn.Module, values: int) -> int:
-    """Multiply-adds of a convolution or linear layer for ``values`` output values. 0 for any other layer."""
-    return layer.weight[0].numel() * values if isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)) else 0
+def _counted(module: nn.Module, sample: Tensor) -> tuple[int, list[tuple[nn.Module, int]]]:
+    """The multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...), by
+    torch's own counter, and its `layer_outputs`."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the counter does not know fused attention
+    try:
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            called = layer_outputs(module, sample)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+    return counter.get_total_flops() // 2, called
 
 
 def forward_operations(module: nn.Module, sample: Tensor) -> int:
-    """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
+    """Multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...)."""
     return forward_work(module, sample).operations
 
 
 def forward_work(module: nn.Module, sample: Tensor) -> Size:
     """The operations, values and layers of a forward pass of one sample (1, ...); a size without parameters."""
-    called = layer_outputs(module, sample)
+    operations, called = _counted(module, sample)
     values = sum(values for _, values in called)
-    return Size(0, operations=sum(starmap(operations, called)), values=values, layers=len(layers_of(module)))
+    return Size(0, operations=operations, values=values, layers=len(layers_of(module)))

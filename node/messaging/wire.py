@@ -3,8 +3,9 @@
 Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields and layout. The *layout* is
 packed separately: ``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so known layout
 bytes are not parsed again. Frame 1, the *body*, holds the tensors' raw bytes in sequence (C order, little endian). Each
-tensor begins at a multiple of 8 bytes. The body is absent when there are no tensors. Every claim of a header is checked
-before memory is allocated for it. No pickle: received bytes are never executed.
+tensor begins at a multiple of 8 bytes. The body is absent when there are no tensors. Tensors in single
+precision take two bytes for a value if the message has a `precision`. They arrive in single precision. Every claim of a
+header is checked before memory is allocated for it. No pickle: received bytes are never executed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from node.errors import WireError
 from node.messaging.finite import not_finite
+from node.messaging.precision import SHORT, shortened, widened
 
 PROTOCOL = 2
 
@@ -36,6 +38,8 @@ _ALIGNMENT = 8
 _NAMES = ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8")
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_STORED = _DTYPES | SHORT
+_SINGLE = np.dtype("<f4")
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
 _LAYOUTS, _REMEMBERED = 16, 1 << 13  # cached layouts, and the most bytes of each; a node has a few layouts
 LAST_ROUND = (1 << 31) - 1
@@ -61,13 +65,15 @@ LIMITS = MessageLimits()
 @dataclass(frozen=True, eq=False)
 class Message:
     """A message between two nodes. ``fields`` are small values of msgpack types; tuples arrive as lists. ``round`` may
-    be None. Received ``tensors`` are read-only."""
+    be None. Received ``tensors`` are read-only. ``precision``: that of single-precision tensors on the way, "bf16",
+    "fp16", or "" for all of it."""
 
     kind: str
     sender: str
     round: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    precision: str = ""
 
     @cached_property
     def not_finite(self) -> str | None:
@@ -78,13 +84,15 @@ class Message:
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """The place of a tensor in the body. ``start`` and ``size`` are in bytes."""
+    """The place of a tensor in the body, and the type that it has there. ``start`` and ``size`` are in bytes. ``short``
+    is the precision of what is in single precision outside the message."""
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: int
     size: int
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | t
     for place, array in zip(read.places, arrays.values(), strict=True):
         if place.size:
             target = body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
-            np.copyto(target, array)
+            np.copyto(target, shortened(array, place.short) if place.short else array)
         body[place.start + place.size : place.start + _aligned(place.size)] = 0
     return header, body.data
 
@@ -124,13 +132,19 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     For transports without a wire. Errors as in `encode`. The tensors are copied, unless they are `frozen`.
     """
     there = frozen(message)
-    arrays = there.tensors
+    arrays, precision = there.tensors, there.precision
     header = _pack_header(there, arrays)
     body = 0
     for array in arrays.values():
-        body += _aligned(array.nbytes)
+        body += _aligned(array.nbytes // 2 if precision and array.dtype == _SINGLE else array.nbytes)
     if len(header) > limits.header or body > limits.body or len(arrays) > limits.tensors:
         read_header(header, limits)
+    if precision:
+        arrays = {
+            name: widened(shortened(each, precision), precision) if each.dtype == _SINGLE else each
+            for name, each in arrays.items()
+        }
+        there = Message(there.kind, there.sender, there.round, there.fields, arrays)
     if there.fields:
         there = _with(there, unpack(header)["fields"], arrays)
     return there, len(header) + body
@@ -228,6 +242,9 @@ def assemble(header: Header, body: Buffer) -> Message:
         else np.empty(place.shape, place.dtype)
         for place in header.places
     }
+    for place in header.places:
+        if place.short:
+            tensors[place.name] = widened(tensors[place.name], place.short)
     return Message(header.kind, header.sender, header.round, header.fields, tensors)
 
 
@@ -248,7 +265,8 @@ def _frozen(array: Tensor) -> Tensor:
 
 
 def _pack_header(message: Message, arrays: Tensors) -> bytes:
-    layout = _pack_layout(tuple([(name, _CODES[each.dtype], each.shape) for name, each in arrays.items()]))
+    codes = _CODES | {_SINGLE: message.precision} if message.precision else _CODES
+    layout = _pack_layout(tuple([(name, codes[each.dtype], each.shape) for name, each in arrays.items()]))
     try:
         header: bytes = msgpack.packb(
             {
@@ -292,21 +310,22 @@ def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace
     names: set[str] = set()
     start = 0
     for each in specifications:
-        name, dtype, shape = _read_specification(each, limits)
+        name, code, shape = _read_specification(each, limits)
+        dtype = _STORED[code]
         size = math.prod(shape) * dtype.itemsize
         if name in names:
             raise WireError(f"two tensors are named {name!r}")
         names.add(name)
-        places.append(TensorPlace(name, dtype, shape, start, size))
+        places.append(TensorPlace(name, dtype, shape, start, size, code if code in SHORT else ""))
         start += _aligned(size)
         if start > limits.body:
             raise WireError(f"body of {start} bytes or more; at most {limits.body}")
     return tuple(places), start
 
 
-def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tuple[int, ...]]:
     match value:
-        case [str() as name, str() as dtype, [*shape]] if dtype in _DTYPES:
+        case [str() as name, str() as code, [*shape]] if code in _STORED:
             pass
         case _:
             raise WireError(f"{str(value)[:80]} is not [name, dtype, shape] of a tensor")
@@ -314,10 +333,10 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, np.dtyp
         raise WireError(f"tensor {name!r} has {len(shape)} dimensions; at most {limits.dimensions}")
     if not all(type(side) is int and side >= 0 for side in shape):
         raise WireError(f"tensor {name!r} has the impossible shape {str(shape)[:80]}")
-    size = math.prod(max(side, 1) for side in shape) * _DTYPES[dtype].itemsize
+    size = math.prod(max(side, 1) for side in shape) * _STORED[code].itemsize
     if size > limits.body:
         raise WireError(f"tensor {name!r} of {size} bytes; a message has at most {limits.body}")
-    return name, _DTYPES[dtype], tuple(shape)
+    return name, code, tuple(shape)
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:

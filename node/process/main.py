@@ -122,6 +122,7 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
         # 2. Get ready: work that is slow the first time is done before the run begins.
         transport = ZmqTransport(assignment, incarnation, context)
         role = _make_role(assignment, transport, compute, control)
+        await compute.prepare(role.learner.warm_up, role.params)
         # 3. Register.
         control.register()
         logger.info("ready, process %d on %s, incarnation %s", os.getpid(), platform.machine(), incarnation)

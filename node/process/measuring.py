@@ -1,6 +1,6 @@
 """``python -m node.process.measuring ORDER``: the size of a plug-in's model, for an orchestrator without torch.
 
-ORDER is JSON with the plug-ins, the model's name and parameters, and the shape and classes of the data. Prints JSON
+ORDER is JSON with the plug-ins, the model's name and parameters, and the form of the data. Prints JSON
 with the size, or with the error.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from node.assignment import PluginSource
+from node.catalogue.datasets import Form
 from node.catalogue.models import MODELS
 from node.errors import PluginError, lacking
 from node.plugins import activate
@@ -28,7 +29,8 @@ def size(order: dict[str, Any]) -> dict[str, Any]:
     errors: Any = importlib.import_module("node.learning.errors")
     try:
         activate(PluginSource(**each) for each in order["plugins"])
-        return asdict(models.measured(MODELS[order["model"]], tuple(order["shape"]), order["classes"], order["params"]))
+        form = Form(tuple(order["shape"]), order["classes"], order["tokens"], tuple(order["labels"]))
+        return asdict(models.measured(MODELS[order["model"]], form, order["params"]))
     except (PluginError, errors.ModelError) as error:
         return {"error": str(error)}
 

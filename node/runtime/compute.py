@@ -67,6 +67,10 @@ class WorkerCompute:
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
         await asyncio.to_thread(fn, *args)
 
+    async def prepare(self, fn: Callable[..., object], *args: Any) -> None:
+        """Run ``fn(*args)`` in the thread of the steps. It takes none of the node's time."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, fn, *args)
+
     async def _share(self) -> None:
         """Give back the turn of a step that lasts longer than a turn. The step goes on without it."""
         while self._turn is not None:

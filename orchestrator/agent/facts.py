@@ -58,14 +58,9 @@ async def examine(
         congestion_control=(await tcp.in_force(hub)).get(tcp.CONGESTION),
         datasets=await asyncio.to_thread(describe_data, datasets),
         clock=clock(),
-        **await asyncio.to_thread(read_facts, host_files()),
+        **await asyncio.to_thread(read_facts, HOST_FILES if os.access(HOST_FILES / "proc", os.R_OK) else Path("/")),
     )
     return facts, hub.anchor.pid, HubProber(hub)
-
-
-def host_files() -> Path:
-    """The root of the host's files, or of this container's if this process may not see those."""
-    return HOST_FILES if os.access(HOST_FILES / "proc", os.R_OK) else Path("/")
 
 
 def read_facts(root: Path) -> dict[str, Any]:

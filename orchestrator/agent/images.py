@@ -7,7 +7,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.docker.engine import Engine
@@ -18,21 +18,13 @@ from orchestrator.errors import DriverError, HostError
 LOOK_EVERY = 1.0  # s for which the question how a pull goes on may wait
 
 
-class Keeper(Protocol):
-    """The part of `Engine` that is needed here."""
-
-    def image(self, name: str) -> dict[str, Any] | None: ...
-    def tag(self, image: str, name: str) -> None: ...
-    def close(self) -> None: ...
-
-
 class Images:
     """``folder`` lies where the Engine keeps its images."""
 
     def __init__(
         self,
         folder: Path,
-        connect: Callable[[], Keeper] = Engine.connect,
+        connect: Callable[[], Engine] = Engine.connect,
         load: Callable[[str], Loading] = Loading,
         pull: Callable[[str, str, str | None], Pulling] = Pulling,
     ) -> None:

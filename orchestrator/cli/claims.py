@@ -1,10 +1,11 @@
-"""The command that checks the claims of papers."""
+"""The command that checks the claims of papers, and archives of runs."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -15,7 +16,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS
 
 
 @click.command("reproduce")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]... | FILE.zip", nargs=-1)
 @click.option("--list", "listed", is_flag=True, help="Run nothing; list all claims with their recorded states.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Run nothing; write the scoreboard here.")
 @click.option("--cheap", is_flag=True, help="Check all claims that take less than five minutes.")
@@ -24,6 +25,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS
     "--driver", type=click.Choice(list(DRIVERS)), help="Run the nodes with this driver; by default as recorded."
 )
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
+@click.option("--trust", is_flag=True, help="Of an archive: also run its plug-ins, programs and images.")
 @runs_option
 @json_option
 def reproduce_claims(
@@ -34,12 +36,14 @@ def reproduce_claims(
     claims: Path | None,
     driver: str | None,
     workers: int | None,
+    trust: bool,
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Check claims of papers: run the sweep of each claim NAME, and compare its figures; complete runs are kept.
+    """Check claims of papers, or an archive of runs: run each claim NAME, or all runs in FILE.zip, and compare.
 
-    The exit code is 0 if every state is as recorded, and 3 if not.
+    For claims, complete runs are kept; the exit code is 0 if every state is as recorded, and 3 if not. For an archive,
+    it is 0 if the archive is confirmed, 1 if it is not, 4 if it cannot be repeated here, and 2 if it is refused.
     """
     from orchestrator.claims import page as scoreboard
     from orchestrator.claims.reading import FOLDER, find, load
@@ -47,6 +51,14 @@ def reproduce_claims(
     from orchestrator.host.directory import write_whole
     from orchestrator.host.places import check_file, check_folder
 
+    if names and names[0].endswith(".zip"):
+        if len(names) > 1 or listed or page or cheap or claims or driver:
+            raise click.UsageError(
+                "an archive is checked alone: name one file, with --trust, --workers and --runs only"
+            )
+        _reproduce_archive(Path(names[0]), runs, trust=trust, workers=workers, as_json=as_json)
+    if trust:
+        raise click.UsageError("--trust is for an archive: name its FILE.zip")
     if bool(names or cheap) + listed + (page is not None) != 1:
         raise click.UsageError("name claims, or choose one of --cheap, --list and --page FILE")
     papers = load(claims or FOLDER)
@@ -74,3 +86,13 @@ def reproduce_claims(
     if as_json:
         print_json({"claims": [each.to_json() for each in checked]})
     sys.exit(0 if all(each.as_recorded for each in checked) else 3)
+
+
+def _reproduce_archive(file: Path, runs: Path, *, trust: bool, workers: int | None, as_json: bool) -> NoReturn:
+    from orchestrator.archive.reproduction import EXIT_CODES, print_reproduction, repeat
+
+    tell = printer(err=as_json)
+    with contextlib.nullcontext() if is_verbose() else logging_to(tell):
+        result = repeat(file, runs, trust=trust, workers=workers, tell=tell)
+    print_json(result.to_json()) if as_json else print_reproduction(result, open_console())
+    sys.exit(EXIT_CODES[result.state])

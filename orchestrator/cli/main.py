@@ -18,6 +18,7 @@ import click
 from orchestrator.cli import catalogue, claims, folders, hosts, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
+    ArchiveError,
     InventoryError,
     MistakeError,
     OrchestratorError,
@@ -44,6 +45,7 @@ GROUPS: dict[str, list[click.Command]] = {
         results.export_runs,
         results.list_faults,
         runs.sweep_runs,
+        results.archive_runs,
         claims.reproduce_claims,
     ],
     "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
@@ -84,7 +86,7 @@ def carry_out() -> int:
         cli.main(prog_name="edgebed", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except (ScenarioError, PlanError, InventoryError, PlaceError, MistakeError) as error:
+    except (ScenarioError, PlanError, InventoryError, PlaceError, MistakeError, ArchiveError) as error:
         return _fail(str(error), 2)
     except OrchestratorError as error:
         return _fail(str(error), 1)

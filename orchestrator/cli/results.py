@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator import text
 from orchestrator.cli.options import (
     json_option,
     print_json,
@@ -135,3 +136,37 @@ def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_js
     else:
         for each in exported:
             click.echo(f"{each.run}: written to {each.place}")
+
+
+@click.command("archive")
+@run_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default RUN.zip.")
+@click.option(
+    "--tolerance",
+    "tolerances",
+    metavar="FIGURE=VALUE",
+    multiple=True,
+    help="How far a figure may be off elsewhere, as final.global=0.03 or seconds=20%; may be repeated.",
+)
+@click.option("--author", "authors", metavar="NAME", multiple=True, help="For the description; may be repeated.")
+@click.option("--license", metavar="URL", help="For the description, such as https://spdx.org/licenses/CC-BY-4.0.")
+@runs_option
+@json_option
+def archive_runs(
+    run: str | None,
+    output: Path | None,
+    tolerances: tuple[str, ...],
+    authors: tuple[str, ...],
+    license: str | None,
+    runs: Path,
+    as_json: bool,
+) -> None:
+    """Write RUN, a run or a sweep, into one file that `reproduce` repeats and checks on another host."""
+    from orchestrator.archive.writing import archive
+
+    if wrong := [each for each in tolerances if "=" not in each]:
+        raise click.UsageError(f"--tolerance: {wrong[0]!r} is not FIGURE=VALUE")
+    given = dict(each.split("=", 1) for each in tolerances)
+    with waiting("writing the archive"):
+        file = archive(run, output, runs=runs, tolerances=given, authors=authors, license=license)
+    print_json({"file": str(file)}) if as_json else click.echo(f"{file}: {text.size(file.stat().st_size)}")

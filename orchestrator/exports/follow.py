@@ -28,9 +28,8 @@ FINISH = 60  # s for the rest after the end of the run
 
 
 def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]) -> None:
-    """Write a run into a store until it has ended. A run that the store has already stays as it is there, and a run
-    that never began is not written. ``ended`` waits that many seconds for the end of the run, and returns whether it
-    has ended."""
+    """Write a run into a store until it has ended, unless the store has it already or it never began. ``ended`` waits
+    so many seconds for its end, and returns whether it has ended."""
     tracker: Tracker | None = None
     unwritten, pause, over = Unwritten(), EVERY, False
     while not over:

@@ -18,8 +18,7 @@ from orchestrator.host.process import python
 
 
 class Prober(Protocol):
-    """Starts the two ends of a measurement. HostError, or ValueError for an answer that is none. ``mtu``: the largest
-    packet of a node in bytes."""
+    """Starts the two ends of a measurement. HostError; ValueError for no answer. ``mtu``: a node's largest packet."""
 
     mtu: int
 

@@ -149,8 +149,7 @@ def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
 
 
 class Overloads:
-    """Turns readings into intervals of overload; an interval is returned at its end, or after ``LONGEST``. ``known``:
-    all intervals so far, including the ongoing one."""
+    """Turns readings into intervals of overload, returned at their ends or after ``LONGEST``. ``known``: all so far."""
 
     def __init__(self) -> None:
         self.known: list[Overload] = []

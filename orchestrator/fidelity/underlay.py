@@ -124,9 +124,8 @@ class _Traffic(NamedTuple):
 
 
 class NetworkFindings:
-    """Turns readings into findings. Give it each reading in the order of time. What concerns only real links is left
-    out. A pair is not in a reading if one of its hosts was lost. What precedes that belongs to the loss, which is told
-    elsewhere."""
+    """Turns readings, in order, into findings; not of pairs with only real links. A pair whose host was lost is in no
+    reading: what precedes that belongs to the loss."""
 
     def __init__(self, links: Iterable[CrossingLink]) -> None:
         self.readings = 0  # since the first, the one before the run

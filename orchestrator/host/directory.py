@@ -241,8 +241,7 @@ def is_id(name: str) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step (rename(2)), so readers never see a part of it. A lone surrogate becomes "?". OSError
-    if that fails."""
+    """Replace a file in one step (rename(2)). A lone surrogate becomes "?". OSError if that fails."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with part.open("x", encoding="utf-8", errors="replace") as file:
@@ -254,11 +253,14 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _locked(descriptor: int, kind: int) -> bool:
-    """Take a lock, and return whether that succeeded. Does not wait."""
+    """Take a lock, and return whether that succeeded. Does not wait. RunError if the file system has no locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # such as Lustre without the mount option flock
+        what = f"this file system cannot lock files ({error.strerror})"
+        raise RunError(f"{what}: choose --runs on another one, such as this host's own disk") from None
     return True
 
 

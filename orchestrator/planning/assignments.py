@@ -52,8 +52,7 @@ def write(assignment: Assignment, path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
-    """Keep a node's assignment file at ``path`` inside the context, while the node starts. None needs no file. Raises
-    RunError if the file cannot be written."""
+    """Keep a node's assignment in the file ``path`` inside the context. RunError if it cannot be written."""
     if assignment is not None:
         try:
             write(assignment, path)
@@ -114,6 +113,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,
+        precision=plan.precision,
         plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
     )
 

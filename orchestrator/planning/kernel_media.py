@@ -27,5 +27,5 @@ def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
             members[each.channel].add(each.member)
     for name, found in members.items():
         part = queue_limit(channels[name], len(found)) * FULL_FRAME
-        channels[name] = replace(channels[name], buffer=8 * part / channels[name].rate)
+        channels[name] = replace(channels[name], size=part)
     return channels

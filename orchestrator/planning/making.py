@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.datasets import DATASETS, Shape
+from node.catalogue.datasets import DATASETS, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
@@ -49,6 +49,7 @@ class _Learning:
 
     params: Mapping[str, Any] = field(default_factory=dict)
     clients_at_once: int = 1
+    precision: str = ""
     model: str = ""
     model_params: Mapping[str, Any] = field(default_factory=dict)
     model_bytes: int = 0
@@ -139,25 +140,26 @@ class _System(NamedTuple):
 def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> _Learning:
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
-    sizes = [Size(0)] if form is None else model_sizes(scenario, *form)
-    work = _round_work(scenario, system, sizes, form or ((1,), 1), data)
+    sizes = [Size(0)] if form is None else model_sizes(scenario, form)
+    work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
     return _Learning(
         params=asdict(scenario.parameters),
         clients_at_once=clients_at_once(scenario, system.nodes),
+        precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,
-        model_params=asdict(read_parameters(model.params, scenario.model.params)),
+        model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters,
         model_bytes=largest(sizes).bytes,
         data=_data(scenario, data, shards),
         gathering=_gathering(scenario, work, system),
     )
 
 
-def _form(scenario: Scenario, data: PreparedLabels | None) -> tuple[Shape, int] | None:
-    """The shape of a sample and the number of classes; None if the data set is unknown."""
+def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
+    """The form of the data; None if the data set is unknown."""
     if data is not None:
-        return data.shape, data.classes
+        return Form(data.shape, data.classes, data.tokens, data.labels)
     known = DATASETS.get(scenario.data.dataset[0])
-    return (known.shape, known.classes) if known is not None and known.classes else None
+    return Form(known.shape, known.classes) if known is not None and known.classes else None
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
@@ -169,6 +171,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
         model, model_params = "", dict[str, Any]()
         if scenario.algorithm is not None:
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
+            model_params |= scenario.model.adapters
         of_tier[member.tier] += 1
         counts = shards.counts[member.name] if member.name in shards.train else ()
         spec = scenario.hardware_of(member.name, member.tier)
@@ -263,7 +266,10 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
-    """The test classes of which no node holds a training sample. A population has samples of all classes to draw."""
+    """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
+    sequence only the last label is known here, so classes of tokens are not listed."""
+    if data.labels:
+        return ()
     if not shards.train:
         return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))
     held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]
@@ -271,7 +277,7 @@ def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
 
 
 def _round_work(
-    scenario: Scenario, system: _System, sizes: list[Size], form: tuple[Shape, int], data: PreparedLabels | None
+    scenario: Scenario, system: _System, sizes: list[Size], form: Form, data: PreparedLabels | None
 ) -> RoundWork:
     devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
     test, population = 0 if data is None else len(data.test), system.population
@@ -280,7 +286,7 @@ def _round_work(
         slowest, most = float(population.speeds.min()), int(population.sample_counts.max())
         clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
     above = _workers(scenario, edges, test) if devices and edges else None
-    return RoundWork(sizes, *form, clients, above)
+    return RoundWork(sizes, form.shape, form.classes, clients, above)
 
 
 def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> TierNodes:

@@ -78,9 +78,8 @@ class Accelerated(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction of a link: its profile, the schedule that changes the profile during training, and the channels of
-    shared media that it crosses, in order. ``at_target``: in a run on several hosts, the host of its target shapes it,
-    not that of its source."""
+    """One direction of a link: its profile, the schedule that changes it, and the channels of shared media that it
+    crosses, in order. ``at_target``: on several hosts, the host of its target shapes it."""
 
     source: str
     target: str
@@ -195,9 +194,9 @@ class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
     the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
-    all nodes live on this host. ``clients_at_once``: how many simulated clients train as one
-    batch. ``placement``: who lives where and why, None as well. ``population``: the clients that one node stands for,
-    if there are such. ``clients``: the files with settings of single nodes, and how many of their rows are used."""
+    all nodes live on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
+    `Assignment`. ``placement``: who lives where and why, None as well. ``population``: the clients that one node stands
+    for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -224,6 +223,7 @@ class Plan:
     folder: str = field(default="", compare=False)
     hosts: tuple[HostFacts, ...] = ()
     clients_at_once: int = 1
+    precision: str = ""
     placement: Placement | None = field(default=None, compare=False, repr=False)
     population: Population | None = field(default=None, compare=False, repr=False)
     clients: Mapping[str, Any] = field(default_factory=dict)
@@ -294,7 +294,7 @@ class Plan:
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
-        optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic")
+        optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
         left_out |= {name for name in optional if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
         return {key: value for key, value in data.items() if key not in left_out}

@@ -21,9 +21,8 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ClientShards:
-    """``labels`` (N,) are those of all training samples. ``alpha``: each client draws its mix of classes from
-    Dir(alpha, ..., alpha), as T.-M. H. Hsu, H. Qi, M. Brown, arXiv 1909.06335 (2019), section 3; None: samples are
-    drawn at random."""
+    """``labels`` (N,): of all training samples. ``alpha``: each client draws its mix of classes from Dir(alpha, ...,
+    alpha), as T.-M. H. Hsu, H. Qi, M. Brown, arXiv 1909.06335 (2019), section 3; None: at random."""
 
     seed: int
     labels: NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -23,7 +23,7 @@ from orchestrator.report.media import media_figure, media_rows
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
-from orchestrator.report.timeline import STATES, before_training, timeline
+from orchestrator.report.timeline import STATES, timeline
 from orchestrator.report.topology import picture
 from orchestrator.results.checks.network import real_networks
 from orchestrator.results.checks.registry import Check, checks, overall
@@ -46,22 +46,7 @@ LOG_LIMIT = 3000  # rows of the log on the page; the record has all
 FAULT_LIMIT = 1000  # rows of the table of faults
 
 
-class Key(NamedTuple):
-    """One of the key numbers at the top of the page."""
-
-    label: str
-    value: str
-    note: str = ""
-
-
-class LogRow(NamedTuple):
-    """One row of the log, in words."""
-
-    time: str
-    node: str
-    what: str
-    round: int | None
-    detail: str
+LogRow = tuple[float, str, str, int | None, str]  # time, node, what happened, round, detail
 
 
 def render(history: History) -> str:
@@ -88,7 +73,7 @@ def context(history: History) -> dict[str, Any]:
         "privacy": _privacy(history),
         "inversion": inversion(history),
         "left_out": left_out,
-        "hidden_before": text.duration(before_training(history)) if before_training(history) else "",
+        "hidden_before": text.duration(history.training_began) if history.training_began else "",
         "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
         "links": _links(history),
         "probes": fidelity.probe_rows(history),
@@ -175,7 +160,8 @@ def _named(results: list[Check], verdict: Verdict) -> str:
     return text.some((check["name"] for check in results if check["verdict"] == verdict), len(results))
 
 
-def _keys(history: History) -> list[Key]:
+def _keys(history: History) -> list[tuple[str, str, str]]:
+    """The key numbers at the top of the page: label, value, note."""
     accuracy = history.global_series("accuracy")
     best = max((row.value for row in accuracy), default=None)
     planned = history.rounds_planned
@@ -187,18 +173,18 @@ def _keys(history: History) -> list[Key]:
     by_hand = f", {len(spans) - len(planned_faults)} manual" if len(planned_faults) < len(spans) else ""
     tiers = Counter(node["tier"] for node in history.nodes.values())
     return [
-        Key(
+        (
             "accuracy",
             text.percent(accuracy[-1].value if accuracy else None),
             "" if best is None else f"best {text.percent(best)}",
         ),
-        Key("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
-        Key("time", text.duration(history.seconds), _training(history)),
-        Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
-        Key("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
-        Key("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
-        Key("overruns", str(len(history.events("overrun"))), "steps slower than configured"),
-        Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
+        ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
+        ("time", text.duration(history.seconds), _training(history)),
+        ("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
+        ("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
+        ("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
+        ("overruns", str(len(history.events("overrun"))), "steps slower than configured"),
+        ("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
     ]
 
 
@@ -291,7 +277,7 @@ def _privacy(history: History) -> dict[str, Any] | None:
     return {"statement": said, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
 
 
-def _log(history: History) -> list[LogRow]:
+def _log(history: History) -> list[tuple[str, str, str, int | None, str]]:
     """Events, states and faults in one list, sorted by time; rounds and notes are shown elsewhere."""
     began = history.training_began or 0.0
     rows = [
@@ -300,10 +286,10 @@ def _log(history: History) -> list[LogRow]:
         *_fault_rows(history.faults()),
     ]
     rows.sort(key=lambda row: row[0])
-    return [LogRow(_clock(row[0], began), *row[1:]) for row in rows]
+    return [(_clock(row[0], began), *row[1:]) for row in rows]
 
 
-def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
+def _event_rows(history: History) -> Iterable[LogRow]:
     for event in history.events():
         if event.name in (HOST, MOVED):
             yield event.t, "orchestrator", event.name, event.round, in_words(event.name, event.data)
@@ -313,7 +299,7 @@ def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None,
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 
 
-def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[tuple[float, str, str, int | None, str]]:
+def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[LogRow]:
     for span in spans:
         for phase, t in (("begins", span.start), ("is over", span.end), ("skipped", span.skipped)):
             if t is not None:

@@ -74,11 +74,6 @@ def timeline(history: History) -> tuple[Figure, int]:
     return drawn, len(history.nodes) - len(shown)
 
 
-def before_training(history: History) -> float:
-    """The seconds before the training, which the timeline does not show until it is zoomed out."""
-    return history.training_began or 0.0
-
-
 def _shown(history: History) -> list[str]:
     """The nodes that get a row: all, or in a large run the leaders and the nodes to which something happened."""
     if len(history.nodes) <= ALL_NODES:

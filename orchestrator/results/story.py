@@ -120,8 +120,7 @@ class Story(Facts):
         return story
 
     def read(self, history: History) -> None:
-        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table. The first call leaves
-        what was carried to the next one."""
+        """Take in at most ``PIECE`` new rows of each table. The first call leaves the carried bytes to the next."""
         first, self._looked = not self._looked, True
         self.behind = first
         self.driver, self.engine = history.driver, history.engine

@@ -155,9 +155,8 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
 
 
 def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The scenario, algorithm, driver, seed, verdict, rounds, seconds, accuracies of the last round (fractions), and
-    bytes that each class of links delivered. Accuracies and bytes that a run does not have are left out. ``found``: the
-    summary of the run, if it is known."""
+    """The scenario, algorithm, driver, seed, verdict, rounds, seconds, and as far as the run has them last accuracies
+    (fractions) and delivered bytes by class of links. ``found``: its summary, if known."""
     found, plan = found or summary(history), history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from node.assignment import PluginSource
 from node.runtime.clock import collecting_seldom
 from orchestrator.drivers.base import KnowsHosts, entry_of
 from orchestrator.errors import HostError, RunError
@@ -85,9 +86,8 @@ def launch(
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
-    """Continue a run that ended early, in its directory, after the last round in its checkpoints. RunError if the run
-    is still running, is complete or has no checkpoint, or if this version or this host's data gives another plan for
-    its scenario."""
+    """Continue a run that ended early after the last round in its checkpoints. RunError if it still runs, is complete
+    or has no checkpoint, or if its scenario gives another plan now."""
     options = RunOptions(workers)
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
@@ -105,17 +105,30 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         return _run(plan.driver, directory, open_view, start)
 
 
-def _plan_of(directory: RunDirectory) -> Plan:
-    """The plan of a run, made anew from its scenario. RunError if it differs from the recorded plan."""
+def kept_origin(
+    directory: RunDirectory, folder: Path | None = None, plugins: Iterable[PluginSource] | None = None
+) -> Origin:
+    """The scenario of a run, from the copies in its directory. RunError if the scenario cannot be read.
+
+    ``folder``: where paths begin, by default the scenario's own folder. ``plugins`` as for `parse`.
+    """
     with History.open(directory.path) as history:
-        planned, meta = history.plan, history.meta
-        file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
-        overrides, files = [str(each) for each in meta["overrides"]], kept_files(planned, directory.path)
+        meta = history.meta
+        file = Path(folder or meta.get("folder", "."), Path(meta["scenario"]).name)
+        overrides, files = [str(each) for each in meta["overrides"]], kept_files(history.plan, directory.path)
     try:
         text = directory.scenario.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{directory.run} cannot be continued: {directory.scenario} cannot be read ({error})") from None
-    plan = prepared_plan(parse(text, str(file), overrides, files), file)
+    return Origin(parse(text, str(file), overrides, files, plugins), file, overrides, text, files=files)
+
+
+def _plan_of(directory: RunDirectory) -> Plan:
+    """The plan of a run, made anew from its scenario. RunError if it differs from the recorded plan."""
+    with History.open(directory.path) as history:
+        planned = history.plan
+    origin = kept_origin(directory)
+    plan = prepared_plan(origin.scenario, origin.file)
     if away := sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts}):
         raise RunError(
             f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(away)} "

@@ -89,7 +89,7 @@ async def execute(
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
                 ending = await _carry_out(run, clock, early, options)
                 if interruption.asked and ending.reason == "failed":  # Slurm signals all processes of a job
-                    ending = Ending(INTERRUPTION.reason, ending.error)
+                    ending = INTERRUPTION
                 write_outcome(ending)
         except RecordError as error:
             ending = Ending("failed", str(error))

@@ -16,13 +16,15 @@ from orchestrator.scenario.schema import Scenario
 
 @dataclass(frozen=True)
 class Origin:
-    """The scenario of a run, and where it was read: a ``file`` with ``overrides``, or ``text``. ``meta``: facts."""
+    """The scenario of a run, and where it was read: a ``file`` with ``overrides``, or ``text``. ``meta``: facts.
+    ``files``: texts of files that the scenario names, which are not read."""
 
     scenario: Scenario
     file: Path
     overrides: Sequence[str] = ()
     text: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
         ) from None
     planned = plan.to_json()
-    keep_files(planned, file.parent, directory.path)
+    keep_files(planned, file.parent, directory.path, origin.files)
     keep_plugins(plan.plugins, directory.plugins)
     return Record.create(directory.path, json.dumps(planned, indent=1) + "\n", facts)
 

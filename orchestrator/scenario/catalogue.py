@@ -135,11 +135,28 @@ class AlgorithmSpec(Named):
     )
 
 
+class LoraSpec(Strict):
+    """Low-rank adapters of a frozen model. Only they are trained and sent."""
+
+    rank: int = Field(default=8, ge=1, description="r, rank of an adapter")
+    alpha: float = Field(default=16, gt=0, description="α; the output of an adapter is scaled by α / r")
+    targets: list[str] = Field(
+        min_length=1, description="linear layers that get an adapter, by their names or ends of their names"
+    )
+
+
 class ModelSpec(Named):
     """The model and its own parameters, or a group of models for clients that differ."""
 
     what: ClassVar[str] = "model"
     entries: ClassVar[Mapping[str, Any]] = ChainMap[str, Any](MODEL_GROUPS, MODELS)  # plug-ins join MODELS
+
+    lora: LoraSpec | None = Field(default=None, description="train and send low-rank adapters instead of the model")
+
+    @property
+    def adapters(self) -> dict[str, Any]:
+        """The further parameter of a model with adapters."""
+        return {} if self.lora is None else {"lora": self.lora.model_dump()}
 
 
 @dataclass(frozen=True)

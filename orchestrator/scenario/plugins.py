@@ -27,8 +27,7 @@ KEY = "plugins"
 
 
 def make_known(source: Document, folder: Path) -> None:
-    """Make the plug-ins of a scenario known, and no others. ScenarioError if one cannot be used. A value that is no
-    list of names is left to the schema."""
+    """Make the plug-ins of a scenario, if it lists names, known, and no others. ScenarioError if one cannot be used."""
     found, problems = [], []
     given = source.data.get(KEY)
     for place, name in enumerate(given if isinstance(given, list) else ()):

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario.language import document
+from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES, piped_text, text_of
 from orchestrator.scenario.language.names import name_from
 from orchestrator.scenario.language.strict import problems, short_key
@@ -43,6 +44,11 @@ def scenario_text(file: Path) -> str:
     return text_of(file, MAX_CHARACTERS, too_long()) if piped is None else piped
 
 
+def overridden(text: str, name: str, overrides: Sequence[str]) -> Document:
+    """A scenario as it is written, with overrides, before it is checked."""
+    return document.override(document.read(text, name), overrides, _shorthand)
+
+
 @contextlib.contextmanager
 def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
     """Turn a PlanError raised inside into a ScenarioError with the file and line of the setting that asks too much. The
@@ -51,7 +57,7 @@ def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -
         yield
     except PlanError as error:
         text = scenario_text(path) if text is None else text
-        source = document.override(document.read(text, str(path)), overrides, _shorthand)
+        source = overridden(text, str(path), overrides)
         raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 
 
@@ -68,7 +74,7 @@ def parse(
     scenario's name. ``files`` maps files that the scenario names to their texts; these files are not read. ``plugins``:
     the sources of the scenario's plug-ins, which are otherwise found by their names.
     """
-    source = document.override(document.read(text, name), overrides, _shorthand)
+    source = overridden(text, name, overrides)
     if "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}:
         raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:

@@ -95,6 +95,8 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
 
 def _model(scenario: Scenario) -> Iterator[Mistake]:
     model, algorithm = scenario.model.name, scenario.scheme
+    if model in MODEL_GROUPS and scenario.model.lora is not None:
+        yield ("model", "lora"), f"the models of {model} have different layers: take one model"
     if model in MODEL_GROUPS and not algorithm.personal:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
         yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"

@@ -25,8 +25,7 @@ ROWS = 30  # links of a figure of probes; of more, the table tells
 
 
 def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
-    """The record of a node as lines, the end of its log, and its resources as [t, cores, bytes]. RunError without
-    it."""
+    """The record of a node as lines, the end of its log, and [t, cores, bytes]. RunError without it."""
     with History.open(directory.path) as history:
         lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
         used = _used(history.resources(node))

@@ -125,11 +125,9 @@ def run_task(
     tell: Callable[[str], None],
     track: Sequence[Destination] = (),
 ) -> tuple[Result, int]:
-    """Execute the task with this number in ``directory``; parameters as for `carry_out`. Writes no tables.
-
-    Returns its result and the exit code: 0 if the run is complete, whatever its checks say; 1 if it failed. RunError if
-    the sweep has no such task.
-    """
+    """Execute the task with this number in ``directory``; parameters as for `carry_out`. Writes no tables. Returns its
+    result and the exit code: 0 if the run is complete, whatever its checks say; 1 if it failed. RunError if the sweep
+    has no such task."""
     if not 0 <= number < len(sweep.combinations):
         raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {len(sweep.combinations) - 1}")
     sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
@@ -141,9 +139,7 @@ def collect(
     sweep: Sweep, directory: Path, *, tell: Callable[[str], None], track: Sequence[Destination] = ()
 ) -> SweepOutcome:
     """Write the tables and the page of the runs in ``directory``. Run nothing. ``tell`` prints what is missing.
-
-    RunError if there is no complete run.
-    """
+    RunError if there is no complete run."""
     sweeper = Sweeper(sweep, directory, None, tell, track)
     found = [sweeper.find(number) for number in range(len(sweep.combinations))]
     results = [each for each in found if each is not None]

@@ -24,8 +24,7 @@ LONGEST_NAME = 0.35  # of the console's width, for a word in the name of a case
 
 @dataclass(frozen=True)
 class FigureColumn:
-    """A column of the figure named ``figure``; if that ends with a dot, of all figures with this prefix (one per link
-    class)."""
+    """A column of the figure ``figure``; with a dot at its end, of all figures with this prefix."""
 
     heading: str
     figure: str
@@ -33,8 +32,7 @@ class FigureColumn:
 
 
 def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
-    """The results as plain JSON: per case the mean, standard deviation and count of every figure, and the runs; then
-    the comparisons of cases."""
+    """Per case the mean, deviation and count of every figure, and the runs; then the comparisons."""
     cases = []
     for case, combinations in sweep.cases.items():
         own = _of(case, results)
@@ -71,8 +69,7 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColum
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> list[list[list[str]]]:
-    """Rows of cells of lines: the headings, then one row per case that is compared with another. Empty if no pair of
-    cases has several seeds in common."""
+    """The headings, and a row for each case that is compared; empty if no two cases share several seeds."""
     comparisons = [each for each in comparisons if len(each.difference.by_seed) > 1]
     columns = [column for column in _COMPARED if any(each.figure == column.figure for each in comparisons)]
     rows = [[["case"], *([column.heading] for column in columns), ["seeds"]]] if columns else []
@@ -143,10 +140,8 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
-    """Print the table in as many parts as the width of the terminal asks for, and the failed runs.
-
-    If names of cases do not fit beside the figures, the cases are numbered, and a list above the table names them.
-    """
+    """Print the table in as many parts as the width of the terminal asks for, and the failed runs. If names of cases do
+    not fit beside the figures, the cases are numbered, and a list above the table names them."""
     write(console, Text(legend(sweep), style="dim"), "")
     numbers: dict[str, str] = {}
     if max(len(word) for case in sweep.cases for word in case.split()) > console.width * LONGEST_NAME:

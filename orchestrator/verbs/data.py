@@ -28,10 +28,8 @@ def searched() -> list[Path]:
 
 
 def fetch(name: str) -> Prepared:
-    """Find or download a data set, check its files and prepare it for runs.
-
-    MistakeError if there is no data set of this name. HostError if it cannot be found, read or stored.
-    """
+    """Find or download a data set, check its files and prepare it for runs. MistakeError if there is no data set of
+    this name. HostError if it cannot be found, read or stored."""
     if not is_dataset(name):
         raise MistakeError(unknown("data set", name, DATASETS))
     cache = cache_directory()

@@ -25,6 +25,7 @@ from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.helper import without_client
 from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
 from orchestrator.host.kernel import namespaces
@@ -40,14 +41,14 @@ PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starle
 LEARNING_PACKAGES = ("torch", "torchvision")
 LOOK = 1.0  # s, at the load of the processors
 SHAPED = "the drivers namespaces and docker"
+IFB = ("ifb", "`shared` with the link engine `kernel`")
+MODPROBE = ("modprobe -a ifb act_mirred act_skbedit",)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing.
-
-    ``used_by`` names the parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that.
-    """
+    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing. ``used_by`` names the
+    parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that."""
 
     name: str
     used_by: str
@@ -176,15 +177,15 @@ def _namespaces() -> Trial:
 
 
 async def _links(possible: bool) -> list[Trial]:
-    """Try veth, netem and TCP's settings in namespaces, if namespaces are ``possible``."""
+    """Try veth, netem, ifb and TCP's settings in namespaces, if namespaces are ``possible``."""
     veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
-        return [Trial(*veth, False, reason), Trial(*netem, None, reason)]
+        return [Trial(*veth, False, reason), Trial(*netem, None, reason), Trial(*IFB, None, reason)]
     with tempfile.TemporaryDirectory() as folder:
         hub = await Hub.open("doctor", Path(folder))
         try:
-            return [*await _tried(hub, veth, netem), await _tcp(hub)]
+            return [*await _tried(hub, veth, netem), await _media(hub), await _tcp(hub)]
         finally:
             await hub.close()
 
@@ -202,6 +203,14 @@ async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> lis
     detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
     remedy = "load the kernel module, as root, or use a kernel that has it"
     return [made, Trial(*netem, None, detail, remedy, ("modprobe sch_netem",))]
+
+
+async def _media(hub: Hub) -> Trial:
+    """Try the kernel engine's shared media, in the hub."""
+    if missing := await KernelMedia.missing(hub):
+        detail = f"{missing}; the link engine `userspace` shares media instead"
+        return Trial(*IFB, None, detail, "load the kernel modules, as root", MODPROBE)
+    return Trial(*IFB, True, "works")
 
 
 async def _tcp(hub: Hub) -> Trial:

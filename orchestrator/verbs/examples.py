@@ -41,10 +41,8 @@ class Example:
 
 
 def described(text: str) -> tuple[str, str, float | None, str]:
-    """The question, the time in words and in seconds, and the driver in the head comment of an example.
-
-    ValueError if the comment has no question, or no line like ``# 8 s on two cores, namespaces``.
-    """
+    """The question, the time in words and in seconds, and the driver in the head comment of an example. ValueError if
+    the comment has no question, or no line like ``# 8 s on two cores, namespaces``."""
     question, mark, _ = first_comment(text).partition("?")
     found = next(filter(None, map(TIME.fullmatch, head_comment(text))), None)
     if not mark or found is None:
@@ -75,11 +73,9 @@ def find(name: str, *, sweep: bool = False) -> Path | None:
 
 
 def chosen(given: str | None, *, sweep: bool = False) -> Path:
-    """The file that the argument of a command names: a path, else an example, or ``-``.
-
-    Without an argument it is the only scenario in the current folder, or with ``sweep`` the only sweep. ScenarioError
-    if there is no such file, or if there are several.
-    """
+    """The file that the argument of a command names: a path, else an example, or ``-``. Without an argument it is the
+    only scenario in the current folder, or with ``sweep`` the only sweep. ScenarioError if there is no such file, or if
+    there are several."""
     if given is None:
         return _only(sweep)
     if _URL.match(given):
@@ -103,11 +99,8 @@ def _is_missing(path: Path) -> bool:
 
 def copy(name: str, target: Path) -> list[Path]:
     """Copy an example and the files that it names into a folder, in which they keep their relative places. A target
-    that ends in .yaml is the new name of the example's file.
-
-    Returns the files, the example first. ScenarioError if there is no such example, PlaceError if a file exists with
-    another content or cannot be written.
-    """
+    that ends in .yaml is the new name of the example's file. Returns the files, the example first. ScenarioError if
+    there is no such example, PlaceError if a file exists with another content or cannot be written."""
     file = find(name)
     if file is None:
         raise ScenarioError([Problem(name, "", f"not an example: {_remedies(name)}")])
@@ -166,7 +159,7 @@ def _required(data: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[str]
     varied = [[each] for each in data.get("vary", {}).get("data.dataset", [])]
     found = [*_datasets({**data, "vary": {}}), *varied] or list(_datasets(base))
     for name in dict.fromkeys(each[-1] for each in found):  # the last of a list is there for those without the others
-        if name != "digits":
+        if name != "digits" and not name.startswith("text:"):  # they are examples' own
             yield f"data set {name}"
 
 
@@ -183,7 +176,7 @@ def _with_files(file: Path) -> Iterator[Path]:
     """The file of an example and all files that it names, in values or in words of commands, also in its base."""
     yield file
     for word in _words(_data(file)):
-        named = Path(file.parent, word).resolve()
+        named = Path(file.parent, word.removeprefix("text:")).resolve()
         if FOLDER in named.parents and named.suffix == ".yaml":
             yield from _with_files(named)
         elif FOLDER in named.parents:

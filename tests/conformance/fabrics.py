@@ -184,9 +184,5 @@ CASES: list[Case] = [
     closing_twice_is_closing_once,
 ]
 
-OF_MEDIA: list[Case] = [
-    channels_change_in_place,
-    a_link_may_be_handed_over,
-    cross_traffic_may_be_replaced_and_ended,
-]
+OF_MEDIA: list[Case] = [channels_change_in_place, a_link_may_be_handed_over, cross_traffic_may_be_replaced_and_ended]
 """Cases for engines that share media, after `share`."""

@@ -84,6 +84,7 @@ def assert_same(case: Case, first: Federation, second: Federation) -> None:
         assert same(first.state(node), second.state(node)), node
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_late_answers_change_nothing(name: str, calm: dict[str, Federation], digits: Prepared, tmp_path: Path) -> None:
     case = CASES[name]
@@ -94,6 +95,7 @@ def test_late_answers_change_nothing(name: str, calm: dict[str, Federation], dig
         assert calm[name].journals[node].metrics == late.journals[node].metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "node"), CRASHES)
 def test_a_crash_changes_nothing(
     name: str, node: str, calm: dict[str, Federation], digits: Prepared, tmp_path: Path

@@ -16,7 +16,7 @@ from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import run_processes
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.record.history import History
-from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
+from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
@@ -147,13 +147,13 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals) -> None:
+def test_ctrl_c_in_the_middle_of_a_simulation(tmp_path: Path) -> None:
     with Background(tmp_path, LONG, "--driver", "sim") as run:
         run.wait_round(2)
-        run.process.send_signal(number)
+        run.process.send_signal(signal.SIGINT)
         result = run.result(timeout=30)
-        assert result.code == INTERRUPTED
+        assert (result.code, result.summary["ended"]) == (INTERRUPTED, "interrupted")
+        assert result.summary["rounds"] >= 1
         assert "error" not in result.errors
         assert "Traceback" not in result.errors
         assert ended(run.directory) == "interrupted"
@@ -173,7 +173,7 @@ def test_a_signal_to_all_processes_interrupts_a_run(tmp_path: Path) -> None:
         assert is_tidy(run.directory)
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("wait", [0.0, 0.5])
 def test_a_signal_before_any_node_has_started(tmp_path: Path, wait: float) -> None:
     """While the hub, the fork server and the link engine are being opened."""
     with Background(tmp_path, SMALL) as run:
@@ -238,11 +238,3 @@ def test_a_run_in_a_folder_that_may_only_be_read(tmp_path: Path, verb: str) -> N
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"error: {'nothing can be written in ' if verb == 'resume' else ''}{directory}")
     assert "Read-only file system" in done.stderr
-
-
-def test_what_the_host_lacks_is_told_before_anything_is_made(tmp_path: Path) -> None:
-    result = up(tmp_path, SHORT, "--driver", "docker", prefix=("env", "DOCKER_HOST=unix:///nowhere/docker.sock"))
-    assert (result.code, result.summary) == (1, {})
-    assert result.errors.count("error: ") == 1
-    assert "no Docker Engine answers at /nowhere/docker.sock" in result.errors
-    assert list((tmp_path / "runs").glob("*")) == []

@@ -89,7 +89,7 @@ def hold(run: Background, node: str) -> None:
     os.kill(wait_for(attached, f"the interface of {node}"), signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("victim", ["cloud", "device-0-0", "fork server", "anchor"])
+@pytest.mark.parametrize("victim", ["cloud", "fork server", "anchor"])
 def test_kill_before_anybody_registers(tmp_path: Path, victim: str) -> None:
     """A stopped node keeps the run from beginning to train; the end must come without waiting for it."""
     waiting, part = "edge-1", {"fork server": "node", "switch": "switch", "anchor": "hub"}
@@ -147,8 +147,8 @@ def test_down_after_the_anchor_and_the_orchestrator_were_killed(tmp_path: Path) 
         assert not directory.control.exists()
 
 
-@pytest.mark.parametrize("node", ["device-0-0", "edge-1"])
-def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
+def test_kill_a_node_that_is_restarted(tmp_path: Path) -> None:
+    node = "edge-1"
     with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 25")) as run:
         run.wait_round(2)
         os.kill(run.pid_of(node), signal.SIGKILL)
@@ -205,18 +205,8 @@ def test_kill_the_cloud(tmp_path: Path) -> None:
         assert resumed.round >= 2
 
 
-def test_interrupt_once_ends_in_order_with_a_report(tmp_path: Path) -> None:
-    with Background(tmp_path, LONG) as run:
-        run.wait_round(2)
-        os.kill(run.process.pid, signal.SIGINT)
-        result = run.result(timeout=30)
-        assert result.summary["ended"] == "interrupted"
-        assert run.directory.report.exists()
-        assert traces_of(run.directory.run) == []
-
-
 def test_down_of_a_living_run(tmp_path: Path) -> None:
-    with Background(tmp_path, LONG) as run:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 4000")) as run:
         run.wait_round(1)
         listed = json_of("ps", "--runs", run.runs)
         (entry,) = [each for each in listed["runs"] if each["run"] == run.directory.run]
@@ -225,4 +215,5 @@ def test_down_of_a_living_run(tmp_path: Path) -> None:
         done = subprocess.run(command("down", run.directory.run, "--runs", run.runs), cwd=ROOT, check=False)
         assert done.returncode == 0
         assert run.result(timeout=30).summary["ended"] == "interrupted"
+        assert run.directory.report.exists()
         assert traces_of(run.directory.run) == []

@@ -35,14 +35,26 @@ def accuracies(run: Path) -> dict[int | None, float]:
         return {metric.round: metric.value for metric in history.global_series("accuracy")}
 
 
+def is_alive(pid: str) -> bool:
+    """Whether the process runs; one that has ended waits, as a zombie, for somebody to ask about it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_a_killed_simulation_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     whole = up(tmp_path / "whole", LONGER, "--driver", "sim")
-    with Background(tmp_path / "cut", LONGER, "--driver", "sim") as run:
+    with Background(tmp_path / "cut", LONGER, "--driver", "sim", "--workers", "2") as run:
         run.wait_round(4)
-        os.kill(run.process.pid, signal.SIGKILL)
+        pid = run.process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(workers) == 2
+        os.kill(pid, signal.SIGKILL)
         run.process.wait()
+        wait_for(lambda: None if any(is_alive(worker) for worker in workers) else True, "the workers to end", 10.0)
         with ThreadPoolExecutor(2) as both:  # one of them has it, the other touches nothing of it
             attempts = [both.submit(resume, run.directory, "--workers", "1") for _ in range(2)]
             again, late = sorted((each.result() for each in attempts), key=lambda each: each.code)

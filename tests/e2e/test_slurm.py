@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -128,9 +127,16 @@ def ordinary(slurm: None) -> Iterator[tuple[Path, Edgebed]]:
         environment = os.environ | {"PYTHONPATH": paths, "HOME": name, "EDGEBED_CACHE": name}
 
         def start(*words: str, python: str = sys.executable) -> subprocess.Popen[str]:
-            rights: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-            command = [python, "-P", "-m", *words]
-            return subprocess.Popen(command, cwd=name, env=environment, stdout=subprocess.PIPE, text=True, **rights)
+            return subprocess.Popen(
+                [python, "-P", "-m", *words],
+                cwd=name,
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+                user=user.pw_uid,
+                group=user.pw_gid,
+                extra_groups=[],
+            )
 
         for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
             with contextlib.suppress(PermissionError), start("orchestrator", "--version", python=python) as trial:
@@ -183,7 +189,8 @@ def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordi
             lambda: slurm_says("squeue", "--noheader", "--format=%r") == ["BeginTime"] or None, "the requeued task"
         )
         wait_for(lambda: idle() == ["idle", "idle"] or None, "the nodes")
-        slurm_says("scontrol", "update", f"JobId={name}", "StartTime=now")
+        # Without the usual two minutes, but not in the same second, in which Slurm revokes the task's credential.
+        slurm_says("scontrol", "update", f"JobId={name}", "StartTime=now+3")
         printed = second.communicate()[0]
         assert "completed on n" in printed, (folder / "runs/long/slurm-0.log").read_text()
     assert known_runs(folder / "runs/long") == [run]

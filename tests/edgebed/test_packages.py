@@ -39,8 +39,10 @@ def test_a_signal_during_the_first_imports_ends_the_command(tmp_path: Path) -> N
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
 
 
-@pytest.mark.parametrize("name", ["netem", "node", "orchestrator"])
-@pytest.mark.parametrize("code", ["import edgebed\nedgebed.Parameters", "import edgebed.testing"])
+PARAMETERS, TESTING = "import edgebed\nedgebed.Parameters", "import edgebed.testing"
+
+
+@pytest.mark.parametrize(("name", "code"), [("netem", PARAMETERS), ("node", TESTING), ("orchestrator", PARAMETERS)])
 def test_a_file_next_to_the_script(name: str, code: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text(RAISES)
     done = run(code, tmp_path)
@@ -48,11 +50,10 @@ def test_a_file_next_to_the_script(name: str, code: str, tmp_path: Path) -> None
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
 
 
-@pytest.mark.parametrize("name", ["netem", "node", "orchestrator"])
-def test_the_command_reports_it_in_a_sentence(name: str, tmp_path: Path) -> None:
-    (tmp_path / f"{name}.py").write_text(RAISES)
+def test_the_command_reports_it_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text(RAISES)
     done = run(COMMAND, tmp_path, tmp_path)
-    told = f"error: {tmp_path}/{name}.py hides edgebed's package '{name}': rename it\n"
+    told = f"error: {tmp_path}/node.py hides edgebed's package 'node': rename it\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 
@@ -88,6 +89,7 @@ def test_a_module_that_is_imported_already(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("node.py hides edgebed's package 'node': rename it")
 
 
+@pytest.mark.slow
 def test_without_one_everything_works(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()  # a folder without __init__.py comes last in Python's search
     assert run("import edgebed, edgebed.testing\nedgebed.Role", tmp_path).returncode == 0

@@ -18,6 +18,7 @@ from docker.errors import ImageNotFound, NotFound
 from requests import Response
 
 from node.messaging.wire import PROTOCOL
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm.agents.channel import PIECE
@@ -28,10 +29,7 @@ PIECES = 30  # of each image that is saved
 
 IMAGE = {
     "Architecture": "amd64",
-    "Config": {
-        "Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"},
-        "User": "1000:1000",
-    },
+    "Config": {"Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"}, "User": "1000:1000"},
 }
 FACTS = {
     "OSType": "linux",
@@ -185,8 +183,8 @@ class FakeEngine:
         self.looked_up: list[str] = []
         self.pulled: list[tuple[str, str, str | None]] = []
 
-    def connected(self) -> FakeEngine:
-        return self
+    def connected(self) -> Engine:
+        return cast(Engine, self)
 
     def image(self, name: str) -> dict[str, Any] | None:
         return self.images.get(name)

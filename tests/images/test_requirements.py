@@ -78,11 +78,13 @@ def absent(installed: Iterable[str]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_node_imports_four_packages_and_one_more_only_to_prepare_data() -> None:
     assert imports(wherever=False) == {"msgpack", "numpy", "torch", "zmq"}
     assert imports(wherever=True) == imports(wherever=False) | TO_PREPARE_DATA
 
 
+@pytest.mark.slow
 def test_the_image_has_what_a_node_imports_and_what_that_requires() -> None:
     distributions = packages_distributions()
     wanted = {name for module in imports(wherever=False) | BY_NAME for name in needed(distributions[module][0])}
@@ -122,6 +124,7 @@ print(*{name.partition(".")[0] for name, module in sys.modules.items() if module
 """An agent and the processes that it starts in the hub and in nodes."""
 
 
+@pytest.mark.slow
 def test_an_agent_has_what_it_imports_and_what_that_requires_and_needs_nothing_else() -> None:
     command = [sys.executable, "-c", OF_AN_AGENT, *absent(of_agents())]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout

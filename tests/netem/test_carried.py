@@ -77,6 +77,7 @@ def test_packets_carry_exactly_what_the_trace_does(made: Made, window: float) ->
             assert impairment.offer(change.at, FULL_FRAME)
 
 
+@pytest.mark.slow
 @TRACES
 @WINDOWS
 def test_the_model_carries_what_the_trace_does(made: Made, window: float) -> None:

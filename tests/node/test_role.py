@@ -69,13 +69,7 @@ class World:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def role(
-        self,
-        role_class: type[Role],
-        name: str,
-        *,
-        work: float = 1.0,
-        restored: Checkpoint | None = None,
-        **values: Any,
+        self, role_class: type[Role], name: str, *, work: float = 1.0, restored: Checkpoint | None = None, **values: Any
     ) -> Role:
         relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
         assignment = self.nodes.assignment(name, relations, **values)
@@ -663,12 +657,7 @@ async def test_a_stop_ends_role_and_service(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("quorum", "deadline", "seen", "took"),
-    [
-        (0.0, 2.0, ["device-0"], 2.0),
-        (0.0, 0.5, [], 0.5),
-        (1.0, 2.0, [], 2.0),
-        (0.0, math.inf, DEVICES, 50.0),
-    ],
+    [(0.0, 2.0, ["device-0"], 2.0), (0.0, 0.5, [], 0.5), (1.0, 2.0, [], 2.0), (0.0, math.inf, DEVICES, 50.0)],
 )
 @virtual
 async def test_a_gathering_with_a_rule_of_its_own(

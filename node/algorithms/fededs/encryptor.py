@@ -119,7 +119,7 @@ def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
 
 def worth(learner: Learner, params: FedEDS) -> float:
     """The cost of one sample in the encryptor's training, in samples of the model's own training."""
-    work = forward_work(learner.outline, torch.zeros(1, *learner.data.shape))
+    work = forward_work(learner.outline, torch.from_numpy(learner.data.zeros(1)))
     return params.encryptor_worth(learner.data.shape, work)
 
 

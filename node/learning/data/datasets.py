@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Shape, is_dataset
 from node.errors import lacking
-from node.learning.data import downloads, formats, leaf, pictures
+from node.learning.data import downloads, formats, leaf, pictures, texts
 from node.learning.data.files import below, open_regular, refuse_large
-from node.learning.data.formats import Arrays
+from node.learning.data.formats import TOKEN, Arrays
 from node.learning.data.labels import refuse_gaps, refuse_unequal
 from node.learning.data.samples import arrays_from
 from node.learning.errors import DataError, DataNotFound
@@ -58,12 +58,27 @@ class Prepared:
         return _mapped(self.directory / f"{name}.npy")
 
     @property
+    def tokens(self) -> bool:
+        """Whether samples are integer tokens, which the model gets as they are."""
+        return self.array("x_test").dtype == TOKEN
+
+    @property
+    def labels(self) -> Shape:
+        """The shape of a sample's labels: () for one label, (T,) for one of each token."""
+        return self.array("y_test").shape[1:]
+
+    def zeros(self, *count: int) -> NDArray[Any]:
+        """Samples of zeros, as the model gets them."""
+        return np.zeros((*count, *self.shape), TOKEN if self.tokens else np.float32)
+
+    @property
     def train_labels(self) -> NDArray[np.int64]:
-        return np.array(self.array("y_train"))
+        """The label of each training sample; of a sequence, that of its last token."""
+        return _last(self.array("y_train"))
 
     @property
     def test_labels(self) -> NDArray[np.int64]:
-        return np.array(self.array("y_test"))
+        return _last(self.array("y_test"))
 
     @property
     def subjects(self) -> NDArray[np.int64] | None:
@@ -77,6 +92,10 @@ class Prepared:
 
     def _people(self, name: str) -> NDArray[np.int64] | None:
         return np.array(self.array(name)) if (self.directory / f"{name}.npy").exists() else None
+
+
+def _last(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.array(labels if labels.ndim == 1 else labels[:, -1])
 
 
 @functools.lru_cache(maxsize=32)
@@ -182,7 +201,7 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
             if candidate.exists() and (form != "npz" or not candidate.is_dir()):
                 return candidate, _reader(_FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        what = {"npz": "file", "images": "folder or zip", "leaf": "folder"}[form]
+        what = {"npz": "file", "images": "folder or zip"}.get(form, "folder")
         raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
@@ -240,6 +259,7 @@ _FORMS: dict[str, Callable[[Path], Arrays]] = {
     "npz": formats.read_npz,
     "images": pictures.read_pictures,
     "leaf": leaf.read_leaf,
+    "text": texts.read_texts,
 }
 
 
@@ -285,12 +305,14 @@ _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
 
 def _fingerprint(name: str, source: Path | None) -> str:
     """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
-    can change without them, and a copy has others. Of a folder count its own files, and those below train and test."""
+    can change without them, and a copy has others. Of a folder count its own files, and those below train and test; of
+    texts, all."""
     digest = hashlib.sha256(f"{FORMAT} {name}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))
         names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
-        names = [each for each in names if "/" not in each or {"train", "test"} & set(each.split("/"))]
+        every = name.startswith("text:")
+        names = [each for each in names if every or "/" not in each or {"train", "test"} & set(each.split("/"))]
         files = {each: source / each for each in names if each == "" or (source / each).is_file()}
         refuse_large(source, sum(file.stat().st_size for file in files.values()))
         for each, file in files.items():
@@ -303,7 +325,8 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     shape, classes = _check(name, arrays, source)
     channels = arrays.x_train.shape[1]
-    mean, std = ([0.0] * channels, [1.0] * channels) if arrays.normalised else _normalisation(arrays.x_train)
+    as_they_are = arrays.normalised or arrays.x_train.dtype == TOKEN
+    mean, std = ([0.0] * channels, [1.0] * channels) if as_they_are else _normalisation(arrays.x_train)
     directory.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
@@ -356,9 +379,11 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     if 0 in shape:
         raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
     known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
-    if known is None:
+    if known is None and arrays.y_train.ndim == 1:
         refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
+    if arrays.y_train.ndim > 1:  # a token may be an input only
+        classes = max(classes, int(arrays.x_train.max()) + 1, int(arrays.x_test.max()) + 1)
     if known is not None and (shape, classes) != (known.shape, known.classes):
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "

@@ -1,6 +1,7 @@
-"""Readers of data set files: IDX, CIFAR's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
+"""Readers of data set files: IDX, CIFAR's binary version, UCI HAR, npz. `pictures`, `leaf` and `texts` have more.
 
-Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
+Every reader returns `Arrays`: samples channels first, uint8 (pictures), int32 (tokens) or float32 (anything else), and
+labels from 0 up.
 No reader unpickles. Readers raise DataError naming the file and its fault. docs/reference/data.md lists what
 each keeps, converts and refuses.
 """
@@ -26,12 +27,14 @@ from node.learning.data.labels import refuse_unequal, whole_numbers
 from node.learning.errors import DataError
 
 CHANNELS = (1, 3, 4)  # of pictures
+TOKEN = np.dtype(np.int32)
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 @dataclass(frozen=True)
 class Arrays:
     """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
+    Tokens are x (N, T) int32, with one label for each sample or for each token, y (N, T).
     ``normalised``: the model gets the samples as they are."""
 
     x_train: NDArray[Any]
@@ -256,9 +259,16 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     missing = [name for name in ENTRIES if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
-    names = ("y_train", "y_test", *SUBJECTS)
-    labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
     x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
+    sequences = x_train.dtype == TOKEN and entries["y_train"].ndim == 2 and entries["y_train"].shape[1] > 1
+    names = SUBJECTS if sequences else ("y_train", "y_test", *SUBJECTS)
+    labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
+    if sequences:
+        for part, x in (("train", x_train), ("test", x_test)):
+            y = _tokens(path, f"y_{part}", entries[f"y_{part}"])
+            if y.shape != x.shape:
+                raise DataError(f"{path}: y_{part} is {y.shape}; it needs one label for each token of {x.shape}")
+            labels[f"y_{part}"] = y.astype(np.int64)
     return Arrays(
         x_train,
         labels["y_train"],
@@ -279,8 +289,17 @@ def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.kind == "f" and x.ndim in (2, 3):
         with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
             return np.ascontiguousarray(x.transpose(0, 2, 1) if x.ndim == 3 else x, dtype=np.float32)
+    if x.dtype.kind in "iu" and x.dtype != np.uint8 and x.ndim == 2:
+        return _tokens(path, name, x)
     remedy = "; pictures of other types must be scaled to 0..255 first" if x.ndim > 2 else "; write x.astype('float32')"
     raise DataError(
         f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W), (N, H, W, C) or (N, C, H, W) for pictures, "
         f"floats (N, T, C) for sequences or (N, F) for features{remedy if x.dtype.kind in 'biuf' else ''}"
     )
+
+
+def _tokens(path: str, name: str, x: NDArray[Any]) -> NDArray[np.int32]:
+    """Whole numbers from 0 up, as tokens. Raises DataError."""
+    if x.dtype.kind not in "iu" or (x.size and not 0 <= int(x.min()) <= int(x.max()) <= np.iinfo(TOKEN).max):
+        raise DataError(f"{path}: {name} must hold whole numbers from 0 to {np.iinfo(TOKEN).max} as tokens")
+    return np.ascontiguousarray(x, dtype=TOKEN)

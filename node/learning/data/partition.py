@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from node.catalogue.partitions import (
     IID,
     PARTITIONS,
+    ByAuthor,
     BySubject,
     Dirichlet,
     LabelShards,
@@ -86,7 +87,7 @@ def divide(
         )
     entry = next(each for each in PARTITIONS.values() if each.params is type(scheme))
     if entry.subjects and subjects is None:
-        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz)")
+        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz, text)")
     random = np.random.default_rng(seed)
     if lists is not None:
         parts = list(lists)
@@ -300,6 +301,7 @@ _SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Genera
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
     BySubject: _by_subject,
+    ByAuthor: _by_subject,
 }
 
 

@@ -25,9 +25,8 @@ def emulated(handlers: Path = HANDLERS) -> set[str]:
 
 
 def _emulated_by(handler: str) -> str | None:
-    """The architecture of one handler, from the kernel's description. None if it emulates no processor, or does not
-    work in containers. A container does not see the emulator's file, so the kernel must have opened it at its
-    registration (flag F)."""
+    """The architecture of a handler, by the kernel's description; None if it emulates no processor, or not in
+    containers: these do not see the emulator's file, so the kernel must have opened it at its registration (flag F)."""
     lines = handler.splitlines()
     said = {name.rstrip(":"): value for name, _, value in (line.partition(" ") for line in lines)}
     magic = bytes.fromhex(said.get("magic", ""))

@@ -45,9 +45,8 @@ class _Running(NamedTuple):
 
 
 class PodsDriver(NodesHere, DockerDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods. ``programs``: of all nodes that may live here.
-    ``images``: of the nodes that do. ``names``: the address of each name that resolves in a node. ``folder``: of the
-    scenario. ``notes``: for the record."""
+    """See `Driver`, `CanPause` and `RunsPrograms`. ``programs``: of all nodes that may run here. ``images``: of those
+    that do. ``names``: addresses that resolve in nodes. ``folder``: of the scenario. ``notes``: for the record."""
 
     def __init__(
         self,

@@ -7,15 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from node.catalogue.datasets import Shape
 from node.learning.models import Model
 from node.learning.zoo import forward_work
 from orchestrator.planning.learning.cost import StepCost
 
 
-def cost_of(model: Model, shape: Shape, batch_size: int) -> StepCost:
-    """The cost of a model for samples of ``shape``, trained in mini-batches of ``batch_size``."""
-    x = torch.zeros(1, *shape)
+def cost_of(model: Model, x: Tensor, batch_size: int) -> StepCost:
+    """The cost of a model for samples like ``x`` (1, ...), trained in mini-batches of ``batch_size``."""
     with torch.inference_mode():
         features = model.eval().extractor(x)
     return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))

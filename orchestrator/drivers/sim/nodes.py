@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
@@ -63,7 +64,9 @@ class Nodes:
         for each in assignments.values():
             if (key := _model_of(each)) not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
-                self._costs[key] = cost_of(model_pool.sample, self._data.shape, self._params.batch_size)
+                self._costs[key] = cost_of(
+                    model_pool.sample, torch.from_numpy(self._data.zeros(1)), self._params.batch_size
+                )
         self.accelerators = plan.accelerators
         if self.accelerators:
             make_deterministic()
@@ -81,11 +84,11 @@ class Nodes:
         if asked == 1:
             return 1
         for pool in self._model_pools.values():
-            if reason := hindrance(pool.sample, self._data.shape, self._data.classes):
+            if reason := hindrance(pool.sample, self._data):
                 self.notes.append(f"clients train one by one, not {asked} at a time: of the model, {reason}")
                 return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
-        fitting = max(1, SLOT_BYTES // (4 * max(1, plan.model_bytes)))
+        fitting = max(1, SLOT_BYTES // ((8 if plan.precision else 4) * max(1, plan.model_bytes)))
         if fitting < asked:
             self.notes.append(f"{fitting} clients train at a time, not {asked}: more models are too large for a worker")
         return min(asked, fitting)

@@ -181,7 +181,8 @@ class ModelFabric:
             return self._clients[ends]
 
         def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-            return Flow(forward, backward, self._seeds[ends], *self._timeouts, resume=self._media is not None)
+            given = forward, backward, self._seeds[ends], *self._timeouts
+            return Flow(*given, resume=self._media is not None, node=source)
 
         if self._media is None:
             self._flows[ends] = make(*self._both_ways(ends))

@@ -24,9 +24,8 @@ from orchestrator.planning.programs import ProgramPlan
 
 
 class SwarmProgramsDriver(SwarmDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods. Each host is brought the folder of the scenario, as
-    it is when the run begins. When a host has finished, the files of its nodes are fetched. Those of a host that is
-    lost are lost."""
+    """See `Driver`, `CanPause` and `RunsPrograms`. Each host gets the scenario's folder as it is when the run starts.
+    At the end the files of nodes are fetched; those of a lost host are lost."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         super().__init__(plan, directory, timeouts)

@@ -144,9 +144,8 @@ class Hub:
         environment: Mapping[str, str] | None = None,
         errors: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
-        """Start a command like ``run``, with open pipes; ``errors`` is stderr as in subprocess. `env` sets the
-        environment inside the namespace, because not every ``enter`` passes on the caller's; all of them pass on
-        TOKEN."""
+        """Start a command like ``run``, with open pipes. `env` sets the environment inside the namespace, because not
+        every ``enter`` passes it on; all pass on TOKEN."""
         environment = environment or {}
         settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
         return await asyncio.create_subprocess_exec(

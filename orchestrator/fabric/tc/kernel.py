@@ -300,13 +300,15 @@ class KernelFabric(Coalescing):
         return [each.error for each in alterations]
 
     async def _reroute(self, alterations: Sequence[Alteration]) -> None:
-        """Lead links through other channels."""
+        """Lead links through other channels: together, or one after the other if that is refused."""
         changes = [each.change for each in alterations]
         try:
             await self._media.cross({(each.source, each.target): each.crossings or () for each in changes})
         except (OrchestratorError, NetemError) as error:
-            for each in alterations:
-                each.error = FabricError(f"link {each.change.source} -> {each.change.target}: {error}")
+            for each in alterations if len(alterations) > 1 else ():
+                await self._reroute([each])
+            if len(alterations) == 1:
+                alterations[0].error = FabricError(f"link {changes[0].source} -> {changes[0].target}: {error}")
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []

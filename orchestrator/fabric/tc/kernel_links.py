@@ -50,8 +50,7 @@ class KernelLinks:
         return [link for target in self.remote for link in self._to[target].values()]
 
     def add(self, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None) -> None:
-        """Add a link from ``address``; ``number``: on its device, by default the next. ``target``: see
-        `tc.KernelLink`."""
+        """Add a link from ``address``. ``number``: on its device. ``target``: see `tc.KernelLink`."""
         known = self._to[link.target]
         index, seed = number or len(known) + 1, link.seed % 2**32
         known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=seed, target=target)

@@ -71,13 +71,17 @@ class KernelMedia:
         return (said.strip() or "refused") if refused else ""
 
     async def share(self, name: str, profile: ChannelProfile) -> None:
-        """Make a channel, or change its rate and buffer in place; if the kernel refuses that, nothing changes."""
+        """Make a channel, or change its rate and buffer in place; if the kernel refuses, nothing changes."""
         channel = self._channels.get(name)
         if channel is None:
             device = media.device_of(len(self._channels))
             made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
-            await self._hub.run(["ip", "-batch", "-"], stdin=made)
-            await self._tc.run(media.channel_commands(device, profile))
+            try:
+                await self._hub.run(["ip", "-batch", "-"], stdin=made)
+                await self._tc.run(media.channel_commands(device, profile))
+            except HostError:
+                await self._hub.attempt(["ip", "link", "del", device])
+                raise
             self._channels[name] = _KernelChannel(device, profile)
             return
         await self.rows()  # what has left was sent at the rate until now
@@ -94,7 +98,7 @@ class KernelMedia:
         return any(pair[0] == source for pair in self._crossings)
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
-        """Lead these links through these channels. FabricError if several are on a way; if tc fails, nothing
+        """Lead these links through these channels. FabricError if one would cross several; on errors nothing
         changes."""
         async with self._crossing:
             changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}

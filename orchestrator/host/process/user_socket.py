@@ -14,17 +14,11 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 LONGEST = 64 * 1024  # bytes of a line
 AVAILABLE = hasattr(socket, "SO_PEERCRED")  # only Linux tells the peer's user this way
 _CREDENTIALS = struct.Struct("3i")  # process, user and group
-
-
-class Socket(Protocol):
-    """What is asked of a connected socket."""
-
-    def getsockopt(self, level: int, option: int, length: int, /) -> bytes: ...
 
 
 def listen(path: Path) -> socket.socket:
@@ -41,7 +35,7 @@ def listen(path: Path) -> socket.socket:
     return listening
 
 
-def user_of(connected: Socket) -> int:
+def user_of(connected: socket.socket) -> int:
     """The id of the user who connected."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])

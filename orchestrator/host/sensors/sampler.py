@@ -12,8 +12,7 @@ ENOUGH = {TEMPERATURE: (0.5, 0.0), FREQUENCY: (0.0, 0.02), MEMORY: (0.0, 0.01), 
 
 
 class Sampler:
-    """The sensors of this host, and what was last known of each. A figure stays as it was until its next reading that
-    is kept: a curve of readings is a curve of steps."""
+    """The sensors of this host. A figure stays as it was until the next reading that is kept: curves are steps."""
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
         self._sensors = sensors

@@ -70,9 +70,8 @@ def thermal_zones(sys: Path) -> Iterator[Sensor]:
 
 def hwmon(sys: Path) -> Iterator[Sensor]:
     """class/hwmon/hwmon*: temp*_input (millidegrees), power*_input or power*_average (microwatts), the rails of an
-    INA3221 (in*_input in mV, curr*_input in mA), and the alarms of a Raspberry Pi and of a Jetson Orin. The cores of a
-    processor are left out, because its package shows their maximum; and so are chips that show a thermal zone once
-    more."""
+    INA3221 (in*_input in mV, curr*_input in mA), and alarms of a Raspberry Pi and a Jetson Orin. Left out are the cores
+    of a processor, because its package shows their maximum, and chips that repeat a thermal zone."""
     zones = {
         (_word(zone / "type") or "").replace("-", "_") for zone in _numbered(sys / "class/thermal", "thermal_zone")
     }

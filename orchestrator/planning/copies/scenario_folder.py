@@ -25,7 +25,7 @@ def refuse_large(folder: Path) -> None:
     """PlanError if the folder has more than a host is brought, or cannot be read."""
     size = 0
     try:
-        for path in _entries(folder):
+        for path in entries(folder):
             found = path.lstat()
             size += _BLOCK + (found.st_size if stat.S_ISREG(found.st_mode) else 0)
             if size > LARGEST:
@@ -42,7 +42,7 @@ def pack(folder: Path, archive: Path) -> None:
     """Write the archive. Everybody may read what is in it. HostError if something cannot be read."""
     try:
         with tarfile.open(archive, "w") as tar:
-            for path in _entries(folder):
+            for path in entries(folder):
                 tar.add(path, path.relative_to(folder), recursive=False, filter=_for_all)
     except OSError as error:
         raise HostError(_unreadable(error)) from None
@@ -56,7 +56,7 @@ def unpack(archive: Path, folder: Path) -> None:
         tar.extractall(folder)
 
 
-def _entries(folder: Path) -> Iterator[Path]:
+def entries(folder: Path) -> Iterator[Path]:
     """Files, links and folders; each folder before what is in it."""
     for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(each for each in folders if _goes(Path(place, each)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any
 
 from node.files import read_untrusted
@@ -20,11 +21,14 @@ FOLDER = "files"
 PARTITION = "file"  # the partition that a file gives
 
 
-def keep_files(plan: Mapping[str, Any], base: Path, directory: Path) -> None:
-    """Copy the files that a plan.json names into a run's directory. Their paths are relative to ``base``."""
+def keep_files(
+    plan: Mapping[str, Any], base: Path, directory: Path, texts: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Copy the files that a plan.json names into a run's directory. Their paths are relative to ``base``. ``texts``:
+    of files that are not read, by name."""
     for name, sha256 in _named(plan):
         try:
-            text = (base / name).read_text(encoding="utf-8")
+            text = texts[name] if name in texts else (base / name).read_text(encoding="utf-8")
             if _hash(text) != sha256:
                 raise RunError(f"{name} was changed after the scenario was read: start again")
             place = _place(directory, name, sha256)

@@ -27,9 +27,8 @@ def on_hosts(
     scenario: Scenario,
     inventory: Inventory,
 ) -> tuple[tuple[NodePlan, ...], tuple[HostFacts, ...], Placement]:
-    """The nodes with a host for each, these hosts, and the placement. A node on a real board has the board's hardware,
-    which is not emulated. Raises PlanError as `place` does, if a real link does not cross hosts, or if a shared medium
-    has no home."""
+    """The nodes with their hosts, these hosts, and the placement. A node on a board has its hardware, not emulated.
+    PlanError as `place`, for a real link within a host, or a medium without a home."""
     hardware = {node.name: node.hardware for node in nodes}
     asked = list(asked_links(links, faults))
     devices = {node.name: node.device for node in nodes if node.device != PROCESSOR}

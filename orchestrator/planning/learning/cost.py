@@ -4,7 +4,7 @@ A simulation takes it for the time of each step, and a plan for the deadlines of
 
     seconds = PER_STEP + batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
 
-For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, and ``values``
+For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and products of matrices, ``values``
 are the numbers that all layers output. ``layers`` are the modules without submodules. Training does the forward and the
 backward pass, evaluation only the forward pass. The constants were fitted to measurements of the catalogue's models on
 one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. PER_STEP is what a node needs
@@ -21,12 +21,14 @@ from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.local_training import EVALUATION_BATCH
 
 PER_STEP = 0.7e-3  # s
+PER_NUMBER = 5e-9  # s of other work
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """The cost of one model. A call with the number of samples and the mode gives the seconds of a step. Other work is
-    not modelled and takes 0 s. ``classifier`` is the cost of the classifier alone."""
+    """The cost of one model. A call with the number of samples and the mode gives the seconds of a step. Other work
+    takes time for the numbers that it goes through, as far as its algorithm gives them. ``classifier`` is the cost of
+    the classifier alone."""
 
     operations: int
     values: int
@@ -35,7 +37,9 @@ class StepCost:
     classifier: StepCost | None = None
 
     def __call__(self, samples: int, mode: str) -> float:
-        if mode == "other" or samples == 0:
+        if mode == "other":
+            return samples * PER_NUMBER
+        if samples == 0:
             return 0.0
         if mode == "classifier" and self.classifier is not None:
             return self.classifier(samples, "train")

@@ -6,10 +6,10 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from node.assignment import PluginSource
-from node.catalogue.datasets import Shape
+from node.catalogue.datasets import Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
 from node.catalogue.sizes import Size
 from node.messaging.wire import LIMITS
@@ -25,29 +25,35 @@ MODEL = ("model",)
 FEATURES = "an extractor that makes a vector of features, and a classifier of it"
 
 
-def model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
-    """The size of each kind of model, for samples of ``shape`` and ``classes`` classes. PlanError if one cannot
-    take them, or lacks what the algorithm declares to need."""
-    sizes = _in_closed_form(scenario, shape, classes)
-    sizes = sizes or [_measured(scenario, MODELS[scenario.model.name], shape, classes)]
-    _check_demands(scenario, sizes, shape, classes)
+def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
+    """The size of each kind of model, for data of this form. PlanError if one cannot take it, or lacks what the
+    algorithm declares to need."""
+    if form.tokens and scenario.scheme.floats:
+        raise PlanError(("data", "dataset"), f"has integer tokens, and {scenario.scheme.name} needs pictures or floats")
+    sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form)]
+    if scenario.compute.precision != "float32":
+        sizes = [replace(size, width=2) for size in sizes]
+    _check_demands(scenario, sizes, form)
     return sizes
 
 
-def _in_closed_form(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
-    """Empty if the model has no closed form, or its form does not give the layers."""
+def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
+    """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
     name, params = scenario.model.name, scenario.model.params
     try:
         if name in MODEL_GROUPS:
-            return MODEL_GROUPS[name].sizes(shape, classes, params)
+            if form.tokens:
+                raise ValueError(f"{name}: its models take pictures or floats, and the data set has integer tokens")
+            return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
         entry = MODELS[name]
-        size = Size(0) if entry.measure is None else entry.size(shape, classes, params)
+        closed = entry.measure is not None and not form.tokens and scenario.model.lora is None
+        size = entry.size(form.shape, form.classes, params) if closed else Size(0)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
     return [size] if size.layers else []
 
 
-def _check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes: int) -> None:
+def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
     algorithm, name = scenario.scheme, scenario.model.name
     size, entry = largest(sizes), MODELS.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:
@@ -55,16 +61,18 @@ def _check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes:
         raise PlanError(
             MODEL, f"{name} has {text.size(size.bytes)}, and a message carries at most {most}: take a smaller model"
         )
-    if entry is not None and entry.build is not None and is_of_plugin(entry.build.__module__):
-        size = _measured(scenario, entry, shape, classes)  # its closed form need not know
+    if entry is not None and entry.build is not None and is_of_plugin(entry.build.__module__) and not size.partial:
+        size = _measured(scenario, entry, form)  # its closed form need not know
     demands = (
         (algorithm.featured, FEATURES, _featured),
         (algorithm.linear, "a classifier of one linear layer", _linear),
+        (algorithm.whole, "all weights in messages", _whole),
     )
     for needed, what, has in demands:
         if needed and not has(size):
-            others = [each.name for each in MODELS.values() if has(_closed(each, shape, classes))]
-            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks: take {', '.join(others)}")
+            others = [each.name for each in MODELS.values() if has(_closed(each, form))]
+            remedy = f": take {', '.join(others)}" if others else ""
+            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks{remedy}")
     if algorithm.aligned and name in MODEL_GROUPS:
         found = {each.features for each in sizes}
         if len(found) > 1:
@@ -83,28 +91,31 @@ def _linear(size: Size) -> bool:
     return size.features > 0 and size.linear
 
 
-def _closed(entry: ModelEntry, shape: Shape, classes: int) -> Size:
+def _whole(size: Size) -> bool:
+    return size.layers > 0 and not size.partial
+
+
+def _closed(entry: ModelEntry, form: Form) -> Size:
     """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
     try:
-        return Size(0) if entry.measure is None else entry.size(shape, classes)
+        return Size(0) if entry.measure is None or form.tokens else entry.size(form.shape, form.classes)
     except ValueError:  # it does not take such samples
         return Size(0)
 
 
-def _measured(scenario: Scenario, entry: ModelEntry, shape: Shape, classes: int) -> Size:
-    given = asdict(read_parameters(entry.params, scenario.model.params))
-    return measured(scenario.plugins, entry.name, json.dumps(given, sort_keys=True), shape, classes)
+def _measured(scenario: Scenario, entry: ModelEntry, form: Form) -> Size:
+    given = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters
+    return measured(scenario.plugins, entry.name, json.dumps(given, sort_keys=True), form)
 
 
 @functools.lru_cache(maxsize=64)
-def measured(plugins: tuple[PluginSource, ...], model: str, params: str, shape: Shape, classes: int) -> Size:
+def measured(plugins: tuple[PluginSource, ...], model: str, params: str, form: Form) -> Size:
     """The size of a model with ``params`` (JSON), measured in a process of its own."""
     order = {
         "plugins": [asdict(each) for each in plugins],
         "model": model,
         "params": json.loads(params),
-        "shape": shape,
-        "classes": classes,
+        **asdict(form),
     }
     argv = python.module("node.process.measuring", json.dumps(order))
     try:

@@ -30,7 +30,8 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
-    """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays."""
+    """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays. ``tokens``:
+    samples are integer tokens. ``labels``: the shape of a sample's labels."""
 
     name: str
     directory: str
@@ -41,6 +42,8 @@ class PreparedLabels:
     test: Indices
     subjects: Indices | None = None
     test_subjects: Indices | None = None
+    tokens: bool = False
+    labels: Shape = ()
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -55,6 +58,8 @@ class PreparedLabels:
             prepared.test_labels,
             prepared.subjects,
             prepared.test_subjects,
+            prepared.tokens,
+            prepared.labels,
         )
 
 

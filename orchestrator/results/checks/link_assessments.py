@@ -19,9 +19,8 @@ LEAST_HELD_UP = 0.1  # s for which packets may be held up in a run of any length
 
 
 def judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
-    """Judge the overloads of a run: the affected share of time and packets, and place and cause of the worst one.
-    ``began``: the time at which training began. ``training``: its duration in seconds. ``packets``: packets delivered
-    by all links. At least one overload."""
+    """Judge at least one overload: the affected share of time and packets, and the worst one. ``began``, ``training``:
+    its start and duration in s. ``packets``: that all links delivered."""
     lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
     others = lost.pop(FULL_BACKLOG, 0)
     late = sum(each.late for each in overloads)

@@ -22,9 +22,8 @@ Judged = Literal["global", "clients", "edges"]
 
 @dataclass(frozen=True)
 class Reached:
-    """When an accuracy was first reached: the round, the seconds of training, and the bytes. ``bytes``: the bytes that
-    the links of each class delivered, headers included. The counters are read once a second and interpolated linearly
-    between readings."""
+    """When an accuracy was first reached: the round, the seconds of training, and the bytes that the links of each
+    class had delivered, headers included, interpolated between the readings of each second."""
 
     round: int | None
     seconds: float

@@ -113,8 +113,7 @@ class Record:
             self.note("tcp", dict(tcp))
 
     def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
-        """Record an event at a node, or at the orchestrator (None), in a round of the run. ``edge_round`` in the data
-        has its own column: the edge round within that round."""
+        """Record an event at a node, or the orchestrator (None). ``edge_round`` in the data has its own column."""
         rest = {key: value for key, value in data.items() if key != "edge_round"}
         self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
 
@@ -201,9 +200,8 @@ class Record:
         self._write("sensor", [(t, host, *each) for each in readings])
 
     def outcome(self, t: float, facts: Row) -> None:
-        """Record how the run ended: "ended" ("rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or
-        "failed"), and "error". This is tried even after a failed write: one row may fit on a disk that is almost
-        full."""
+        """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "interrupted" or "failed"), and
+        "error". This is tried even after a failed write: one row may fit on a full disk."""
         was_broken, self._broken = self._broken, False
         with contextlib.suppress(*[RecordError] * was_broken):
             self._write("outcome", [(t, _json(facts))], at_once=True)

@@ -11,33 +11,21 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
+from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
-
-
-class Powers(Protocol):
-    """The actions of faults on nodes. Each raises OrchestratorError if it is not possible now."""
-
-    async def crash(self, node: str) -> None: ...
-    async def revive(self, node: str) -> None: ...
-    async def pause(self, node: str) -> None: ...
-    async def resume(self, node: str) -> None: ...
-    async def slow(self, node: str, factor: float) -> None: ...
-    async def join(self, node: str) -> None: ...
-    async def leave(self, node: str) -> None: ...
-
 
 Act = Callable[["FaultInjector", Fault], Awaitable[None]]
 
 
 class FaultInjector:
-    """Runs the plan's faults against ``powers``, ``links`` and ``media`` on asyncio's clock.
+    """Runs the plan's faults against ``nodes``, ``links`` and ``media`` on asyncio's clock.
 
     ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
     ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
@@ -46,28 +34,28 @@ class FaultInjector:
     def __init__(
         self,
         plan: Plan,
-        powers: Powers,
+        nodes: NodeProcesses,
         links: Links,
         media: Media,
         note: Callable[[Fault, str, str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._faults = plan.faults
-        self._powers = powers
+        self._nodes = nodes
         self._note = note
         self._links, self._media = links, media
         self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
         self._reached = 0
-        self._ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))
+        self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
         In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
-        self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
+        self.ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
         due: defaultdict[float, list[Fault]] = defaultdict(list)
         started = {id: span.start or 0.0 for id, span in behind.items()}
@@ -97,10 +85,6 @@ class FaultInjector:
         self._reached = round
         over, self._until_next_round = self._until_next_round, []
         self._spawn(self._turn_round(over, due))
-
-    def new_id(self) -> int:
-        """An id for a manual fault, which no other fault of the run has."""
-        return next(self._ids)
 
     async def make(self, fault: Fault, made: Callable[[], object]) -> None:
         """Make a manual fault, at once. ``made`` is called when it has taken effect, before its start is noted.
@@ -191,18 +175,24 @@ class FaultInjector:
         await self._set_slowness(_node(fault))
 
     async def _set_slowness(self, node: str) -> None:
-        await self._powers.slow(node, math.prod(self._slowness[node].values()))
+        await self._nodes.slow(node, math.prod(self._slowness[node].values()))
 
     _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
-        "crash": (lambda it, fault: it._powers.crash(_node(fault)), lambda it, fault: it._powers.revive(_node(fault))),
-        "pause": (lambda it, fault: it._powers.pause(_node(fault)), lambda it, fault: it._powers.resume(_node(fault))),
+        "crash": (
+            lambda it, fault: it._nodes.crash(_node(fault)),
+            lambda it, fault: it._nodes.revive(_node(fault)),
+        ),
+        "pause": (
+            lambda it, fault: it._nodes.pause(_node(fault)),
+            lambda it, fault: it._nodes.resume(_node(fault)),
+        ),
         "disconnect": (_cut, _lift),
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),
         "handover": (_hand_over, _lift),
         "slow": (_slow, _speed_up),
-        "join": (lambda it, fault: it._powers.join(_node(fault)), None),
-        "leave": (lambda it, fault: it._powers.leave(_node(fault)), None),
+        "join": (lambda it, fault: it._nodes.join(_node(fault)), None),
+        "leave": (lambda it, fault: it._nodes.leave(_node(fault)), None),
     }
 
 

@@ -56,7 +56,7 @@ class Commands:
         for fault, written in rules:
             try:
                 at = self._present()
-                fault = replace(fault, id=session.faults.new_id(), at=at)
+                fault = replace(fault, id=next(session.faults.ids), at=at)
                 facts = {"uid": uid, "via": via, "written": {"at": format_duration(at), **written}}
                 await session.make_by_hand(fault, user_name(uid), facts)
             except OrchestratorError as error:

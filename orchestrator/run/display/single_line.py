@@ -60,8 +60,7 @@ class Glimpse(NoView):
 
 
 def notebook_cell() -> Callable[[str], object] | None:
-    """Shows HTML in the present cell of a notebook, in place of what it showed before; None outside notebooks. Imports
-    nothing: in a notebook, IPython is already imported."""
+    """Shows HTML in the present cell of a notebook, in place of the former; None elsewhere. Imports nothing."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
         return None

@@ -41,9 +41,8 @@ ENDINGS = {
 
 
 def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = False, plain: bool = False) -> View:
-    """The live picture if standard output is a terminal, otherwise plain lines. With ``--json``, plain lines on
-    standard error. ``virtual``: the run's clock is not the host's, so both times are shown. ``quiet``: show nothing.
-    ``plain``: plain lines also on a terminal."""
+    """The live picture on a terminal, unless ``plain``; else plain lines, with ``--json`` on standard error; nothing if
+    ``quiet``. ``virtual``: show the run's clock and the host's."""
     if quiet:
         return NoView()
     if as_json:

@@ -57,9 +57,14 @@ class Media:
             raise
 
     async def follow(self, channel: str, link: LinkProfile) -> None:
-        """Give a channel the rate and the buffer of its schedule."""
+        """Give a channel the rate and the buffer of its schedule; nothing changes if refused (OrchestratorError)."""
+        before = self._profiles[channel]
         self._profiles[channel] = channel_like(self._planned[channel], link)
-        await self._share([channel])
+        try:
+            await self._share([channel])
+        except OrchestratorError:
+            self._profiles[channel] = before
+            raise
 
     async def lift(self, cause: Cause) -> None:
         """Remove the values of a cause."""

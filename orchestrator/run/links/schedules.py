@@ -26,9 +26,8 @@ AT_ONCE = 16  # links changed at the same time
 
 
 class Schedules:
-    """Runs the plan's schedules on asyncio's clock. ``note(name, data)`` is called with "schedule" for a change that
-    was made and "schedule failed" for a change that failed. ``spawn`` runs a coroutine concurrently, handles its
-    errors, and cancels it at the end."""
+    """Runs the schedules on asyncio's clock. ``note(name, data)`` is called with "schedule" or "schedule failed" for
+    each change. ``spawn`` runs a coroutine, handles its errors, and cancels it at the end."""
 
     def __init__(
         self,

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from netem.media.profile import Crossing
 from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
-from orchestrator.fabric.base import SharesMedia
+from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
@@ -33,14 +33,6 @@ class LinkState(NamedTuple):
     crossings: tuple[Crossing, ...] = ()
 
 
-class LinkPowers(Protocol):
-    """The actions on a link. Each raises OrchestratorError if it is not possible now."""
-
-    async def cut(self, source: str, target: str) -> None: ...
-    async def restore(self, source: str, target: str) -> None: ...
-    async def change(self, source: str, target: str, profile: LinkProfile) -> None: ...
-
-
 class LinkStates:
     """The wanted state of each link. Pure."""
 
@@ -54,8 +46,7 @@ class LinkStates:
         self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
 
     def of(self, pair: Ends) -> LinkState:
-        """The current profile with every overlay, and whether any cause cuts the link. Raises ProfileError if an
-        overlay does not fit the current profile."""
+        """The profile with every overlay, and whether the link is cut. ProfileError if an overlay does not fit."""
         profile = self._profiles[pair]
         for overlay in self._overlays.get(pair, {}).values():
             profile = profile.merged(overlay)
@@ -113,16 +104,16 @@ class LinkStates:
 
 
 class Links:
-    """The links of a run in the engine behind ``powers``. When a call returns, the engine has made its change. One
+    """The links of a run in the engine ``fabric``. When a call returns, the engine has made its change. One
     caller at a time changes a link, to the state wanted at that moment, so the last change wins. A cause that cannot be
     applied to all of its links is removed again, and the error is raised."""
 
-    def __init__(self, links: Iterable[LinkPlan], powers: LinkPowers) -> None:
+    def __init__(self, links: Iterable[LinkPlan], fabric: Fabric) -> None:
         links = list(links)
         self._states = LinkStates(links)
         self._done = {(link.source, link.target): LinkState(link.profile, False, link.crossings) for link in links}
         self._locks: defaultdict[Ends, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._powers = powers
+        self._fabric = fabric
 
     async def cut(self, pairs: Collection[Ends], cause: Cause) -> None:
         """Cut these links until ``cause`` is lifted."""
@@ -168,12 +159,12 @@ class Links:
         async with self._locks[pair]:
             asked, done = self._states.of(pair), self._done[pair]
             if asked.cut and not done.cut:
-                await self._powers.cut(*pair)
+                await self._fabric.cut(*pair)
             if asked.profile != done.profile:
-                await self._powers.change(*pair, asked.profile)
+                await self._fabric.change(*pair, asked.profile)
             if asked.crossings != done.crossings:
-                assert isinstance(self._powers, SharesMedia), "links cross channels only where the engine has them"
-                await self._powers.reroute(*pair, asked.crossings)
+                assert isinstance(self._fabric, SharesMedia), "links cross channels only where the engine has them"
+                await self._fabric.reroute(*pair, asked.crossings)
             if done.cut and not asked.cut:
-                await self._powers.restore(*pair)
+                await self._fabric.restore(*pair)
             self._done[pair] = asked

@@ -1,7 +1,7 @@
 """The processes of a run's nodes: how they begin, how they end, and which are restarted.
 
-The restart policy of the scenario decides about a node that ended unexpectedly. Faults act on nodes here (`Powers` of
-orchestrator/run/control/injection.py). Every change of a node's state is recorded.
+The restart policy of the scenario decides about a node that ended unexpectedly. Faults act on nodes here
+(orchestrator/run/control/injection.py). Every change of a node's state is recorded.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class NodeProcesses:
         except LostError:
             self._works.spawn(self._restart(state))
 
-    # The actions of faults
+    # The actions of faults. Each raises OrchestratorError if it is not possible now
 
     async def crash(self, node: str) -> None:
         state = self._running(node)

@@ -40,8 +40,7 @@ _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more tha
 
 
 def read_yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, str]]:
-    """The data, and the origin (``name:line``) of each value by path. Raises ScenarioError if the text is not YAML, has
-    a repeated key or is too large."""
+    """The data, and the origin (``name:line``) of each value by path. ScenarioError if it cannot be read."""
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError([Problem(name, "", too_long())])
     reader = _Reader(text, name)

@@ -20,7 +20,7 @@ from orchestrator import text
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import shortened
-from orchestrator.scenario.media.section import MediumSpec, buffer_of, channel_names
+from orchestrator.scenario.media.section import MediumSpec, buffer_of, buffer_values, channel_names
 from orchestrator.scenario.sections.topology import Ends, Pair, unknown_node
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")
@@ -85,8 +85,8 @@ class ResolvedMedia:
 
     def changed(self, channel: str, medium: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         """The values that keys of a fault (``rate``, ``buffer``) give a channel's profile. A buffer that is not among
-        them keeps its time, unless it is the default, and no member keeps a rate above that of the channel. ValueError
-        if no packet fits, or if the rate is above the planned one."""
+        them keeps its time or size, unless it is the default. No member keeps a rate above that of the channel.
+        ValueError if no packet fits, or if the rate is above the planned one."""
         now = self.channels[medium][channel]
         rate = parse_rate(keys["rate"]) if "rate" in keys else now.rate
         if rate > now.rate:
@@ -95,7 +95,9 @@ class ResolvedMedia:
         if "rate" in keys and now.rates:
             found["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
         if "buffer" in keys:
-            return found | {"buffer": buffer_of(keys["buffer"], rate)}
+            return found | buffer_values(keys["buffer"], rate)
+        if now.size is not None:
+            return found
         if now.buffer == buffer_of(None, now.rate):
             return found if buffer_of(None, rate) == now.buffer else found | {"buffer": buffer_of(None, rate)}
         buffer_of(format_duration(round(now.buffer, 9)), rate)

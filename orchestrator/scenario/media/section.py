@@ -72,8 +72,16 @@ def buffer_of(written: Any, rate: float) -> float:
     return seconds
 
 
+def buffer_values(written: Any, rate: float) -> dict[str, Any]:
+    """A buffer as values of a channel. It holds a size at any rate."""
+    size = LinkProfile(rate=rate).merged({"buffer": written}).buffer_bytes
+    return {"buffer": buffer_of(written, rate), "size": size}
+
+
 def link_like(channel: ChannelProfile) -> LinkProfile:
     """A link with the rate and the buffer of a channel, for schedules. A default buffer stays one at other rates."""
+    if channel.size is not None:
+        return LinkProfile(rate=channel.rate, buffer_bytes=channel.size)
     default = channel.buffer == buffer_of(None, channel.rate)
     return LinkProfile(rate=channel.rate, buffer=None if default else channel.buffer)
 
@@ -83,7 +91,8 @@ def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
     assert link.rate is not None
     assert link.buffer_limit is not None
     rates = {member: min(rate, link.rate) for member, rate in channel.rates.items()}
-    return replace(channel, rate=link.rate, buffer=8 * link.buffer_limit / link.rate, rates=rates)
+    buffer = 8 * link.buffer_limit / link.rate
+    return replace(channel, rate=link.rate, buffer=buffer, rates=rates, size=link.buffer_bytes)
 
 
 def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
@@ -185,7 +194,8 @@ class MediumSpec(Strict):
         for name, profile in self.channels("medium", {}).items():
             base, made = link_like(profile), schedule.made(upward=name.endswith("up"))
             for each in [] if made is None else made.extremes(base):
-                if replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=None) != base or each.rate is None:
+                same = replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=base.buffer_bytes) == base
+                if not same or each.rate is None:
                     raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
                 if (each.buffer_limit or 0) < FULL_FRAME:
                     rate, least = format_rate(each.rate), format_duration(round(FULL_FRAME * 8 / each.rate + 0.0005, 3))
@@ -232,7 +242,8 @@ class MediumSpec(Strict):
         made = {}
         for channel, rate in zip(channel_names(name, half=self.half), self.direction_rates, strict=True):
             assert rate is not None, "validation has checked it"
-            made[channel] = ChannelProfile(rate, self.rule, buffer_of(self._settled("buffer"), rate), dict(rates))
+            buffer = buffer_values(self._settled("buffer"), rate)
+            made[channel] = ChannelProfile(rate, self.rule, rates=dict(rates), **buffer)
         return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -34,6 +34,11 @@ class ComputeSpec(Strict):
     device: Device = Field(
         default=PROCESSOR,
         description="what nodes train on: cpu, or a GPU (cuda, cuda:1); hardware.accelerator replaces it",
+    )
+    precision: Literal["float32", "bf16", "fp16"] = Field(
+        default="float32",
+        description="precision of floats in messages; with bf16, local training and evaluation also multiply in it. "
+        "Nodes keep and average weights in float32",
     )
     clients_at_once: int | None = Field(
         default=None,

@@ -19,7 +19,7 @@ class DataSpec(Strict):
     dataset: DatasetNames = Field(
         default=["digits"],
         description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
-        "images:PATH or leaf:PATH",
+        "images:PATH, leaf:PATH or text:PATH",
     )
     path: str | None = Field(
         default=None, description="file or folder to look in first, relative to the scenario's file"

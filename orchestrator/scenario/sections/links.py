@@ -70,8 +70,8 @@ class LinkSpec(DirectionSpec):
     down: DirectionSpec | None = Field(default=None, description="changes to the direction away from the cloud")
 
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
-        """The profiles up and down of a class of links; ``level``: both ends are in one tier, no direction is up.
-        Raises ProfileError if the keys contradict each other."""
+        """The profiles up and down of a class; ``level``: both ends are in one tier. ProfileError for
+        contradictions."""
         up, down = self.changes(upward=not level), self.changes()
         up |= self.up.changes() if self.up is not None else {}
         down |= self.down.changes() if self.down is not None else {}
@@ -104,8 +104,7 @@ class Resolved:
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
-    """Resolve every direction between these pairs. The classes come first, then the entries for two nodes, in the order
-    of the file."""
+    """Resolve every direction between these pairs: first the classes, then the entries for two nodes."""
     resolved = Resolved()
     places: dict[Ends, KeyPath] = {}  # the path of each direction's schedule
     used = {pair.link_class: None for pair in pairs}

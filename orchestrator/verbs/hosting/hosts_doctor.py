@@ -88,10 +88,8 @@ class Report:
 
 def look(names: Sequence[str], tell: Callable[[str], object]) -> Report:
     """Ask the hosts of these names, by default all hosts of the swarm. ``tell`` receives what is going on, in words.
-
     UnknownHostError for a host that is not in the swarm. HostError if this host manages no swarm. KeyboardInterrupt
-    after a signal, when the agents are gone.
-    """
+    after a signal, when the agents are gone."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
         members = cluster.members()
         chosen = choose(members, names)

@@ -42,8 +42,8 @@ class LeftRunning:
 
 @dataclass
 class Ended:
-    """``agents``: whether there were any. ``data``: whether the data sets were removed too. ``left``: the hosts on
-    which something may be left, and why."""
+    """``agents``: whether there were any. ``data``: whether the data sets went too. ``left``: hosts that may have
+    more."""
 
     agents: bool
     data: bool
@@ -61,10 +61,8 @@ class Ended:
 
 def up(tell: Tell) -> LeftRunning:
     """Leave an agent running on each usable host, and bring the hosts the image of nodes. Agents that are there stay.
-
     ``tell`` receives what is going on, in words. HostError if no agents can be started, or if those that are there
-    cannot be used. KeyboardInterrupt after a signal; then agents that were not there before are gone.
-    """
+    cannot be used. KeyboardInterrupt after a signal; then agents that were not there before are gone."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
         found = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
     if found is None:

@@ -18,10 +18,8 @@ NEW = "its nodes are still being started, or it is ending"
 
 
 def fault_of(action: str, targets: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:
-    """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action.
-
-    ``options`` are its other keys with their values as YAML; those that are None were not given.
-    """
+    """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action. ``options``
+    are its other keys with their values as YAML; those that are None were not given."""
     given = {key: read_value(value) for key, value in options.items() if value is not None}
     whom = {} if "medium" in given and not targets else _target(action, targets)
     return {"action": action, **whom, **given}

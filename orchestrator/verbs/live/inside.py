@@ -28,9 +28,7 @@ HOME = "/"
 
 def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tuple[list[str], dict[str, str]]:
     """The argv prefix that runs a command inside a node of a running run, and the variables that the command needs.
-
-    ``terminal``: the command gets a terminal. RunError if the node cannot be entered, with the reason.
-    """
+    ``terminal``: the command gets a terminal. RunError if the node cannot be entered, with the reason."""
     with History.open(directory.path) as history:
         driver, planned = history.driver, history.nodes
         programs, states = bool(history.plan.get("programs")), history.current_states()
@@ -53,8 +51,7 @@ def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tupl
 
 
 def namespace_entry(run: str, node: str, kinds: Sequence[str] = ALL) -> list[str] | None:
-    """The argv prefix that runs a command in the namespaces of a node of the driver namespaces. None if it has no
-    process."""
+    """The argv prefix that enters the namespaces of a node. None if it has no process."""
     found = processes.run_processes(run)
     pids = [each.pid for each in found if each.part == "node" and each.command == node[:15]]  # see name_process
     hubs = [each.pid for each in found if each.part == "hub"]
@@ -64,8 +61,7 @@ def namespace_entry(run: str, node: str, kinds: Sequence[str] = ALL) -> list[str
 
 
 def container_entry(run: str, node: str, planned: Mapping[str, object], *, terminal: bool) -> list[str]:
-    """The argv prefix that runs a command in the container of a node. RunError if this host has none, HostError without
-    the command `docker`."""
+    """The argv prefix that enters a node's container. RunError without it, HostError without `docker`."""
     found = [each for each in leftovers.listed(run) if each.node == node and each.pid is not None]
     if not found:
         if (host := planned.get("host")) is not None:

@@ -55,8 +55,7 @@ class RunComparison:
 
 @dataclass(frozen=True)
 class Side(RunOverview):
-    """A run to be compared with another one. ``accuracy`` is by round, ``reached`` has seconds of training by target
-    accuracy."""
+    """A run to be compared. ``accuracy``: by round. ``reached``: seconds of training by target accuracy."""
 
     summary: dict[str, Any]
     accuracy: dict[int, float]

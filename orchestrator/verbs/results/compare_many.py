@@ -84,7 +84,6 @@ def print_many(compared: ManyRuns, console: Console) -> None:
 
 def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
     """The leaves at which nested settings are not all equal: the path in the scenario, and the value in each of them.
-
     The value is None for settings that do not have the leaf."""
     if all(isinstance(each, dict) for each in settings):
         for key in dict.fromkeys(key for each in settings for key in each):

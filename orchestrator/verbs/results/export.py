@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
@@ -25,35 +26,43 @@ class Exported:
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
     """The named runs, each once. A name may also be that of a sweep, which stands for the runs in its table. Without
-    names, the latest run.
-
-    RunError if there is no such run, RecordError if the table of a sweep cannot be read.
-    """
+    names, the latest run. RunError if there is no such run, RecordError if the table of a sweep cannot be read."""
     found = [directory for name in names or (None,) for directory in _found(name, runs)]
     return list(dict.fromkeys(found))
 
 
 def _found(name: str | None, runs: Path) -> list[RunDirectory]:
-    for folder in () if name is None else (runs / name, Path(name)):
-        if (table := folder / "sweep.json").exists():
-            return [RunDirectory(path.resolve()) for path in _runs_of(table)]
+    if (table := find_table(name, runs)) is not None:
+        return [RunDirectory(path.resolve()) for path in _runs_of(table)]
     return [find_run(name, runs)]
+
+
+def find_table(name: str | None, runs: Path) -> Path | None:
+    """The sweep.json of the sweep with this name or folder; None if there is none."""
+    places = () if name is None else (runs / name / "sweep.json", Path(name) / "sweep.json")
+    return next(filter(Path.exists, places), None)
+
+
+def read_table(table: Path) -> dict[str, Any]:
+    """The content of a sweep.json. RecordError if it cannot be read."""
+    try:
+        return dict(json.loads(read_untrusted(table, LONGEST_DOCUMENT)))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
 
 
 def _runs_of(table: Path) -> list[Path]:
     """The runs in the table of a sweep. They lie beside the table, which may have been moved."""
     try:
-        cases = json.loads(read_untrusted(table, LONGEST_DOCUMENT))["cases"]
+        cases = read_table(table)["cases"]
         return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (LookupError, TypeError) as error:
         raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
 
 
 def export(directories: Sequence[RunDirectory], destination: Destination) -> list[Exported]:
     """Write the results of runs to a destination. If one of the runs is there already, nothing is written.
-
-    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing.
-    """
+    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing."""
     destination.check()
     store = destination.open()
     for directory in directories:

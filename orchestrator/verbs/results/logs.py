@@ -18,9 +18,7 @@ NAMED = 12  # nodes named in an error
 
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last.
-
-    What is no node but has a log, such as `up` in the background, has only that.
-    """
+    What is no node but has a log, such as `up` in the background, has only that."""
     log = history.directory / "logs" / f"{node}.log"
     if node not in history.nodes and log.exists():
         yield from follow_file(log, go_on)
@@ -32,9 +30,7 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
 
 def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield what the record has of a node in lines, then added lines, until ``go_on`` returns False and all is read.
-
-    Times are on the run's clock. RunError if the run has no such node.
-    """
+    Times are on the run's clock. RunError if the run has no such node."""
     if node not in history.nodes:
         names = text.some(history.nodes, NAMED)
         raise RunError(f"run {history.run} has no node '{node}'; it has: {names}")

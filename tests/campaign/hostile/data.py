@@ -17,16 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from scenarios.traces import convert
-from tests.campaign.hostile.material import (
-    Draw,
-    changed,
-    nested,
-    numbers,
-    spoiled,
-    table,
-    texts,
-    written,
-)
+from tests.campaign.hostile.material import Draw, changed, nested, numbers, spoiled, table, texts, written
 from tests.campaign.hostile.places import KINDS, spoil
 from tests.campaign.hostile.watch import BrokenError, call, check_text
 

@@ -21,16 +21,7 @@ from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
 from orchestrator.results.record.writer import Record
 from orchestrator.run.nodes.recording import Hearing
-from tests.campaign.hostile.material import (
-    Draw,
-    changed,
-    fields,
-    nested,
-    numbers,
-    spoiled,
-    texts,
-    values,
-)
+from tests.campaign.hostile.material import Draw, changed, fields, nested, numbers, spoiled, texts, values
 from tests.campaign.hostile.page import ask
 from tests.campaign.hostile.places import KINDS, RUN, SECRET, spoil
 from tests.campaign.hostile.watch import BrokenError, call, refused

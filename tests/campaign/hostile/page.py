@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.serve.app import make_app
 from orchestrator.serve.guard import cookie_of
-from tests.campaign.hostile.material import (
-    Draw,
-    fields,
-    nested,
-    texts,
-)
+from tests.campaign.hostile.material import Draw, fields, nested, texts
 from tests.campaign.hostile.places import OTHER, RUN, SECRET
 from tests.campaign.hostile.watch import BrokenError, strict
 

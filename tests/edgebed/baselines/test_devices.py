@@ -43,6 +43,7 @@ def test_no_module_is_left_out() -> None:
     assert {module for module, *_ in CASES.values()} == {each.stem for each in MODULES.glob("*.py")} - shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_baseline_follows_its_device(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models_in_steps_only(monkeypatch)

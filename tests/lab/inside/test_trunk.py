@@ -28,22 +28,13 @@ from tests.orchestrator.fabric.test_trunk import (
     TestByProgramsThatKnowNothingOfUs,
     TestFaults,
     TestPackets,
-    TestRate,
     TestTime,
     hosts,
     tools,
     userspace,
 )
 
-__all__ = [
-    "TestByProgramsThatKnowNothingOfUs",
-    "TestFaults",
-    "TestPackets",
-    "TestRate",
-    "TestTime",
-    "hosts",
-    "tools",
-]
+__all__ = ["TestByProgramsThatKnowNothingOfUs", "TestFaults", "TestPackets", "TestTime", "hosts", "tools"]
 
 
 ABILITIES: dict[str, bool] = {}  # of this kernel's netem

@@ -53,8 +53,7 @@ def test_a_change_names_the_rate_once_and_every_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "members", "part"),
-    [(FAIR, 0, 331), (FAIR, 4, 83), (FAIR, 1000, 2), (FIFO, 4, 331)],
+    ("profile", "members", "part"), [(FAIR, 0, 331), (FAIR, 4, 83), (FAIR, 1000, 2), (FIFO, 4, 331)]
 )
 def test_the_part_of_the_buffer(profile: ChannelProfile, members: int, part: int) -> None:
     assert media.queue_limit(profile, members) == part

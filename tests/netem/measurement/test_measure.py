@@ -5,11 +5,7 @@ import pytest
 from netem.errors import MeasureError
 from netem.impair import Impairment
 from netem.library import PROFILES
-from netem.measurement.judge import (
-    judge,
-    judge_loss,
-    judge_rate,
-)
+from netem.measurement.judge import judge, judge_loss, judge_rate
 from netem.measurement.measure import Measurement, plan_probe
 from netem.measurement.tally import UDP_HEADERS, arrival_rate
 from netem.profile import LinkProfile

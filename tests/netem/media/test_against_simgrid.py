@@ -9,6 +9,7 @@ import pytest
 from benchmarks.simgrid_media import DEBIAN, FLUID, by_simgrid, cases, fluid
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.machinery.PathFinder.find_spec("simgrid", [DEBIAN]) is None, reason="python3-simgrid is not installed"
 )

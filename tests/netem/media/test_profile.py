@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,14 @@ def test_impossible_channels(values: dict[str, Any], said: str) -> None:
 )
 def test_plain_data_and_back(settings: Any) -> None:
     assert type(settings).from_mapping(json.loads(json.dumps(settings.to_mapping()))) == settings
+
+
+def test_a_buffer_with_a_size_holds_as_many_bytes_at_any_rate() -> None:
+    channel = ChannelProfile(20e6, size=64_000)
+    assert (channel.buffer, channel.buffer_bytes) == (0.0256, 64_000)
+    slower = replace(channel, rate=2e6)
+    assert (slower.buffer, slower.buffer_bytes) == (0.256, 64_000)
+    assert ChannelProfile.from_mapping(json.loads(json.dumps(slower.to_mapping()))) == slower
 
 
 def test_a_trace_goes_on_where_it_was() -> None:

@@ -116,6 +116,34 @@ def test_packets_lost_at_the_end_follow_a_probe_in_rounds_that_double() -> None:
     assert arrived > 0.05 + (rounds + 1) * RTT
 
 
+def burst(packets: int) -> tuple[Flow, float, float]:
+    """A connection with a window of 80 sends a message when the buffer holds only 40; when, and how long it takes."""
+    wide, narrow = (LinkProfile(latency=0.05, rate=FULL / 0.001, buffer_bytes=each * FULL_FRAME) for each in (200, 40))
+    connection = Flow(wide, wide, 1)
+    now = connection.send(0.0, segments(70)) + RTT
+    connection.reshape(now, narrow, wide)
+    return connection, now, connection.send(now, segments(packets)) - now
+
+
+def test_packets_lost_at_the_end_of_a_burst_wait_until_later_ones_are_acknowledged() -> None:
+    """Of 80 packets 40 are lost. The other 20 follow a round trip later, and the lost ones after another."""
+    _, _, seconds = burst(100)
+    assert seconds == pytest.approx(2 * RTT + 0.05 + 0.04, abs=0.005)
+
+
+def test_each_message_that_loses_its_end_shrinks_the_window() -> None:
+    connection, now, seconds = burst(78)
+    before = connection._sender.threshold
+    connection.send(now + seconds + RTT, segments(78))
+    assert connection._sender.threshold == pytest.approx(0.7 * before, abs=2)
+
+
+def test_the_send_buffer_takes_a_message_up_to_twice_the_window() -> None:
+    connection = Flow(FAT, FAT, 1)  # rounds of 10, 20 and 40
+    connection.send(0.0, segments(70))
+    assert connection._sender.written == pytest.approx(2 * RTT)
+
+
 def test_a_window_that_is_not_used_does_not_grow() -> None:
     connection = Flow(FAT, FAT, 1)
     for place in range(20):  # 4 of 10 packets, less than half

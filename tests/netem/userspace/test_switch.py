@@ -137,8 +137,7 @@ GSO_TYPES = st.sampled_from((NO_GSO, NO_GSO, TCP_IPV4, 4, 5, 0x81, 0xFF))
 SMALL, LARGE = st.integers(0, 80), st.integers(0, 0xFFFF)
 HEADERS = st.builds(HEADER.pack, FLAGS, GSO_TYPES, LARGE, LARGE | SMALL, SMALL | LARGE, SMALL | LARGE)
 BODIES = st.one_of(
-    st.binary(max_size=70),
-    st.builds(lambda seed, size: Random(seed).randbytes(size), LARGE, st.integers(71, 65_550)),
+    st.binary(max_size=70), st.builds(lambda seed, size: Random(seed).randbytes(size), LARGE, st.integers(71, 65_550))
 )
 FRAMES = st.builds(
     lambda mac, type_, body, length: (mac + bytes(6) + type_ + body)[:length],
@@ -217,7 +216,7 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
 
 @netns
 class TestTime:
-    @pytest.mark.parametrize("milliseconds", [1, 10, 50, 200])
+    @pytest.mark.parametrize("milliseconds", [1, 50, 200])
     def test_round_trip(self, lab: Lab, milliseconds: int) -> None:
         asked = milliseconds / 1000
         lab.shape("a", "b", {"latency": f"{milliseconds / 2}ms"})
@@ -270,7 +269,7 @@ class TestTime:
 
 @netns
 class TestRate:
-    @pytest.mark.parametrize(("mbit", "offload"), [(1, True), (20, True), (20, False), (200, True), (200, False)])
+    @pytest.mark.parametrize(("mbit", "offload"), [(1, True), (20, False), (200, True)])
     def test_tcp_gets_the_rate_less_headers(self, lab: Lab, mbit: int, offload: bool) -> None:
         lab.segment_offload("a", offload)
         lab.shape("a", "b", {"rate": f"{mbit}mbit", "buffer": "1s"}, {})
@@ -309,23 +308,6 @@ class TestRate:
 
 @netns
 class TestFates:
-    def test_random_loss(self, lab: Lab) -> None:
-        lab.shape("a", "b", {"loss": "5%"}, {})
-        lost = 2000 - len(datagrams(lab, "a", "b", 2000))
-        # The central 99 % of a binomial distribution with n = 2000, p = 0.05.
-        assert 76 <= lost <= 126
-
-    def test_bursty_loss(self, lab: Lab) -> None:
-        lab.shape("a", "b", {"loss": {"gilbert-elliott": {"p": "2%", "r": "30%"}}}, {})
-        arrived = set(datagrams(lab, "a", "b", 4000))
-        lost = [number for number in range(4000) if number not in arrived]
-        bursts = sum(number - 1 in arrived or number == 0 for number in lost)
-        # Mean loss p / (p + r) = 6.25 %; the chain's memory x = 1 - p - r makes the variance of the count
-        # (1 + x) / (1 - x) = 5.25 times the binomial one: standard deviation 35, of which 2.6 are allowed for 99 %.
-        assert len(lost) == pytest.approx(250, abs=91)
-        # Mean burst 1 / r = 3.33, standard deviation sqrt(1 - r) / r = 2.79, over some 75 bursts.
-        assert len(lost) / bursts == pytest.approx(3.33, abs=2.6 * 2.79 / bursts**0.5)
-
     @pytest.mark.parametrize("offload", [True, False])
     def test_tcp_survives_everything_and_packets_are_single(self, lab: Lab, offload: bool) -> None:
         lab.segment_offload("a", offload)
@@ -452,10 +434,7 @@ class TestConnections:
 
     def test_an_address_or_interface_has_one_port(self, lab: Lab) -> None:
         assert lab.switch is not None
-        for arguments in (
-            {"interface": "v-a", "mac": "02:ed:00:00:00:99"},
-            {"interface": "lo", "mac": lab.mac("a")},
-        ):
+        for arguments in ({"interface": "v-a", "mac": "02:ed:00:00:00:99"}, {"interface": "lo", "mac": lab.mac("a")}):
             assert "port a" in lab.switch.ask("attach", port="d", **arguments)["error"]
 
 

@@ -48,15 +48,14 @@ CASES: dict[str, tuple[str, dict[str, str | None], str, dict[str, Any]]] = {
     "dffke with empirical noise": ("dffke", EDGES, "lenet", {**DECODER, "privacy": "empirical"}),
 }
 
-SLOW = {"phe-fl", "feelpgen-minus", "feelpgen", "feelpgen-plus", "dffke", "dffke with empirical noise"}  # 2 s and more
-
 
 def test_no_algorithm_is_left_out() -> None:
     activate([])
     assert {name for name, *_ in CASES.values()} == set(ALGORITHMS)
 
 
-@pytest.mark.parametrize("case", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in CASES])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_an_algorithm_follows_its_device(
     case: str, digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_training_that_diverges_does_not_reach_the_model(digits: Prepared, tmp_p
     assert all(np.isfinite(values).all() for values in run.state("cloud").values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "params"),
     [

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from node.catalogue.datasets import DATASETS, Shape
 from node.catalogue.models import MODEL_GROUPS, MODELS, Features
@@ -16,8 +17,12 @@ from node.learning.zoo import forward_work
 LEAST = {"fedfeat-cnn": 16, "celeba-cnn": 43}  # pixels a side
 
 
+CLOSED = [name for name, entry in MODELS.items() if entry.measure is not None]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CLOSED)
 def test_size_is_the_catalogues(name: str, dataset: str) -> None:
     shape, classes = DATASETS[dataset].shape, DATASETS[dataset].classes
     if len(shape) == 3 and shape[1] < LEAST.get(name, 0):
@@ -42,8 +47,9 @@ def work_of(size: Size) -> Size:
     return Size(0, operations=size.operations, values=size.values, layers=size.layers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [8, 13, 32, 128])
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "torchvision"])
+@pytest.mark.parametrize("name", [name for name in CLOSED if name != "torchvision"])
 def test_the_work_of_a_forward_pass_is_the_catalogues(name: str, side: int) -> None:
     if side < LEAST.get(name, 0):
         return
@@ -167,3 +173,14 @@ def test_a_group_gives_all_its_models_the_number_of_features() -> None:
     assert {size.features for size in group.sizes((1, 16, 16), 10)} == {32, 48, 64, 84, 200}
     assert {size.features for size in group.sizes((1, 16, 16), 10, {"features": 24})} == {24}
     assert group.member(6, {"features": 24}) == ("mlp", {"features": 24})
+
+
+def test_frozen_parameters_that_stay_are_no_part_of_the_state() -> None:
+    frozen = nn.Linear(4, 3).requires_grad_(False)
+    model = Model(nn.Sequential(nn.Flatten(), frozen, nn.BatchNorm1d(3)), nn.Linear(3, 2), frozen_travels=False)
+    norm = [f"extractor.2.{name}" for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")]
+    assert [*model.travelling] == [*model.get()] == [*model.shapes] == [*norm, "classifier.weight", "classifier.bias"]
+    before = frozen.weight.clone()
+    model.set({name: np.ones_like(values) for name, values in model.get().items()})
+    assert torch.equal(frozen.weight, before)
+    assert all((values == 1).all() for values in model.get().values())

@@ -12,8 +12,7 @@ from node.learning.optimizers import Adam, Descent, optimizer
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}],
+    "options", [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}]
 )
 def test_descent_is_torchs(options: dict[str, Any]) -> None:
     params = LocalTraining(learning_rate=0.1, **options)

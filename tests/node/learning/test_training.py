@@ -72,6 +72,22 @@ def test_training_repeats_exactly_and_depends_on_node_and_round(digits: Prepared
     assert not np.array_equal(weights("a", 1), weights("b", 1))
 
 
+def test_a_warm_up_changes_nothing(digits: Prepared) -> None:
+    one, other = learner(digits), learner(digits)
+    one.warm_up(PARAMS)
+    assert all(np.array_equal(values, one.initial()[name]) for name, values in one.get().items())
+    results = [each.train(each.initial(), PARAMS, 1) for each in (one, other)]
+    assert results[0].loss == results[1].loss
+
+
+def test_a_warm_up_leaves_it_to_the_training_to_fail(digits: Prepared) -> None:
+    one = learner(digits, model="mlp")
+    one.model.classifier.register_forward_hook(lambda *_: 1 / 0)
+    one.warm_up(PARAMS)
+    with pytest.raises(ZeroDivisionError):
+        one.train(one.initial(), PARAMS, 1)
+
+
 def test_one_step_by_hand(digits: Prepared) -> None:
     """A linear model on one sample: w ← w − η (p − e_y) xᵀ with p the softmax of the logits, which starts at 1/10."""
     linear = nn.Linear(64, 10)

@@ -10,6 +10,7 @@ from node.learning.models import build
 from node.learning.zoo import Scaled, forward_operations, forward_work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", BACKBONES)
 def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) -> None:
     params = {"architecture": architecture, "image_size": 64}

@@ -57,6 +57,15 @@ async def test_results_and_errors_come_from_another_thread() -> None:
     compute.close()
 
 
+async def test_preparation_runs_in_the_thread_of_the_steps_and_is_not_stretched() -> None:
+    compute, threads, began = WorkerCompute(Hardware(speed=0.001), Notes()), list[int](), time.monotonic()
+    await compute.prepare(lambda: threads.append(threading.get_ident()))
+    await compute.prepare(burn, 0.05)
+    assert time.monotonic() - began < 25
+    assert await compute.run(threading.get_ident, (), 0, "other") == threads[0]
+    compute.close()
+
+
 async def test_a_slow_node_takes_longer_and_a_slowed_one_longer_still() -> None:
     compute = WorkerCompute(Hardware(speed=0.25), Notes())
     loop = asyncio.get_running_loop()

@@ -29,11 +29,7 @@ class ClusterOfAgents(FakeCluster):
     which the agent does not begin. ``hello`` is what each agent says besides."""
 
     def __init__(
-        self,
-        members: Sequence[SwarmHost],
-        folder: Path,
-        examine: Callable[[str], Examine | str],
-        hello: Message,
+        self, members: Sequence[SwarmHost], folder: Path, examine: Callable[[str], Examine | str], hello: Message
     ) -> None:
         super().__init__(members)
         self.calls: list[str] = []

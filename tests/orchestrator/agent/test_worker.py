@@ -178,11 +178,7 @@ async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
     [
         ("Driver.fly", {}, "no call 'Driver.fly': the agent has another version"),
         ("Worker.close", {}, "no call 'Worker.close': the agent has another version"),
-        (
-            "RunsPrograms.release",
-            {"node": "a", "code": 0},
-            "no call 'RunsPrograms.release': a FakeDriver is open here",
-        ),
+        ("RunsPrograms.release", {"node": "a", "code": 0}, "no call 'RunsPrograms.release': a FakeDriver is open here"),
         ("Driver.kill", {"node": 7}, r"'Driver.kill' has invalid arguments \(node: Input should be a valid string\)"),
         ("Driver.kill", {}, r"'Driver.kill' has invalid arguments \(node: Field required\)"),
     ],

@@ -65,11 +65,7 @@ def test_what_is_recorded_is_written_as_it_comes(tmp_path: Path) -> None:
         record.close()
 
     steps = by_steps(
-        lambda: None,
-        lambda: record.state(0.5, "cloud", "starting"),
-        lambda: report(1),
-        lambda: report(2),
-        end,
+        lambda: None, lambda: record.state(0.5, "cloud", "starting"), lambda: report(1), lambda: report(2), end
     )
     follow(tmp_path / "run", journal, steps)
     accuracies = [Scalar("accuracy/global/cloud", round, float(round), 0.1 * round) for round in (1, 2, 3)]

@@ -116,9 +116,8 @@ def hosts(shared: Hosts) -> Hosts:
 
 @netns
 class TestTime:
-    @pytest.mark.parametrize("device", ["device-0", "device-1"])
-    def test_a_link_has_its_latency_whether_or_not_it_crosses_hosts(self, hosts: Hosts, device: str) -> None:
-        settled(lambda: statistics.median(round_trips(hosts, device, "cloud", 60)), 0.020, 0.020 + BUSY)
+    def test_a_link_that_does_not_cross_hosts_has_its_latency(self, hosts: Hosts) -> None:
+        settled(lambda: statistics.median(round_trips(hosts, "device-0", "cloud", 60)), 0.020, 0.020 + BUSY)
 
     def test_each_direction_is_shaped_once_at_its_sender(self, hosts: Hosts) -> None:
         up, down = LinkProfile(latency=0.020, rate=5e6), LinkProfile(latency=0.005)
@@ -129,11 +128,6 @@ class TestTime:
             counted = hosts.do(host.fabric.counters())
             assert {hosts.homes[str(row["source"])] for row in counted.links} == {number}
             assert counted.from_trunk > 0
-
-    def test_an_unshaped_link_adds_little(self, hosts: Hosts) -> None:
-        for ends in (("device-1", "cloud"), ("cloud", "device-1")):
-            hosts.change(*ends, LinkProfile())
-        settled(lambda: statistics.median(round_trips(hosts, "device-1", "cloud", 60)), 0.0, BUSY)
 
     def test_a_real_link_is_not_shaped(self, hosts: Hosts) -> None:
         """One way here: the other one keeps its 10 ms."""
@@ -415,7 +409,7 @@ class TestByProgramsThatKnowNothingOfUs:
     What the hubs and the trunk themselves take, without a shaped link, comes on top: it is this machine's.
     """
 
-    @pytest.mark.parametrize("asked", [0.005, 0.020, 0.100])
+    @pytest.mark.parametrize("asked", [0.005, 0.100])
     def test_round_trip(self, hosts: Hosts, tools: Tools, asked: float) -> None:
         def both(profile: LinkProfile) -> None:
             for ends in (("device-1", "cloud"), ("cloud", "device-1")):
@@ -442,26 +436,13 @@ class TestByProgramsThatKnowNothingOfUs:
 
         settled(rate, 0.97 * asked, 1.03 * asked)
 
-    @pytest.mark.parametrize("ends", [("device-1", "cloud"), ("cloud", "device-1")])
-    def test_loss(self, hosts: Hosts, tools: Tools, ends: tuple[str, str]) -> None:
+    def test_loss(self, hosts: Hosts, tools: Tools) -> None:
         """On one way, so that an echo crosses it once."""
-        hosts.change(*ends, LinkProfile(loss=0.01))
-        hosts.change(ends[1], ends[0], LinkProfile())
+        hosts.change("device-1", "cloud", LinkProfile(loss=0.01))
+        hosts.change("cloud", "device-1", LinkProfile())
         count = 2000
         low, high = binomial_range(count, 0.01, 0.999)
-        settled(lambda: count - len(tools.ping(*ends, count, 0.002)), low, high)
-
-
-@netns
-class TestRate:
-    def test_tcp_gets_the_rate_less_headers(self, hosts: Hosts) -> None:
-        asked = 50e6
-        hosts.change("device-1", "cloud", LinkProfile(rate=asked, buffer=1.0))
-        hosts.change("cloud", "device-1", LinkProfile())
-        measured = settled(
-            lambda: goodput(hosts, "device-1", "cloud", 1.6, 0.4, 500_000) / PAYLOAD, 0.97 * asked, 1.03 * asked
-        )
-        print(f"asked {asked / 1e6} Mbit/s, measured {measured / 1e6:.2f}")
+        settled(lambda: count - len(tools.ping("device-1", "cloud", count, 0.002)), low, high)
 
 
 @netns

@@ -91,10 +91,7 @@ def test_each_link_has_the_tolerance_of_its_latency(drift: float, links: tuple[C
 
 def test_lost_echoes() -> None:
     assert told(SOUND, at(USUAL, lost=3), at(USUAL, lost=4)) == [
-        (
-            True,
-            "from 10 s on the network between a and b did not carry all that it was given: 7 of 20 echoes were lost",
-        )
+        (True, "from 10 s on the network between a and b did not carry all that it was given: 7 of 20 echoes were lost")
     ]
 
 

@@ -141,7 +141,7 @@ def test_the_latest_is_the_one_that_began_last_whatever_was_written_since(tmp_pa
         (tmp_path / run / "run.db").touch()
     (tmp_path / "b-20260101-120000-ffff" / "report.html").touch()
     assert [each.run for each in known_runs(tmp_path)] == [
-        *("renamed", "b-20260101-120000-ffff", "a-20260102-080000-0000"),
+        *("renamed", "b-20260101-120000-ffff", "a-20260102-080000-0000")
     ]
 
 
@@ -177,6 +177,16 @@ def test_a_lock_that_a_full_disk_refuses_is_an_error_with_a_remedy(
     assert directory.holder() is None
     with directory.held():
         assert directory.holder() == os.getpid()
+
+
+def test_a_file_system_without_locks_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    error = r"cannot lock files \(Function not implemented\): choose --runs on another one"
+    with pytest.raises(RunError, match=error), make(tmp_path, "hello").held():
+        pass
 
 
 def test_a_lock_that_is_a_link_to_that_of_another_run_is_not_followed(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ faults:
 
 def test_faults_on_media_name_channels_and_crossings() -> None:
     degraded, cut, moved = plan(FAULTS).faults
-    values = {"rate": 4e6, "rates": {"device-0": 4e6}, "buffer": 0.02}
+    values = {"rate": 4e6, "rates": {"device-0": 4e6}, "buffer": 0.02, "size": 10_000}
     assert (degraded.target, degraded.channels) == ("near", {"near up": values, "near down": values})
     assert (cut.target, cut.channels) == ("near up", {"near up": {}})
     assert cut.links == (("device-0", "cloud"), ("device-1", "cloud"))

@@ -124,6 +124,7 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
     lacking = dataclasses.replace(data, test=data.test[data.test < 4])
     text = "algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}"
     assert make_plan(parse(text, "f.yaml"), lacking).data.unheld == (3,)
+    assert make_plan(parse(text, "f.yaml"), dataclasses.replace(lacking, labels=(64,))).data.unheld == ()
 
 
 def test_clients_with_nothing_are_noted_by_name() -> None:

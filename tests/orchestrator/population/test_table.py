@@ -28,15 +28,7 @@ STAYS = (("a", 0.0, 3.0), ("b", 5.0, 9.0))
         "device,from,until\nb,5,9\na,0,3\n",
         "device,from,until,period\na,0,3,\nb,5,9,\n",
     ],
-    ids=[
-        "plain",
-        "byte order mark, CRLF",
-        "semicolons",
-        "tabs, empty rows",
-        "blanks, quotes",
-        "unsorted",
-        "no periods",
-    ],
+    ids=["plain", "byte order mark, CRLF", "semicolons", "tabs, empty rows", "blanks, quotes", "unsorted", "no period"],
 )
 def test_files_as_programs_write_them(text: str) -> None:
     table = AvailabilityTable.read(text, "t.csv")
@@ -53,6 +45,8 @@ def test_each_device_may_have_a_period_and_no_stay() -> None:
 
 
 OWN = "device,from,until,period\n"
+WRITE = "t.csv:2: write a device and two times in seconds, like 17,3600,28800"
+LASTS = "t.csv:2: a stay lasts from 0 or later until a later time, not from"
 
 
 @pytest.mark.parametrize(
@@ -63,30 +57,14 @@ OWN = "device,from,until,period\n"
         ("device,from,until\n", None, "t.csv: has no stays: no device would ever be there"),
         ("device,from,until\na,,\n", None, "t.csv: has no stays: no device would ever be there"),
         ("# x\ndevice,from,until\na,1\n", None, "t.csv:3: has 2 cells for 3 columns"),
-        ("device,from,until\na,1,\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
-        ("device,from,until\n,1,2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
-        ("device,from,until\na,x,2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
-        ("device;from;until\na;1,5;2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
-        (
-            "device,from,until\na,5,5\n",
-            None,
-            "t.csv:2: a stay lasts from 0 or later until a later time, not from 5 to 5",
-        ),
-        (
-            "device,from,until\na,-1,5\n",
-            None,
-            "t.csv:2: a stay lasts from 0 or later until a later time, not from -1 to 5",
-        ),
-        (
-            "device,from,until\na,0,inf\n",
-            None,
-            "t.csv:2: a stay lasts from 0 or later until a later time, not from 0 to inf",
-        ),
-        (
-            "device,from,until\na,nan,3\n",
-            None,
-            "t.csv:2: a stay lasts from 0 or later until a later time, not from nan to 3",
-        ),
+        ("device,from,until\na,1,\n", None, WRITE),
+        ("device,from,until\n,1,2\n", None, WRITE),
+        ("device,from,until\na,x,2\n", None, WRITE),
+        ("device;from;until\na;1,5;2\n", None, WRITE),
+        ("device,from,until\na,5,5\n", None, f"{LASTS} 5 to 5"),
+        ("device,from,until\na,-1,5\n", None, f"{LASTS} -1 to 5"),
+        ("device,from,until\na,0,inf\n", None, f"{LASTS} 0 to inf"),
+        ("device,from,until\na,nan,3\n", None, f"{LASTS} nan to 3"),
         (
             "device,from,until\na,0,5\na,,\n",
             None,

@@ -16,7 +16,7 @@ from netem.media.profile import ChannelProfile
 from orchestrator.errors import RecordError
 from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
-from orchestrator.report.timeline import STATES, before_training, timeline
+from orchestrator.report.timeline import STATES, timeline
 from orchestrator.report.topology import WIDTH, picture
 from orchestrator.results import facts
 from orchestrator.results.facts import IN_ROUND, WAITING
@@ -240,7 +240,7 @@ def test_timeline(finished: History) -> None:
     assert rows_of(figure, "partition") == ["cloud", "edge-0"]
     assert min(marks["starting"]["x0"]) == pytest.approx(0.4 - SETUP)
     assert figure["x"]["range"][0] == 0  # the axis begins where the training does
-    assert before_training(finished) == SETUP
+    assert finished.training_began == SETUP
 
 
 def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path) -> None:

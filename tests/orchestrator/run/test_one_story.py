@@ -101,5 +101,5 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
     assert {terminal.next_fault for terminal, _, _ in moments if terminal.left is None} <= {moments[0][0].next_fault}
     with run.history() as history:
         assert {span.action for span in history.faults() if span.start is not None} == {
-            *("crash", "join", "pause", "partition", "degrade", "slow", "disconnect", "leave"),
+            *("crash", "join", "pause", "partition", "degrade", "slow", "disconnect", "leave")
         }

@@ -48,10 +48,7 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_made(
         ("algorithm: fedavg\ntopology: {devices: 20}", 20),
         ("algorithm: {name: hierfavg, participation: 0.25}\ntopology: {edges: 2, devices_per_edge: 5}", 3),
         ("algorithm: fedavg\ntopology: {edges: 3, devices_per_edge: 0}", 3),
-        (
-            "algorithm: fedavg\ndriver: sim\ntopology: {population: 500, selected: 7}\ndata: {samples_per_client: 9}",
-            7,
-        ),
+        ("algorithm: fedavg\ndriver: sim\ntopology: {population: 500, selected: 7}\ndata: {samples_per_client: 9}", 7),
         ("programs: {cloud: 'true', device: 'true'}\ntopology: {devices: 20}", 0),
     ],
 )

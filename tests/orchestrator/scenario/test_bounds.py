@@ -6,46 +6,34 @@ import pytest
 
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
+from tests.orchestrator.scenario.cases import pairs
 
 FLAT = "algorithm: {name: fedavg, rounds: 1000000}\ntopology: {devices: 10}\nfaults:\n"
-REFUSED = [
-    ("algorithm: hierfavg\ntopology: {edges: 1000000000}", "2: topology.edges: must be at most 65000, not 1000000000"),
-    (
-        "algorithm: fedavg\ntopology: {devices: 1000000000}",
-        "2: topology.devices: must be at most 65000, not 1000000000",
-    ),
-    (
-        "algorithm: hierfavg\ntopology: {devices_per_edge: 1000000000}",
-        "2: topology.devices_per_edge: must be at most 65000, not 1000000000",
-    ),
-    (
-        "algorithm: hierfavg\ntopology: {devices_per_edge: [1, 1000000000]}",
-        "2: topology.devices_per_edge: must be at most 65000, not 1000000000",
-    ),
-    (
-        "algorithm: hierfavg\ntopology: {edges: 1000, mesh: true}",
-        "2: topology: 502500 pairs of nodes would talk, at most 100000 may: take fewer edges in the mesh",
-    ),
-    ("algorithm: {name: hierfavg, rounds: 1000000000}", "1: algorithm.rounds: must be at most 1000000, not 1000000000"),
-    ("algorithm: hierfavg\nstop: {rounds: 1000000000}", "2: stop.rounds: must be at most 1000000, not 1000000000"),
-    (
-        f"algorithm: {{name: hierfavg, rounds: 0x{'f' * 100}}}",
-        f"1: algorithm.rounds: 0x{'f' * 55}... is too large a number",
-    ),
-    (
-        f"{FLAT}- {{every_round: 30%, of: devices, action: crash}}",
-        "4: faults.0: makes about 3,000,000 faults; a run may have 100,000 in all",
-    ),
-    (
-        f"{FLAT}- {{every_round: 1%, of: devices, action: crash}}",
-        "4: faults.0: makes about 1,000,000 faults; a run may have 100,000 in all",
-    ),
-    (
-        f"{FLAT}- {{at: 1s, node: cloud, action: pause, for: 1s}}\n"
-        "- {random: {mean: 1ns, until: 1h}, of: devices, action: crash, for: 1s}",
-        "5: faults.1: makes about 3,600,000,000,000 faults; a run may have 100,000 in all",
-    ),
-]
+REFUSED = pairs(
+    "algorithm: hierfavg\ntopology: {edges: 1000000000}",
+    "2: topology.edges: must be at most 65000, not 1000000000",
+    "algorithm: fedavg\ntopology: {devices: 1000000000}",
+    "2: topology.devices: must be at most 65000, not 1000000000",
+    "algorithm: hierfavg\ntopology: {devices_per_edge: 1000000000}",
+    "2: topology.devices_per_edge: must be at most 65000, not 1000000000",
+    "algorithm: hierfavg\ntopology: {devices_per_edge: [1, 1000000000]}",
+    "2: topology.devices_per_edge: must be at most 65000, not 1000000000",
+    "algorithm: hierfavg\ntopology: {edges: 1000, mesh: true}",
+    "2: topology: 502500 pairs of nodes would talk, at most 100000 may: take fewer edges in the mesh",
+    "algorithm: {name: hierfavg, rounds: 1000000000}",
+    "1: algorithm.rounds: must be at most 1000000, not 1000000000",
+    "algorithm: hierfavg\nstop: {rounds: 1000000000}",
+    "2: stop.rounds: must be at most 1000000, not 1000000000",
+    f"algorithm: {{name: hierfavg, rounds: 0x{'f' * 100}}}",
+    f"1: algorithm.rounds: 0x{'f' * 55}... is too large a number",
+    f"{FLAT}- {{every_round: 30%, of: devices, action: crash}}",
+    "4: faults.0: makes about 3,000,000 faults; a run may have 100,000 in all",
+    f"{FLAT}- {{every_round: 1%, of: devices, action: crash}}",
+    "4: faults.0: makes about 1,000,000 faults; a run may have 100,000 in all",
+    f"{FLAT}- {{at: 1s, node: cloud, action: pause, for: 1s}}\n"
+    "- {random: {mean: 1ns, until: 1h}, of: devices, action: crash, for: 1s}",
+    "5: faults.1: makes about 3,600,000,000,000 faults; a run may have 100,000 in all",
+)
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED, ids=range(len(REFUSED)))

@@ -15,6 +15,7 @@ from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.media.section import MediumSpec
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.topology import Pair
+from tests.orchestrator.scenario.cases import pairs
 
 HEAD = "algorithm: {name: fedavg, rounds: 5}\n"
 SIM = HEAD + "driver: sim\n"
@@ -28,131 +29,85 @@ OF_FAULTS = (
     "only have node: cloud and the action crash, pause or slow, or degrade a medium"
 )
 
-MISTAKES = [
-    (
-        SIM + "topology: {population: 1000}\n" + DATA,
-        "topology: selected: write both, like {population: 100000, selected: 100}",
-    ),
-    (
-        SIM + "topology: {population: 10, selected: 11}\n" + DATA,
-        "topology.selected: 11 is more than the population, 10",
-    ),
-    (
-        SIM + "topology: {population: 10, selected: 1, devices: 3}\n" + DATA,
-        "topology.population: its clients are below the cloud: leave out edges and devices",
-    ),
-    (
-        HEAD + TOPOLOGY + DATA,
-        "topology.population: the driver namespaces makes every node before the run, and clients of a population come "
-        "and go: use the driver sim",
-    ),
-    (
-        "algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA,
-        "topology: phe-fl needs edges: the topology has none",
-    ),
-    (
-        SIM + TOPOLOGY,
-        "data.samples_per_client: is missing: the clients of a population share the data set, so it does not say how "
-        "many samples each has; or write clients.samples",
-    ),
-    (
-        GOOD + "clients: {samples: {uniform: {low: 1, high: 9}}}\n",
-        "clients.samples: data.samples_per_client gives a number already: leave out one of them",
-    ),
-    (
-        SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: shards}\n",
-        "data.partition: shards divides the data set once, and each client of a population draws its own samples: take "
-        "iid or dirichlet",
-    ),
-    (
-        SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: {dirichlet: {alpha: 0.1, over: edges}}}\n",
-        "data.partition: dirichlet: over is for a data set that is divided once; of a population, each client draws "
-        "its own samples: leave it out",
-    ),
-    (
-        SIM + "topology: {devices: 3}\nclients: {over: 30%}\n",
-        "clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
-    ),
-    (
-        GOOD + "hardware: {device: phone}\nclients: {hardware: {phone: 100%}}\n",
-        "hardware.device: clients.hardware says how fast the clients are already: leave out one of them",
-    ),
-    (
-        GOOD + "links: {device-cloud: lte}\nclients: {links: {wifi: 100%}}\n",
-        "links.device-cloud: clients.links gives the clients their links already: leave out one of them",
-    ),
-    (
-        GOOD + "links: {device-cloud: {schedule: {steps: [{at: 1s, loss: 5%}]}}}\n",
-        "links.device-cloud: the links of a population's clients last for a round: leave out the schedule",
-    ),
-    (
-        GOOD + "links: {population <-> cloud: lte}\n",
-        "links.population <-> cloud: clients of a population have no links of their own here: write device-cloud",
-    ),
-    (GOOD + "faults: [{every_round: 30%, of: devices, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
-    (GOOD + "faults: [{at: 1s, node: population, action: crash}]\n", f"faults.0: {OF_FAULTS}"),
-    (GOOD + "faults: [{at: 1s, node: cloud, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
-    (GOOD + "faults: [{at: 1s, between: [population, cloud], action: partition}]\n", f"faults.0: {OF_FAULTS}"),
-    (CELL + "faults: [{at: 1s, medium: cell, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
-    (CELL + "faults: [{at: 1s, of: devices, count: 1, action: handover, to: cell}]\n", f"faults.0: {OF_FAULTS}"),
-    (
-        CELL + "faults: [{at: 1s, medium: cel, action: degrade, rate: 1mbit}]\n",
-        "faults.0.medium: 'cel' is no shared medium; did you mean 'cell'?",
-    ),
-    (
-        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*, population]}}\n",
-        "shared.cell.members.1: there is no node 'population' (nodes: cloud, device-0, device-1, device-10, ..., ",
-    ),
-    (
-        GOOD + "shared: {cell: {rate: 20mbit, members: [device-1000]}}\n",
-        "shared.cell.members.0: there is no node 'device-1000'",
-    ),
-    (
-        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*7]}, other: {rate: 20mbit, members: [device-7*]}}\n",
-        "shared.other: device-7 <-> cloud is in cell too: give the order, like routes: {device-7 <-> cloud: [cell, "
-        "other]}",
-    ),
-    (
-        GOOD + "shared: {cell: {rate: 20mbit, share: airtime, members: [device-*], rates: {device-1*: 6mbit}}}\n",
-        "shared.cell.rates: are those of single nodes: clients of a population have clients.links",
-    ),
-    (
-        GOOD + "shared: {cell: {rate: 20mbit, members: [device-*], schedule: {csv: gap.csv}}}\n",
-        "shared.cell.schedule: csv: a rate of 0 cuts links, and those of a population's clients cannot be cut: write a "
-        "low rate",
-    ),
-    (
-        GOOD + "gathering: {quorum: 11}\n",
-        "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
-    ),
-    (
-        GOOD + "clients: {links: {satellite: 100%}}\ntimeouts: {lost_after: 2s}\n",
-        "timeouts.lost_after: must be above four round trips of the slowest link, 2.52s",
-    ),
-    (GOOD + "clients: {links: {wifi: 60%, lte: 30%}}\n", "clients.links: the shares add up to 90%, not to 100%"),
-    (
-        GOOD + "clients: {hardware: {phon: 100%}}\n",
-        "clients.hardware: 'phon' is no hardware class; did you mean 'phone'?",
-    ),
-    (GOOD + "clients: {selection: ort}\n", "clients.selection.name: 'ort' is no selection; did you mean 'oort'?"),
-    (
-        GOOD + "clients: {selection: {name: oort, alpa: 1}}\n",
-        "clients.selection.alpa: unknown parameter 'alpa'; did you mean 'alpha'?",
-    ),
-    (
-        GOOD + "clients: {speed: {lognormal: {median: 1, sigma: 0.5}, uniform: {low: 1, high: 2}}}\n",
-        "clients.speed: write one distribution: {lognormal: {median: 1, sigma: 0.5}} or {uniform: {low, high}}",
-    ),
-    (GOOD + "clients: {availability: {}}\n", "clients.availability: write day-and-night, or {trace: FILE}"),
-    (
-        GOOD + "clients: {availability: {day-and-night: {time_zones: {east: 100%}}}}\n",
-        "clients.availability.day-and-night.time_zones",
-    ),
-    (
-        GOOD + "clients: {availability: {trace: nowhere.csv}}\n",
-        "clients.availability.trace: nowhere.csv cannot be read: No such file or directory",
-    ),
-]
+MISTAKES = pairs(
+    SIM + "topology: {population: 1000}\n" + DATA,
+    "topology: selected: write both, like {population: 100000, selected: 100}",
+    SIM + "topology: {population: 10, selected: 11}\n" + DATA,
+    "topology.selected: 11 is more than the population, 10",
+    SIM + "topology: {population: 10, selected: 1, devices: 3}\n" + DATA,
+    "topology.population: its clients are below the cloud: leave out edges and devices",
+    HEAD + TOPOLOGY + DATA,
+    "topology.population: the driver namespaces makes every node before the run, and clients of a population come "
+    "and go: use the driver sim",
+    "algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA,
+    "topology: phe-fl needs edges: the topology has none",
+    SIM + TOPOLOGY,
+    "data.samples_per_client: is missing: the clients of a population share the data set, so it does not say how "
+    "many samples each has; or write clients.samples",
+    GOOD + "clients: {samples: {uniform: {low: 1, high: 9}}}\n",
+    "clients.samples: data.samples_per_client gives a number already: leave out one of them",
+    SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: shards}\n",
+    "data.partition: shards divides the data set once, and each client of a population draws its own samples: take "
+    "iid or dirichlet",
+    SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: {dirichlet: {alpha: 0.1, over: edges}}}\n",
+    "data.partition: dirichlet: over is for a data set that is divided once; of a population, each client draws "
+    "its own samples: leave it out",
+    SIM + "topology: {devices: 3}\nclients: {over: 30%}\n",
+    "clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
+    GOOD + "hardware: {device: phone}\nclients: {hardware: {phone: 100%}}\n",
+    "hardware.device: clients.hardware says how fast the clients are already: leave out one of them",
+    GOOD + "links: {device-cloud: lte}\nclients: {links: {wifi: 100%}}\n",
+    "links.device-cloud: clients.links gives the clients their links already: leave out one of them",
+    GOOD + "links: {device-cloud: {schedule: {steps: [{at: 1s, loss: 5%}]}}}\n",
+    "links.device-cloud: the links of a population's clients last for a round: leave out the schedule",
+    GOOD + "links: {population <-> cloud: lte}\n",
+    "links.population <-> cloud: clients of a population have no links of their own here: write device-cloud",
+    GOOD + "faults: [{every_round: 30%, of: devices, action: disconnect}]\n",
+    f"faults.0: {OF_FAULTS}",
+    GOOD + "faults: [{at: 1s, node: population, action: crash}]\n",
+    f"faults.0: {OF_FAULTS}",
+    GOOD + "faults: [{at: 1s, node: cloud, action: disconnect}]\n",
+    f"faults.0: {OF_FAULTS}",
+    GOOD + "faults: [{at: 1s, between: [population, cloud], action: partition}]\n",
+    f"faults.0: {OF_FAULTS}",
+    CELL + "faults: [{at: 1s, medium: cell, action: disconnect}]\n",
+    f"faults.0: {OF_FAULTS}",
+    CELL + "faults: [{at: 1s, of: devices, count: 1, action: handover, to: cell}]\n",
+    f"faults.0: {OF_FAULTS}",
+    CELL + "faults: [{at: 1s, medium: cel, action: degrade, rate: 1mbit}]\n",
+    "faults.0.medium: 'cel' is no shared medium; did you mean 'cell'?",
+    GOOD + "shared: {cell: {rate: 20mbit, members: [device-*, population]}}\n",
+    "shared.cell.members.1: there is no node 'population' (nodes: cloud, device-0, device-1, device-10, ..., ",
+    GOOD + "shared: {cell: {rate: 20mbit, members: [device-1000]}}\n",
+    "shared.cell.members.0: there is no node 'device-1000'",
+    GOOD + "shared: {cell: {rate: 20mbit, members: [device-*7]}, other: {rate: 20mbit, members: [device-7*]}}\n",
+    "shared.other: device-7 <-> cloud is in cell too: give the order, like routes: {device-7 <-> cloud: [cell, other]}",
+    GOOD + "shared: {cell: {rate: 20mbit, share: airtime, members: [device-*], rates: {device-1*: 6mbit}}}\n",
+    "shared.cell.rates: are those of single nodes: clients of a population have clients.links",
+    GOOD + "shared: {cell: {rate: 20mbit, members: [device-*], schedule: {csv: gap.csv}}}\n",
+    "shared.cell.schedule: csv: a rate of 0 cuts links, and those of a population's clients cannot be cut: write a "
+    "low rate",
+    GOOD + "gathering: {quorum: 11}\n",
+    "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
+    GOOD + "clients: {links: {satellite: 100%}}\ntimeouts: {lost_after: 2s}\n",
+    "timeouts.lost_after: must be above four round trips of the slowest link, 2.52s",
+    GOOD + "clients: {links: {wifi: 60%, lte: 30%}}\n",
+    "clients.links: the shares add up to 90%, not to 100%",
+    GOOD + "clients: {hardware: {phon: 100%}}\n",
+    "clients.hardware: 'phon' is no hardware class; did you mean 'phone'?",
+    GOOD + "clients: {selection: ort}\n",
+    "clients.selection.name: 'ort' is no selection; did you mean 'oort'?",
+    GOOD + "clients: {selection: {name: oort, alpa: 1}}\n",
+    "clients.selection.alpa: unknown parameter 'alpa'; did you mean 'alpha'?",
+    GOOD + "clients: {speed: {lognormal: {median: 1, sigma: 0.5}, uniform: {low: 1, high: 2}}}\n",
+    "clients.speed: write one distribution: {lognormal: {median: 1, sigma: 0.5}} or {uniform: {low, high}}",
+    GOOD + "clients: {availability: {}}\n",
+    "clients.availability: write day-and-night, or {trace: FILE}",
+    GOOD + "clients: {availability: {day-and-night: {time_zones: {east: 100%}}}}\n",
+    "clients.availability.day-and-night.time_zones",
+    GOOD + "clients: {availability: {trace: nowhere.csv}}\n",
+    "clients.availability.trace: nowhere.csv cannot be read: No such file or directory",
+)
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected[:50] for _, expected in MISTAKES])

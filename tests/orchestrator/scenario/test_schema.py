@@ -42,7 +42,7 @@ data:
   evaluate_samples: 500
   test: balanced
   personalisation: 15%
-model: {name: mlp, hidden: 50}
+model: {name: mlp, hidden: 50, lora: {rank: 4, alpha: 8, targets: [classifier]}}
 topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 stack: {device: {congestion: bbr, syn_retries: 3, keepalive: 30s, retries2: 8, rmem: 4mb, wmem: 4mb}}
 hardware:
@@ -50,7 +50,7 @@ hardware:
   device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
   edge-0: {class: host, accelerator: "cuda:1"}
 hosts: {}
-compute: {device: cuda, clients_at_once: 16}
+compute: {device: cuda, clients_at_once: 16, precision: bf16}
 links:
   device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
   edge-edge: {latency: 2ms, rate: 1gbit}
@@ -359,9 +359,15 @@ MISTAKES = [
             "fashion-mnist, cifar10, cifar100, emnist-balanced, emnist-byclass, emnist-digits, emnist-letters, "
             "har, har-9); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
             "subject_train and subject_test; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ "
-            "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/",
+            "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/; "
+            "or text:PATH, a folder of texts, with a file or a folder for each author",
             "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",
         ],
+    ),
+    (
+        "algorithm: dffke\ntopology: {edges: 2, devices_per_edge: 0}\n"
+        "model:\n  name: small\n  lora: {targets: [classifier]}\n",
+        ["f.yaml:5: model.lora: the models of small have different layers: take one model"],
     ),
     (
         "algorithm: hierfavg\nlinks:\n  edge-cloud:\n    lattency: 4ms\n    latency: 40\n  device-edge: wfi\n",

@@ -99,5 +99,5 @@ def test_why_a_page_only_reads(directory: RunDirectory) -> None:
 
 def test_the_record_says_from_where_the_page_asked() -> None:
     assert [via(client) for client in ("127.0.0.1", "::1", "192.0.2.7", "")] == [
-        *("the page", "the page", "the page, from 192.0.2.7", "the page, from "),
+        *("the page", "the page", "the page, from 192.0.2.7", "the page, from ")
     ]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -99,6 +100,7 @@ def test_a_command_for_swarm() -> None:
 
 def test_a_job_for_kubernetes() -> None:
     job = yaml.safe_load(ENGINES["kubernetes"].describe(JOB))
+    kubernetes_validate.validate(job, "1.37", strict=True)
     assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "mine-ab12cd")
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 24, 24)

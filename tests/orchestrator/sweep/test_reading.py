@@ -9,7 +9,7 @@ import yaml
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import load as load_scenario
 from orchestrator.sweep.reading import Sweep, assignment, load
-from tests.shipped import SWEEPS
+from tests.shipped import SWEEPS, read_sweep
 
 SCENARIO = """\
 algorithm: {name: hierfavg, rounds: 2}
@@ -166,4 +166,4 @@ def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
 def test_shipped_sweeps_are_valid_and_begin_with_their_question(path: Path) -> None:
     assert path.read_text().splitlines()[0].endswith("?")
     if "\nscenario:" in path.read_text():
-        assert load(path).combinations
+        assert read_sweep(path).combinations

@@ -7,10 +7,10 @@ import pytest
 
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Figures, Result
-from orchestrator.sweep.reading import Combination, Sweep, Target, load
+from orchestrator.sweep.reading import Combination, Sweep, Target
 from orchestrator.sweep.tables import markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed
-from tests.shipped import SWEEPS
+from tests.shipped import SWEEPS, read_sweep
 
 SCENARIO = parse("algorithm: {name: hierfavg}", "base.yaml")
 TARGET = Target.model_validate({"accuracy": "70%"})
@@ -142,7 +142,7 @@ OTHER: Figures = {name: value * 1.1 for name, value in FULL.items()}
     "path", [path for path in SWEEPS if "\nscenario:" in path.read_text()], ids=lambda path: path.stem
 )
 def test_the_table_of_every_shipped_sweep_fits_80_columns(path: Path) -> None:
-    asked = load(path)
+    asked = read_sweep(path)
     runs = [
         Result(each, None, "pass", None, FULL if number % 2 else OTHER)
         for number, each in enumerate(asked.combinations)

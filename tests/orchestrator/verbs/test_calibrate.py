@@ -46,5 +46,5 @@ def test_a_table_for_each_direction() -> None:
     lines = printed(100, lambda console: print_measured([ROW], "pass", REPORT, console)).splitlines()
     assert lines[1].split() == ["quantity", "asked", "measured", "accepted", "how"]
     assert [cell.strip() for cell in lines[3].split("  ") if cell] == [
-        *("rtt", "4 ms", "4.3 ms", "3.6 ms … 5.5 ms", "pass", "median of 100 round trips"),
+        *("rtt", "4 ms", "4.3 ms", "3.6 ms … 5.5 ms", "pass", "median of 100 round trips")
     ]

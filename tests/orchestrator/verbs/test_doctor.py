@@ -51,6 +51,7 @@ async def test_without_tc_the_remedy_is_the_package_and_no_setting(
     assert found["commands"].detail == "the command 'tc' is missing"
     assert found["namespaces"].ok is True
     assert "not tried" in found["netem"].detail
+    assert (found["ifb"].ok, "not tried" in found["ifb"].detail) == (None, True)
     assert not any("sysctl" in command for name in ("namespaces", "netem") for command in found[name].commands)
 
 
@@ -61,6 +62,7 @@ async def test_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {finding.name: finding for finding in await examine()}
     assert found["commands"].ok is True
     assert found["veth interfaces"].ok is True
+    assert found["ifb"].ok or found["ifb"].commands == doctor.MODPROBE
 
 
 async def test_in_a_job_the_remedies_name_who_can_apply_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,9 @@ def test_standard_input(folder: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * ("sweeps/" in each)) for each in names()]
+)
 def test_a_copy_is_complete(folder: Path, name: str) -> None:
     file, *_ = copy(name, folder / "mine")
     assert file == folder / f"mine/{name}.yaml"

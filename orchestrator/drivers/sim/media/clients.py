@@ -27,7 +27,7 @@ from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from netem.tcp.path import SEGMENT
-from orchestrator.drivers.sim.media.channels import SharedMedia
+from orchestrator.drivers.sim.media.channels import STANDING, SharedMedia
 from orchestrator.drivers.sim.media.links import FIFO_SPREAD, fifo_weight
 from orchestrator.scenario.sections.topology import POPULATION
 
@@ -80,11 +80,10 @@ def _loses(link: LinkProfile) -> bool:
 class FlowClass:
     """The transfers of a class, see `orchestrator.drivers.sim.media.channels.Sharing`."""
 
-    waits_in: str | None = None
-
     def __init__(self, media: SharedMedia, crossings: tuple[Crossing, ...], most: float, weight: float) -> None:
         self.crossings = crossings
         self.sending, self.plan = False, 0
+        self.waits_in: str | None = None
         self._media, self._most, self._weight = media, most, weight
         self.rate = self._given = 0.0  # bit/s and bits of each transfer
         self._at = media.arrivals.loop.time()
@@ -141,7 +140,7 @@ class FlowClass:
 
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         self._advance()
-        self.rate = rate
+        self.rate, self.waits_in = rate, channel if rate < self._most else None
         self.plan += 1
         if self._waiting and rate > 0:
             self._media.arrivals.add(now + max(0.0, self._waiting[0][0] - self._given) / rate, self)
@@ -153,7 +152,12 @@ class FlowClass:
             self._media.count(channel, member, size / FULL_FRAME, size)
 
     def queued(self, now: float) -> int:
-        return 0
+        """The bytes with which TCP fills its part of the buffer, as far as the transfers have so many left."""
+        if self.waits_in is None:
+            return 0
+        self._advance()
+        most = STANDING * self._media.profile(self.waits_in).buffer * self.rate
+        return round(sum(min(most, end - self._given) for end, _, part, _ in self._waiting if part.end == end) / 8)
 
     def _advance(self) -> None:
         """Give all transfers their bits until now."""

@@ -230,8 +230,8 @@ class Agents:
         return self._agents[host].hello
 
     async def wait_for(self, hosts: Iterable[str], timeout: float) -> list[str]:
-        """Wait until the agents of these hosts are there. Returns the hosts whose agents are not, after ``timeout``
-        seconds. HostError if an agent is of another version."""
+        """Wait for the agents of these hosts, at most ``timeout`` s. Returns the hosts without. HostError for another
+        version."""
         wanted = set(hosts)
         try:
             async with asyncio.timeout(timeout):

@@ -235,6 +235,7 @@ def pictures_in(values: NDArray[Any], samples: NDArray[Any]) -> float:
     return float((rows @ pictures.T).max())
 
 
+@pytest.mark.slow
 def test_no_message_ever_carries_raw_data(digits: Prepared, tmp_path: Path) -> None:
     run = mesh(digits, tmp_path, params=replace(QUICK, dimension=64)).run()
     samples = np.concatenate([learner.train_data[0].numpy() for learner in learners_of(run).values()])
@@ -252,6 +253,7 @@ def test_no_message_ever_carries_raw_data(digits: Prepared, tmp_path: Path) -> N
     assert {each.to for each in run.of_kind("knowledge")} == {("cloud",)}
 
 
+@pytest.mark.slow
 def test_the_coordinator_holds_no_task_model_between_rounds(
     digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +342,7 @@ def test_the_attack_comes_after_all_rounds_and_changes_nothing(calm: Mesh, inver
     assert all(each.at >= last for kind in attack for each in inverted.of_kind(kind))
 
 
+@pytest.mark.slow
 def test_private_pictures_go_into_the_record_alone(inverted: Mesh) -> None:
     """Each client tells its own and what was made of them; no message but the coordinator's holds pictures."""
     for node, learner in learners_of(inverted).items():
@@ -410,6 +413,7 @@ def test_only_those_who_are_asked_take_part_and_all_remember(digits: Prepared, t
         assert sorted(client.memory) == [2, 3, 4]  # the last two rounds, and the current one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory_rounds", [0, 2])
 def test_logits_on_the_memory_travel_if_there_is_one(digits: Prepared, tmp_path: Path, memory_rounds: int) -> None:
     run = mesh(digits, tmp_path, params=replace(QUICK, memory_rounds=memory_rounds), rounds=4).run()
@@ -450,6 +454,7 @@ def slow(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Mesh:
     return mesh(digits, tmp_path_factory.mktemp("slow") / "run", **ONE_SLOW).run()
 
 
+@pytest.mark.slow
 def test_who_drops_out_while_training_misses_that_phase(digits: Prepared, tmp_path: Path, slow: Mesh) -> None:
     """edge-1 cannot be reached from the local training of round 2 until after the exchange of the others has begun."""
     gone = (when(slow, "begin", 2) + 0.01, when(slow, "exchange", 2) + 3)
@@ -503,6 +508,7 @@ def test_a_crash_in_local_training_changes_nothing(digits: Prepared, tmp_path: P
         assert same(runs[0].state(each), runs[1].state(each))
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_falls_in_the_exchange_goes_on_with_the_next_round(
     digits: Prepared, tmp_path: Path, calm: Mesh
 ) -> None:

@@ -46,10 +46,8 @@ def accuracy(trained: Trained, x: torch.Tensor, layer: Floats | None) -> float:
     return float((logits.argmax(1) == learner.train_data[1]).float().mean())
 
 
-def test_only_who_has_the_layer_recognises_the_pictures(
-    trained: Trained,
-    made: EncryptedSet,
-) -> None:
+@pytest.mark.slow
+def test_only_who_has_the_layer_recognises_the_pictures(trained: Trained, made: EncryptedSet) -> None:
     """Through its layer the model knows the encrypted pictures as well as it knows the plain ones without; plain
     pictures through the layer, encrypted ones through another layer or without any are hardly better than chance."""
     plain = trained[0].normalise(trained[0].train_data[0])
@@ -81,10 +79,7 @@ def test_pictures_are_not_those_they_were(trained: Trained, made: EncryptedSet) 
     assert made.images.shape == (200, 1, 8, 8)
 
 
-def test_outputs_are_the_models_own_on_what_travels(
-    trained: Trained,
-    made: EncryptedSet,
-) -> None:
+def test_outputs_are_the_models_own_on_what_travels(trained: Trained, made: EncryptedSet) -> None:
     learner, weights = trained
     learner.set(weights)
     with torch.inference_mode():
@@ -104,6 +99,7 @@ def test_the_same_seed_makes_the_same_set(trained: Trained) -> None:
     assert all(np.array_equal(values, weights[name]) for name, values in learner.get().items())  # the model is frozen
 
 
+@pytest.mark.slow
 def test_the_optimizer_as_printed_makes_another_set(trained: Trained, made: EncryptedSet) -> None:
     """SGD of rate 0.001, where the paper prints it for the encryptor: it does no worse here."""
     learner, weights = trained

@@ -160,6 +160,7 @@ def test_without_annealing_and_exchange_it_is_its_base(
         assert off.journals[node].metrics == other.journals[node].metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["fedavg", "fedprox", "fednova"])
 def test_every_edge_has_the_sets_of_all_others(digits: Prepared, tmp_path: Path, base: str) -> None:
     run = mesh(digits, tmp_path, replace(SMALL, base=base), rounds=3).run()
@@ -199,6 +200,7 @@ def test_a_dropped_link_costs_only_the_parts_that_were_missing(digits: Prepared,
         assert received(run, one, other) in (6, 7)  # one answer may have been cut off on its way
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slow_links")
 @pytest.mark.parametrize("at", [0.1, 3.0])
 def test_a_crash_of_an_edge_changes_nothing(digits: Prepared, tmp_path: Path, at: float) -> None:

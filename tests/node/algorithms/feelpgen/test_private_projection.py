@@ -3,13 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from node.algorithms.feelpgen.private_projection import (
-    clip_rows,
-    common_basis,
-    private_basis,
-    project,
-    symmetric_noise,
-)
+from node.algorithms.feelpgen.private_projection import clip_rows, common_basis, private_basis, project, symmetric_noise
 from node.algorithms.feelpgen.roles import divergence
 from node.learning.privacy import standard_deviation
 

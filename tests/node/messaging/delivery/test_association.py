@@ -157,11 +157,7 @@ def test_a_restarted_peer_is_lost_and_joins_and_gets_a_new_connection() -> None:
     old_hello = Side("b", "a").packets(0.0)
     a.association.put(outgoing())
     again = Side("b", "a", "second", now=2.0)
-    assert a.hear(again.packets(2.0), 2.0) == [
-        Lost("b", "it was restarted"),
-        Undelivered("b", 1, "lost"),
-        Joined("b"),
-    ]
+    assert a.hear(again.packets(2.0), 2.0) == [Lost("b", "it was restarted"), Undelivered("b", 1, "lost"), Joined("b")]
     assert a.association.reopen
     assert again.hear(a.packets(2.0), 2.0) == [Joined("a")]
     assert a.hear(old_hello, 2.1) == []  # its predecessor's hello comes late

@@ -117,6 +117,7 @@ def test_what_is_cancelled_before_it_begins_is_left_out(clients: list[Learner]) 
     assert pool.sizes == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "topology"), [("fedavg", FLAT), ("fedprox", FLAT), ("hierfavg", TREE)])
 def test_a_simulation_in_batches_has_the_accuracies_of_one_by_one(
     algorithm: str, topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

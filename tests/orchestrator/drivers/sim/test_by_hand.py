@@ -69,6 +69,7 @@ def inject(directory: RunDirectory, **fault: Any) -> dict[str, Any]:
     return command(directory, "inject", {"fault": fault, "via": "a test"})
 
 
+@pytest.mark.slow
 def test_the_pace_changes_no_bit(tmp_path: Path, free: Simulated) -> None:
     rounds = []
 
@@ -89,6 +90,7 @@ def test_the_pace_changes_no_bit(tmp_path: Path, free: Simulated) -> None:
     assert watched.record() == free.record()
 
 
+@pytest.mark.slow
 def test_what_was_done_by_hand_happens_again(tmp_path: Path) -> None:
     replies = []
 

@@ -18,8 +18,7 @@ def cross(value: Any, *, copy: bool = True, size: int = 1 << 20) -> Any:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, 3, 2.5, "text", b"bytes", True, [1, [2, None]], {"a": 1, 2: "b"}, (1, (2, "x")), [("a", 1)], {}],
+    "value", [None, 3, 2.5, "text", b"bytes", True, [1, [2, None]], {"a": 1, 2: "b"}, (1, (2, "x")), [("a", 1)], {}]
 )
 def test_plain_values_keep_their_types(value: Any) -> None:
     crossed = cross(value)
@@ -33,13 +32,7 @@ def test_numbers_of_numpy_become_pythons() -> None:
 
 @pytest.mark.parametrize(
     "array",
-    [
-        np.arange(6, dtype=np.float32).reshape(2, 3),
-        np.array(4),
-        np.zeros((0, 3)),
-        np.arange(8)[::2],
-        np.eye(3).T,
-    ],
+    [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(4), np.zeros((0, 3)), np.arange(8)[::2], np.eye(3).T],
 )
 def test_arrays_cross_bit_by_bit(array: np.ndarray[Any, Any]) -> None:
     for crossed in (cross(array), cross({"w": array})["w"], cross([array, 1])[0]):

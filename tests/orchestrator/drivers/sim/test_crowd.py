@@ -91,6 +91,7 @@ def test_messages_of_clients_are_those_of_the_population(plain: Simulated) -> No
     assert sent.bytes == sum(each.data["sent"] for each in parts(plain))
 
 
+@pytest.mark.slow
 def test_an_equal_seed_gives_an_equal_record_with_any_number_of_workers(
     tmp_path: Path, plain: Simulated, varied: Simulated
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_cloud_waits_while_nobody_is_there(tmp_path: Path) -> None:
     assert min(each.data["began"] for each in parts(run)) == 3600.0
 
 
+@pytest.mark.slow
 def test_clients_of_fedscale_come_by_day_and_half_of_them_never(tmp_path: Path) -> None:
     """In FedScale's form: odd clients are there from 08:00 to 10:00 of a day of 86,400 s, even ones never. By its
     client_metadata.is_active nobody is there from 36,000 s to 86,400 + 28,800 = 115,200 s."""

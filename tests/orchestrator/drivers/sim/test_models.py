@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.catalogue.datasets import Form
 from node.catalogue.models import BACKBONES, MODELS
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
@@ -35,12 +36,22 @@ OF_BASELINES: dict[str, Algorithm] = {
     each.name: each for module in BASELINES for each in import_module(module).PLUGIN.algorithms
 }
 EVERY = ALGORITHMS | OF_BASELINES
-BUILT_IN = [name for name in MODELS if name not in ("torchvision", "celeba-cnn")]  # celeba-cnn takes no small pictures
+BUILT_IN = [name for name in MODELS if name not in ("torchvision", "celeba-cnn", "char-transformer")]
 TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 REPEATED = [*BUILT_IN, *(TORCHVISION % each for each in list(BACKBONES)[::4]), "transformer"]
 """Models that are trained twice to the same record. One in four of torchvision's, which consist of the same layers."""
 MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
-REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
+TENSORS_ALONE = [
+    *("fedavg", "fedprox", "fednova", "hierfavg", "onlyedge", "edgecloud", "sdfeel", "scaffold"),
+    *("fedasync", "fedbuff", "masked-sum", *(name for name in EVERY if name.startswith(("top-k-", "qsgd-")))),
+]
+ALIKE = [(TENSORS_ALONE, 4), (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3)]
+"""Algorithms that do the same with models: each is tried with one in so many of them, and together they have all."""
+REFUSED = {
+    "featured": {"maps", "whole"},
+    "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"},
+    "whole": {"stays"},
+}
 TOPOLOGIES = {  # of two clients each
     ("required", "required"): "edges: 2, devices_per_edge: 1",
     ("required", "none"): "edges: 2, devices_per_edge: 0",
@@ -52,9 +63,10 @@ SMALL = {  # less work, of the same kinds
     "dffke": "first_epochs: 1, epochs: 1, docking_epochs: 1, decoder_epochs: 1, width: 4",
     "fedgen": "generator_steps: 2",
 }
-QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head"], "fedala": ["unused"]} | {
+QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head", "stays"], "fedala": ["unused"]} | {
+    "fednova": ["stays"],
     "fededs": ["two-layers", "whole"],
-    "feelpgen": ["two-layers", "frozen-head"],
+    "feelpgen": ["two-layers", "frozen-head", "stays"],
     "fedgen": ["transformer", "maps"],
 }
 
@@ -75,24 +87,60 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure plug-ins' models here. A process for each would import torch."""
 
-    def here(plugins: Any, model: str, params: str, shape: tuple[int, ...], classes: int) -> Size:
+    def here(plugins: Any, model: str, params: str, form: Form) -> Size:
         try:
-            return measured(MODELS[model], shape, classes, json.loads(params))
+            return measured(MODELS[model], form, json.loads(params))
         except ModelError as error:
             raise PlanError(model_size.MODEL, str(error).removeprefix("model ")) from None
 
     monkeypatch.setattr(model_size, "measured", here)
 
 
-def run(tmp_path: Path, pictures: Path, algorithm: Algorithm, model: str, *arguments: str) -> Simulated:
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Texts of two authors, whose next characters are the labels."""
+    monkeypatch.setenv("EDGEBED_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "texts").mkdir()
+    for author, words in (("a", "to be or not to be "), ("b", "so it goes and so it went ")):
+        (tmp_path / "texts" / f"{author}.txt").write_text(words * 60)
+    return f"text:{tmp_path / 'texts'}"
+
+
+def check_adapters(tmp_path: Path, texts: str, algorithm: Algorithm) -> None:
+    """A model of tokens with a frozen base and adapters: the plan refuses it in one sentence, or it trains."""
+    lora = "lora: {rank: 2, alpha: 4, targets: [query, classifier]}"
+    model = f"{{name: char-transformer, layers: 1, width: 8, {lora}}}"
+    refused = any(getattr(algorithm, need) for need in ("featured", "whole", "floats"))
+    try:
+        personal = ("--set", "data.personalisation=50%") if algorithm.personalises else ()
+        done = run(tmp_path, texts, algorithm, model, "--set", "data.samples_per_client=10", *personal)
+        found = "finished" if (done.code, done.summary["rounds"]) == (0, 2) else done.errors
+    except ScenarioError as error:
+        one = f"{algorithm.name} needs " in str(error) and "\n" not in str(error)
+        found = "refused" if one else str(error)
+    assert found == ("refused" if refused else "finished"), algorithm.name
+
+
+@pytest.mark.parametrize("name", ["fedprox", "scaffold", "feddistill"])
+def test_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:
+    check_adapters(tmp_path, texts, EVERY[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_every_algorithm_with_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:
+    check_adapters(tmp_path, texts, EVERY[name])
+
+
+def run(tmp_path: Path, data: Path | str, algorithm: Algorithm, model: str, *arguments: str) -> Simulated:
     topology = TOPOLOGIES[algorithm.edges, algorithm.devices]
     plugins = [module for module in BASELINES if algorithm.name in OF_BASELINES]
     params = TORCHVISION % "squeezenet-1.1" if model == "torchvision" else model
-    small = SMALL.get(algorithm.name, "")
+    small, dataset = SMALL.get(algorithm.name, ""), data if isinstance(data, str) else f"npz:{data}"
     text = f"""\
 plugins: [{", ".join([*plugins, user_models.__file__])}]
 algorithm: {{name: {algorithm.name}, rounds: 2{small and f", {small}"}}}
-data: {{dataset: "npz:{pictures}", partition: iid, samples_per_client: 18, evaluate_samples: 9}}
+data: {{dataset: "{dataset}", partition: iid, samples_per_client: 18, evaluate_samples: 9}}
 model: {params}
 topology: {{{topology}, cloud: {str(algorithm.cloud != "none").lower()}}}
 """
@@ -117,10 +165,17 @@ def test_pairs_that_differ_most(tmp_path: Path, pictures: Path, name: str) -> No
         check(tmp_path, pictures, EVERY[name], model)
 
 
+def tried(name: str) -> list[str]:
+    for names, number in ALIKE:
+        if name in names:
+            return MODELS_TRIED[names.index(name) % number :: number]
+    return MODELS_TRIED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, name: str) -> None:
-    for model in MODELS_TRIED:
+    for model in tried(name):
         check(tmp_path, pictures, EVERY[name], model)
 
 
@@ -129,6 +184,7 @@ def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path
         run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fededs"])
 def test_dropout_gives_one_record_on_any_number_of_workers(tmp_path: Path, pictures: Path, algorithm: str) -> None:
     """The transformer draws from the generators of torch, numpy and Python in each pass of training."""

@@ -138,7 +138,4 @@ def test_a_client_of_a_population_whose_update_is_refused(tmp_path: Path) -> Non
 
 def test_a_device_that_was_down_all_the_time_is_no_fault(tmp_path: Path) -> None:
     run = mine(tmp_path, SEND, scenario="faults: [{at: 0s, node: device-0, action: crash}]")
-    assert participation(run) == (
-        "pass",
-        "2 of 3 clients contributed; 1 was away as planned or not selected",
-    )
+    assert participation(run) == ("pass", "2 of 3 clients contributed; 1 was away as planned or not selected")

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
-from orchestrator.errors import FabricError
+from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
@@ -109,6 +109,24 @@ async def test_a_refused_change_of_a_channel_is_undone(hub: WritingHub, fabric: 
         await fabric.share({UP: ChannelProfile(2e6)})
     assert [line for line in hub.lines() if " htb rate " in line][-1].split(" htb rate ")[1].startswith("4mbit ")
     assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {17}
+
+
+async def test_a_channel_that_is_refused_leaves_no_device(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.refused = "class add dev medium4 "
+    with pytest.raises(HostError):
+        await fabric.share({"new": ChannelProfile(2e6)})
+    assert hub.lines()[-1] == "ip link del medium4"
+    hub.refused, hub.ran = "", []
+    await fabric.share({"new": ChannelProfile(2e6)})
+    assert "link add medium4 numtxqueues 1 numrxqueues 1 type ifb" in hub.lines()
+
+
+async def test_of_two_handovers_only_the_refused_one_fails(hub: WritingHub, fabric: KernelFabric) -> None:
+    hub.refused = "dev v3.3 parent ffff:"
+    ways = {member: (Crossing(LINE, member),) for member in ("device-0", "device-1")}
+    errors = await fabric.alter([LinkChange(member, "cloud", crossings=way) for member, way in ways.items()])
+    assert [error and str(error)[:22] for error in errors] == [None, "link device-1 -> cloud"]
+    assert redirections(hub, "v2.2")[-1] == "10:1 medium2"
 
 
 async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric: KernelFabric) -> None:

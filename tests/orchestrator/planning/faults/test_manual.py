@@ -61,10 +61,7 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
             {"action": "crash", "node": "cloud", "round": 3},
             "round: a manual fault takes effect immediately; leave it out",
         ),
-        (
-            {"action": "degrade", "node": "edge-0", "rate": "1Mbps"},
-            "rate: '1Mbps': the unit 'Mbps' is read",
-        ),
+        ({"action": "degrade", "node": "edge-0", "rate": "1Mbps"}, "rate: '1Mbps': the unit 'Mbps' is read"),
         ({}, "'action' is missing"),
     ],
 )

@@ -61,21 +61,12 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
         ({}, "the inventory: 'hosts' is missing"),
         ({"hosts": {}}, "the inventory: hosts: write a list, not a mapping"),
         ({"host": []}, "the inventory: host: unknown key; did you mean 'hosts'? (allowed here: hosts, underlay)"),
-        (
-            {"hosts": [PC, "pi-1"]},
-            "hosts[1]: write a mapping (key: value), not the text 'pi-1'",
-        ),
+        ({"hosts": [PC, "pi-1"]}, "hosts[1]: write a mapping (key: value), not the text 'pi-1'"),
         ({"hosts": [PC | {"name": "my pc"}]}, "hosts[0]: name: write a text without blanks, not the text 'my pc'"),
-        (
-            {"hosts": [PC | {"architecture": "x86_64"}]},
-            "hosts[0]: architecture: 'x86_64' is not one of: amd64, arm64",
-        ),
+        ({"hosts": [PC | {"architecture": "x86_64"}]}, "hosts[0]: architecture: 'x86_64' is not one of: amd64, arm64"),
         ({"hosts": [PC | {"cores": 0}]}, "hosts[0]: cores: must be above 0, not 0"),
         ({"hosts": [PC | {"cores": "8"}]}, "hosts[0]: cores: write a number, not the text '8'"),
-        (
-            {"hosts": [PC | {"memory": 1.5}]},
-            "hosts[0]: memory: write a whole number, not the number 1.5",
-        ),
+        ({"hosts": [PC | {"memory": 1.5}]}, "hosts[0]: memory: write a whole number, not the number 1.5"),
         (
             {"hosts": [PC | {"labels": {"edgebed.rack": 2}}]},
             "hosts[0]: labels.edgebed.rack: write a text, not the number 2",
@@ -88,10 +79,7 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
             "edge-server, phone)",
         ),
         ({"hosts": [PC, PC]}, "hosts: pc-1 is there twice: give every host a name of its own"),
-        (
-            {"hosts": [PC], "underlay": [WIRE]},
-            "underlay: 'pi-1' is no host; did you mean 'pc-1'? (known: pc-1)",
-        ),
+        ({"hosts": [PC], "underlay": [WIRE]}, "underlay: 'pi-1' is no host; did you mean 'pc-1'? (known: pc-1)"),
         ({"hosts": [PC, PI], "underlay": [WIRE, WIRE]}, "underlay[1]: pc-1 -> pi-1 is there twice: leave one out"),
         (
             {"hosts": [PC, PI], "underlay": [WIRE | {"delay": float("nan")}]},

@@ -144,9 +144,7 @@ def test_a_pin_puts_other_nodes_and_several_nodes_on_boards() -> None:
 def test_an_edge_and_its_devices_stay_together_and_the_largest_group_comes_first() -> None:
     """Groups of 2, 4 and 3 cores: 4 on a, as both hosts are free; 3 on b; 2 where 4 are left, and b has 6 - 3 = 3."""
     made = placed(
-        edges(3, [1, 3, 2]),
-        [host("b", 6), host("a", 8), host("m", 1, manager=True)],
-        hardware={"device": ONE_CORE},
+        edges(3, [1, 3, 2]), [host("b", 6), host("a", 8), host("m", 1, manager=True)], hardware={"device": ONE_CORE}
     )
     groups = {f"edge-{edge}": {made.hosts[name] for name in made.hosts if f"-{edge}" in name[:8]} for edge in range(3)}
     assert groups == {"edge-0": {"a"}, "edge-1": {"a"}, "edge-2": {"b"}}

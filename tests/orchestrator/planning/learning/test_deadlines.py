@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from netem.library import PROFILES
 from netem.profile import LinkProfile
@@ -103,12 +104,12 @@ SIDES = (8, 32, 128)
 SMALLEST = {"fedfeat-cnn": 32, "celeba-cnn": 128}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.measure is not None])
 def test_no_healthy_client_is_cut_off(name: str) -> None:
     """The simulation's cost, counted on the network itself, of 20 passes over 1,000 samples and an evaluation."""
     for side in SIDES[SIDES.index(SMALLEST.get(name, 8)) :]:
         shape, params = (3, side, side), FedAvg(epochs=20, batch_size=10)
-        cost = cost_of(build(name, shape, 10, 0), shape, params.batch_size)
+        cost = cost_of(build(name, shape, 10, 0), torch.zeros(1, *shape), params.batch_size)
         seconds = cost(20_000, "train") + cost(500, "evaluate")
         for hardware in HARDWARE.values():
             speed = min(hardware.expected_speed, 1.0)

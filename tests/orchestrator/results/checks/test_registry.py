@@ -133,23 +133,6 @@ def test_finished(tmp_path: Path, ended: str, rounds: int, expected: str, words:
     assert words in detail
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "expected", "words"),
-    [
-        ([0.9, 0.8], "pass", "accuracy 80.0%, expected 80% at least"),
-        ([0.9, 0.79], "fail", "accuracy 79.0%, expected 80% at least"),
-        ([], "fail", "no accuracy was reported, expected 80% at least"),
-    ],
-)
-def test_what_was_expected(tmp_path: Path, accuracies: list[float], expected: str, words: str) -> None:
-    run = Run(tmp_path, meta={"effective": {"expect": {"accuracy": "80%"}}}).rounds(2)
-    for round, accuracy in enumerate(accuracies, 1):
-        run.record.metric(10.0 * round, "cloud", round, "global", "accuracy", accuracy)
-    verdict, detail = run.ended().verdict("result as expected")
-    assert verdict == expected
-    assert words in detail
-
-
 def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
     run = Run(tmp_path, meta={"effective": {"expect": {"checks": ["finished", "learned"]}}}).rounds(2).ended()
     assert run.verdict("result as expected") == (
@@ -168,10 +151,7 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
         assert "finished" not in [check["name"] for check in checks(History.open(tmp_path))]  # it goes on
     verdict, detail = run.verdict("finished")
     goes_on = f"`resume {tmp_path.name}` continues from there"
-    assert (verdict, detail) == (
-        "fail",
-        f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}",
-    )
+    assert (verdict, detail) == ("fail", f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}")
 
 
 def test_abandoned_rounds_are_told(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from orchestrator.results.record.rows import FaultSpan
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
+from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
 from tests.virtual import virtual
 
@@ -76,8 +77,8 @@ def play(
         tasks: list[asyncio.Task[None]] = []
         injector = FaultInjector(
             plan,
-            powers,
-            Links(links, powers),
+            cast(NodeProcesses, powers),
+            Links(links, cast(Fabric, powers)),
             Media(media, cast(Fabric, powers)),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
@@ -255,15 +256,15 @@ async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
     tasks: list[asyncio.Task[None]] = []
     injector = FaultInjector(
         plan,
-        powers,
-        Links(LINKS, powers),
+        cast(NodeProcesses, powers),
+        Links(LINKS, cast(Fabric, powers)),
         Media((), cast(Fabric, powers)),
         lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
         lambda work: tasks.append(asyncio.ensure_future(work)),
     )
     injector.begin()
     await asyncio.sleep(2.0)
-    assert injector.new_id() == 4
+    assert next(injector.ids) == 4
     await injector.make(
         fault(4, "crash", node="device-0-0", at=2.0, duration=3.0), lambda: notes.append((0, 4, "made"))
     )
@@ -363,6 +364,9 @@ async def test_a_degrade_that_one_channel_refuses_leaves_the_others_as_they_were
     with pytest.raises(FabricError, match="cell-1: no"):
         await media.overlay({"cell-0": {"rate": 1e6}, "cell-1": {"rate": 1e6}}, 1)
     assert engine.profiles == before == {name: media.of(name) for name in before}
+    with pytest.raises(FabricError, match="cell-1: no"):
+        await media.follow("cell-1", LinkProfile(rate=1e6))
+    assert media.of("cell-1") == before["cell-1"]
 
 
 def test_of_two_handovers_the_later_one_goes_on() -> None:

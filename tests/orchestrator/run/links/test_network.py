@@ -90,10 +90,7 @@ async def test_when_nodes_move_the_network_between_their_hosts_is_watched_from_t
 async def test_real_links_are_shown_and_told_when_they_change_much(tmp_path: Path) -> None:
     stage = Stage(tmp_path, SCENARIO)
     links = tuple(replace(link, profile=LinkProfile(real=True)) for link in stage.plan.links)
-    plan, view = (
-        replace(spread(stage.plan, PAIR), links=links),
-        cast(View, SimpleNamespace(line=stage.lines.append)),
-    )
+    plan, view = (replace(spread(stage.plan, PAIR), links=links), cast(View, SimpleNamespace(line=stage.lines.append)))
     run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, view)
     network = FakeNetwork(0.0021, 0.012, 0.013, None)
     network.homes = {node.name: node.host for node in plan.nodes}

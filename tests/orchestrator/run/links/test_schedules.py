@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -57,7 +58,7 @@ def follow(
         plan = cast(Plan, SimpleNamespace(links=links, media=media))
         schedules = Schedules(
             plan,
-            Links(links, engine),
+            Links(links, cast(Fabric, engine)),
             Media(media, cast(Fabric, engine)),
             lambda *note: notes.append(note),
             spawn,
@@ -99,6 +100,10 @@ def test_a_channel_follows_its_schedule_and_keeps_the_rates_of_members_below_its
     channel = ChannelProfile(20e6, "airtime", 0.2, {"device-0": 10e6})
     cell = MediumPlan("cell", {"cell": channel}, ("device-0",), {"cell": schedule})
     slow = ChannelProfile(5e6, "airtime", 0.2, {"device-0": 5e6})
+    sized = replace(cell, channels={"cell": replace(channel, size=50_000)})
+    fabric = Channels()
+    follow([], 1.5, fabric, media=[sized])
+    assert fabric.channels == {"cell": replace(slow, size=50_000)}
     for until, changes, wanted in ((1.5, 1, slow), (2.5, 2, channel)):
         fabric = Channels()
         (course,), notes = follow([], until, fabric, media=[cell])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.errors import FabricError
+from orchestrator.fabric.base import Fabric
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.run.links.states import Links, LinkState, LinkStates
 from tests.virtual import virtual
@@ -78,7 +79,7 @@ def test_an_overlay_that_does_not_go_with_the_profile_of_the_moment_is_told() ->
 def test_the_engine_is_told_only_what_changes() -> None:
     async def main() -> list[Any]:
         engine = Engine()
-        links = Links(LINKS, engine)
+        links = Links(LINKS, cast(Fabric, engine))
         await links.follow(UP, BASE, "schedule", cut=False)
         await links.cut([UP], 1)
         await links.follow(UP, FAST, "schedule", cut=True)  # cut already; the profile changes all the same
@@ -92,13 +93,10 @@ def test_the_engine_is_told_only_what_changes() -> None:
 def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
     async def main() -> list[Any]:
         engine = Engine(takes=1.0)
-        links = Links(LINKS, engine)
+        links = Links(LINKS, cast(Fabric, engine))
         first = asyncio.create_task(links.follow(UP, FAST, "schedule", cut=False))
         await asyncio.sleep(0.1)
-        rest = [
-            links.overlay([UP], 1, {"loss": "5%"}),
-            links.follow(UP, SLOW, "schedule", cut=False),
-        ]
+        rest = [links.overlay([UP], 1, {"loss": "5%"}), links.follow(UP, SLOW, "schedule", cut=False)]
         await asyncio.gather(first, *rest)
         return engine.done
 
@@ -109,7 +107,7 @@ def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
 @virtual
 async def test_a_weight_that_cannot_be_put_on_is_taken_off_again() -> None:
     engine = Engine()
-    links = Links(LINKS, engine)
+    links = Links(LINKS, cast(Fabric, engine))
     engine.broken = {"change"}
     with pytest.raises(FabricError):
         await links.overlay([UP, DOWN], 1, {"loss": "5%"})

@@ -641,9 +641,7 @@ def operation(stage: Stage, **request: Any) -> Awaitable[dict[str, Any]]:
 async def test_a_fault_by_hand_is_made_and_recorded_with_its_user(stage: Stage) -> None:
     crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
     early = await operation(stage, op="inject", fault=crash)
-    assert early["refused"] == [
-        {"action": "crash", "target": "device-0-0", "reason": "the training has not started"},
-    ]
+    assert early["refused"] == [{"action": "crash", "target": "device-0-0", "reason": "the training has not started"}]
     await stage.train()
     await asyncio.sleep(3.0)
     stage.control.say("cloud", "event", name="round", phase="start", round=2)

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
+from tests.orchestrator.scenario.cases import pairs
 from tests.orchestrator.scenario.test_bad_scenarios import NO_NODE
 
 HEAD = "algorithm: {name: hierfavg, rounds: 2}\n"
@@ -26,319 +27,175 @@ def bad(text: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-CASES = [
-    (
-        STEPS + "{steps: [{at: 1s, rate: 5mbit}]}}}\ncross_traffic: [{on: cell-0, kind: poisson, rate: 6mbit}]",
-        "cross_traffic.0.rate: 6mbit leaves nothing of cell-0, which has 5mbit: lower it",
-    ),
-    (
-        STEPS + "{steps: [{at: 1s, loss: 5%}]}}}",
-        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
-    ),
-    (
-        STEPS + "{steps: [{at: 1s, rate: null}]}}}",
-        "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
-    ),
-    (
-        STEPS.replace("schedule", "buffer: 200ms, schedule") + "{steps: [{at: 1s, rate: 1kbit}]}}}",
-        "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: write buffer: 12.113s or more",
-    ),
-    (
-        STEPS + "{handover: [{at: 1s, interruption: 1s}]}}}",
-        "shared.cell-0.schedule.handover: is for links: give a medium steps, ramps or a csv with t and rate",
-    ),
-    (
-        "shared: {cell-0: {}}",
-        "shared.cell-0: a medium needs a rate: write rate, or up and down, or the profile of a named medium",
-    ),
-    (
-        "shared: {cell-0: {rate: 20}}",
-        "shared.cell-0.rate: 20 has no unit; write a rate like 10mbit (units: bit kbit mbit gbit)",
-    ),
-    (
-        "shared: {cell-0: {rate: 0.5bit, members: [device-*]}}",
-        "shared.cell-0.rate: must be 1bit to 1000000gbit, not 0.5bit",
-    ),
-    (
-        "shared: {cell-0: {rate: 20Mbps}}",
-        "shared.cell-0.rate: '20Mbps': the unit 'Mbps' is read differently by different tools; write 20mbit "
-        "(megabits per second), or 160mbit if you meant megabytes",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, up: 5mbit}}",
-        "shared.cell-0.rate: is for both directions: give either rate, or up and down",
-    ),
-    ("shared: {cell-0: {up: 5mbit}}", "shared.cell-0.up: goes with down; write rate for both directions"),
-    (
-        "shared: {cell-0: {up: 5mbit, down: 20mbit, duplex: half}}",
-        "shared.cell-0.duplex: half has one rate for both directions: write rate instead of up and down",
-    ),
-    ("shared: {cell-0: {rate: 20mbit, duplex: both}}", "shared.cell-0.duplex: 'both' is not one of: half, full"),
-    (
-        "shared: {cell-0: {rate: 20mbit, share: fare}}",
-        "shared.cell-0.share: 'fare' is not one of: fifo, fair, airtime, frames; did you mean 'fair'?",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, buffer: 1}}",
-        "shared.cell-0.buffer: 1 is neither a time such as 50ms nor a size such as 64kb",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, buffer: 100us}}",
-        "shared.cell-0.buffer: 100us at 20mbit is less than one full packet: give at least 1ms",
-    ),
-    ("shared: {cell-0: {rate: 20mbit, buffer: 48h}}", "shared.cell-0.buffer: must be at most 24h, not 48h"),
-    (
-        "shared: {cell-0: {profile: 4g-cell, members: [device-*]}}",
-        "shared.cell-0.profile: '4g-cell' is no named medium; did you mean '5g-cell'? (known: lte-cell, "
-        "5g-cell, wifi-ap, dsl-home, lora-gateway)",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, member: [device-*]}}",
-        "shared.cell-0.member: unknown key; did you mean 'members'? (allowed here: profile, rate, up, down, "
-        "duplex, share, buffer, rates, schedule, members)",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: device-*}}",
-        "shared.cell-0.members: write a list, not the text 'device-*'",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit}}",
-        "shared.cell-0: no link crosses it: give it members, like members: [device-*], or members: [] for handovers to "
-        "it",
-    ),
-    (
-        "shared: {Cell 0: {rate: 20mbit, members: [device-*]}}",
-        "shared.Cell 0: 'Cell 0' cannot be a name: write at most 40 lower-case letters, digits and hyphens; a medium "
-        "is named like cell-0",
-    ),
-    (
-        "shared: {edge-0: {rate: 20mbit, members: [device-*]}}",
-        "shared.edge-0: 'edge-0' is a node; a medium is named like cell-0",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [device-7-1]}}",
-        f"shared.cell-0.members.0: there is no node 'device-7-1'; did you mean 'device-1-1'? {NO_NODE}",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [phone-*]}}",
-        f"shared.cell-0.members.0: no node matches 'phone-*' {NO_NODE}",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [cloud]}}",
-        "shared.cell-0.members.0: cloud has no link to a tier above: name its links, like '* <-> cloud'",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [edge-0 -> cloud]}}",
-        "shared.cell-0.members.0: 'edge-0 -> cloud' is neither a node nor a link: write a node, or a link as "
-        "'edge-0 <-> cloud'",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [device-0-0 <-> cloud]}}",
-        "shared.cell-0.members.0: the topology has no link device-0-0 <-> cloud",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [edge-0 <-> cluod]}}",
-        f"shared.cell-0.members.0: there is no node 'cluod'; did you mean 'cloud'? {NO_NODE}",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [device-*, device-0-1]}}",
-        "shared.cell-0.members.1: the link device-0-1 <-> edge-0 is in it twice: leave device-0-1 or another "
-        "member out",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [device-*, device-0-0 <-> edge-0]}}",
-        "shared.cell-0.members.1: the link device-0-0 <-> edge-0 is in it twice: leave device-0-0 <-> edge-0 "
-        "or another member out",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, members: [device-*], rates: {device-0-0: 5mbit}}}",
-        "shared.cell-0.rates: go with share: airtime or share: frames, not with fair",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, share: airtime, members: [device-0-*], rates: {device-1-0: 5mbit}}}",
-        "shared.cell-0.rates.device-1-0: device-1-0 is no member of cell-0: add it to members, or leave its rate out",
-    ),
-    (
-        "shared: {cell-0: {rate: 20mbit, share: frames, members: [device-*], rates: {device-1-0: 50mbit}}}",
-        "shared.cell-0.rates.device-1-0: 50mbit is more than the medium has, 20mbit: give the medium the "
-        "rate of its fastest member",
-    ),
-    (
-        MAST,
-        "shared.cell: device-0-0 <-> edge-0 is in mast too: give the order, like routes: {device-0-0 <-> "
-        "edge-0: [mast, cell]}",
-    ),
-    (
-        MAST + "routes: {device-0-0 <-> edge-0: [cell]}",
-        "routes.device-0-0 <-> edge-0: device-0-0 <-> edge-0 also crosses mast: add it to the list",
-    ),
-    (
-        MAST + "routes: {device-0-* <-> edge-0: [cell, mast]}",
-        "routes.device-0-* <-> edge-0: device-0-1 <-> edge-0 is not in mast: add it to shared.mast.members",
-    ),
-    (
-        MAST + "routes: {device-0-0 <-> edge-0: [cell, mast, cell]}",
-        "routes.device-0-0 <-> edge-0: cell is in it twice: a packet crosses a medium once",
-    ),
-    (
-        MAST + "routes: {device-0-0 <-> edge-0: [cell, mats]}",
-        "routes.device-0-0 <-> edge-0: 'mats' is no shared medium; did you mean 'mast'? (known: mast, cell)",
-    ),
-    (
-        MAST + "routes: {device-0-0: [cell, mast]}",
-        "routes.device-0-0: 'device-0-0' is no link: write it as 'edge-0 <-> cloud'; * stands for any text",
-    ),
-    (
-        MAST + "routes: {device-0-0 <-> edge-1: [cell, mast]}",
-        "routes.device-0-0 <-> edge-1: the topology has no link device-0-0 <-> edge-1",
-    ),
-    (
-        "routes: {device-0-0 <-> edge-0: [cell]}",
-        "routes.device-0-0 <-> edge-0: there is no medium 'cell': define it in `shared`",
-    ),
-    (
-        "cross_traffic: [{on: cell-0, kind: poisson, rate: 5mbit}]",
-        "cross_traffic.0.on: there is no medium 'cell-0': define it in `shared`",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: cell-0, kind: poisson, rate: 5mbit}]",
-        "cross_traffic.0.on: 'cell-0' is no shared medium (known: uplink)",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: poison, rate: 5mbit}]",
-        "cross_traffic.0.kind: 'poison' is not one of: constant, poisson, on-off, trace; did you mean 'poisson'?",
-    ),
-    (UPLINK + "cross_traffic: [{on: uplink, kind: poisson}]", "cross_traffic.0: rate is missing: poisson takes rate"),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: on-off, rate: 5mbit, on_for: 1s}]",
-        "cross_traffic.0: off_for is missing: on-off takes rate, on_for, off_for",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: constant, rate: 5mbit, off_for: 1s}]",
-        "cross_traffic.0.off_for: has no meaning for constant, which takes rate",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: poisson, rate: 100mbit}]",
-        "cross_traffic.0.rate: 100mbit leaves nothing of uplink, which has 100mbit: lower it",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: none.csv}]",
-        "cross_traffic.0.csv: none.csv cannot be read: No such file or directory; paths begin at the scenario's file",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: slow.csv}]",
-        "cross_traffic.0.csv: slow.csv has a column latency: cross traffic only has t and rate",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: late.csv}]",
-        "cross_traffic.0.csv: 130mbit leaves nothing of uplink, which has 100mbit: lower it",
-    ),
-    (
-        CELL + "cross_traffic: [{on: ap-0, direction: up, kind: poisson, rate: 5mbit}]",
-        "cross_traffic.0.direction: ap-0 is half duplex, so that both directions are one channel: leave it out",
-    ),
-    (
-        UPLINK + "cross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}, "
-        "{on: uplink, direction: up, kind: poisson, rate: 1mbit, at: 9s}]",
-        "cross_traffic.1: overlaps entry 0 on uplink up, which has one at a time: give them other times",
-    ),
-    (
-        UPLINK + "stop: {after: 5s}\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit, at: 5s}]",
-        "cross_traffic.0.at: the run is over by then: stop.after is 5s",
-    ),
-    (
-        CELL + "engine: kernel\ndriver: swarm",
-        "engine: kernel cannot share these media (their nodes are on several hosts): take auto or userspace",
-    ),
-    (
-        UPLINK + "engine: kernel\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}]",
-        "engine: kernel cannot share these media (cross traffic on uplink): take auto or userspace",
-    ),
-    (
-        "engine: kernel\nshared: {ap: {rate: 20mbit, share: frames, members: [device-*]}}",
-        "engine: kernel cannot share these media (ap up has `share: frames`): take auto or userspace",
-    ),
-    (
-        "engine: kernel\nshared: {ap: {rate: 20mbit, duplex: half, share: airtime, members: [device-*], "
-        "rates: {device-0-0: 6mbit}}}",
-        "engine: kernel cannot share these media (ap has `share: airtime` with rates of members): take auto or "
-        "userspace",
-    ),
-    (
-        MAST + "engine: kernel\nroutes: {device-0-0 <-> edge-0: [mast, cell]}",
-        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses 2 media): take auto or "
-        "userspace",
-    ),
-    (
-        CELL + "engine: kernel\nlinks: {device-edge: {loss: 1%}}",
-        "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses cell-0 up and loses packets): "
-        "take auto or userspace",
-    ),
-    (
-        CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
-        "faults.0.medium: 'cell-9' is no shared medium; did you mean 'cell-0'? (known: cell-0, ap-0)",
-    ),
-    (
-        CELL + "faults: [{at: 1s, medium: cell-0, action: crash}]",
-        "faults.0.medium: goes with disconnect and degrade, not with crash",
-    ),
-    (
-        CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, loss: 5%}]",
-        "faults.0.loss: a medium only has rate and buffer: degrade the links of its members for the rest",
-    ),
-    (
-        CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: null}]",
-        "faults.0.rate: a medium has one: give a number, or use disconnect",
-    ),
-    (
-        CELL.replace("20mbit", "20mbit, buffer: 50ms")
-        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
-        "faults.0: buffer: 50ms at 10kbit is less than one full packet: give at least 1.212s",
-    ),
-    (
-        CELL.replace("rate: 20mbit", "up: 10mbit, down: 20mbit")
-        + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 15mbit}]",
-        "faults.0: rate: 15mbit is more than cell-0 up has, 10mbit: lower it",
-    ),
-    (
-        CELL + "faults: [{at: 1s, medium: ap-0, direction: up, action: disconnect}]",
-        "faults.0.direction: ap-0 is half duplex, so that both directions are one channel: leave it out",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: device-0-0, direction: up, action: disconnect}]",
-        "faults.0.direction: goes with medium, not with node",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: device-0-0, action: handover}]",
-        "faults.0.action: handover needs to, the name of the medium, like to: cell-1",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: device-0-0, action: crash, to: ap-0}]",
-        "faults.0.to: goes with handover, not crash",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-9}]",
-        "faults.0.to: 'ap-9' is no shared medium; did you mean 'ap-0'? (known: cell-0, ap-0)",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: edge-0, action: handover, to: ap-0}]",
-        "faults.0.action: edge-0 is in no shared medium (name the node in `members`, not its link): a node is "
-        "handed over from the one medium that it is in",
-    ),
-    (
-        CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: cell-0}]",
-        "faults.0.to: device-0-0 is in cell-0 already: name another medium",
-    ),
-    (
-        CELL.replace("device-1-*", "device-0-0 <-> edge-0")
-        + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-0}]",
-        "faults.0.to: device-0-0 -> edge-0 crosses ap-0 already, and a packet crosses a medium once",
-    ),
-    (
-        "faults: [{at: 1s, medium: cell-0, action: disconnect}]",
-        "faults.0.medium: there is no medium 'cell-0': define it in `shared`",
-    ),
-]
+CASES = pairs(
+    STEPS + "{steps: [{at: 1s, rate: 5mbit}]}}}\ncross_traffic: [{on: cell-0, kind: poisson, rate: 6mbit}]",
+    "cross_traffic.0.rate: 6mbit leaves nothing of cell-0, which has 5mbit: lower it",
+    STEPS + "{steps: [{at: 1s, loss: 5%}]}}}",
+    "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    STEPS + "{steps: [{at: 1s, rate: null}]}}}",
+    "shared.cell-0.schedule: a medium only has a rate and a buffer: schedule its links for the rest",
+    STEPS.replace("schedule", "buffer: 200ms, schedule") + "{steps: [{at: 1s, rate: 1kbit}]}}}",
+    "shared.cell-0.schedule: at 1kbit the buffer is less than one full packet: write buffer: 12.113s or more",
+    STEPS + "{handover: [{at: 1s, interruption: 1s}]}}}",
+    "shared.cell-0.schedule.handover: is for links: give a medium steps, ramps or a csv with t and rate",
+    "shared: {cell-0: {}}",
+    "shared.cell-0: a medium needs a rate: write rate, or up and down, or the profile of a named medium",
+    "shared: {cell-0: {rate: 20}}",
+    "shared.cell-0.rate: 20 has no unit; write a rate like 10mbit (units: bit kbit mbit gbit)",
+    "shared: {cell-0: {rate: 0.5bit, members: [device-*]}}",
+    "shared.cell-0.rate: must be 1bit to 1000000gbit, not 0.5bit",
+    "shared: {cell-0: {rate: 20Mbps}}",
+    "shared.cell-0.rate: '20Mbps': the unit 'Mbps' is read differently by different tools; write 20mbit "
+    "(megabits per second), or 160mbit if you meant megabytes",
+    "shared: {cell-0: {rate: 20mbit, up: 5mbit}}",
+    "shared.cell-0.rate: is for both directions: give either rate, or up and down",
+    "shared: {cell-0: {up: 5mbit}}",
+    "shared.cell-0.up: goes with down; write rate for both directions",
+    "shared: {cell-0: {up: 5mbit, down: 20mbit, duplex: half}}",
+    "shared.cell-0.duplex: half has one rate for both directions: write rate instead of up and down",
+    "shared: {cell-0: {rate: 20mbit, duplex: both}}",
+    "shared.cell-0.duplex: 'both' is not one of: half, full",
+    "shared: {cell-0: {rate: 20mbit, share: fare}}",
+    "shared.cell-0.share: 'fare' is not one of: fifo, fair, airtime, frames; did you mean 'fair'?",
+    "shared: {cell-0: {rate: 20mbit, buffer: 1}}",
+    "shared.cell-0.buffer: 1 is neither a time such as 50ms nor a size such as 64kb",
+    "shared: {cell-0: {rate: 20mbit, buffer: 100us}}",
+    "shared.cell-0.buffer: 100us at 20mbit is less than one full packet: give at least 1ms",
+    "shared: {cell-0: {rate: 20mbit, buffer: 48h}}",
+    "shared.cell-0.buffer: must be at most 24h, not 48h",
+    "shared: {cell-0: {profile: 4g-cell, members: [device-*]}}",
+    "shared.cell-0.profile: '4g-cell' is no named medium; did you mean '5g-cell'? (known: lte-cell, "
+    "5g-cell, wifi-ap, dsl-home, lora-gateway)",
+    "shared: {cell-0: {rate: 20mbit, member: [device-*]}}",
+    "shared.cell-0.member: unknown key; did you mean 'members'? (allowed here: profile, rate, up, down, "
+    "duplex, share, buffer, rates, schedule, members)",
+    "shared: {cell-0: {rate: 20mbit, members: device-*}}",
+    "shared.cell-0.members: write a list, not the text 'device-*'",
+    "shared: {cell-0: {rate: 20mbit}}",
+    "shared.cell-0: no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it",
+    "shared: {Cell 0: {rate: 20mbit, members: [device-*]}}",
+    "shared.Cell 0: 'Cell 0' cannot be a name: write at most 40 lower-case letters, digits and hyphens; a medium "
+    "is named like cell-0",
+    "shared: {edge-0: {rate: 20mbit, members: [device-*]}}",
+    "shared.edge-0: 'edge-0' is a node; a medium is named like cell-0",
+    "shared: {cell-0: {rate: 20mbit, members: [device-7-1]}}",
+    f"shared.cell-0.members.0: there is no node 'device-7-1'; did you mean 'device-1-1'? {NO_NODE}",
+    "shared: {cell-0: {rate: 20mbit, members: [phone-*]}}",
+    f"shared.cell-0.members.0: no node matches 'phone-*' {NO_NODE}",
+    "shared: {cell-0: {rate: 20mbit, members: [cloud]}}",
+    "shared.cell-0.members.0: cloud has no link to a tier above: name its links, like '* <-> cloud'",
+    "shared: {cell-0: {rate: 20mbit, members: [edge-0 -> cloud]}}",
+    "shared.cell-0.members.0: 'edge-0 -> cloud' is neither a node nor a link: write a node, or a link as "
+    "'edge-0 <-> cloud'",
+    "shared: {cell-0: {rate: 20mbit, members: [device-0-0 <-> cloud]}}",
+    "shared.cell-0.members.0: the topology has no link device-0-0 <-> cloud",
+    "shared: {cell-0: {rate: 20mbit, members: [edge-0 <-> cluod]}}",
+    f"shared.cell-0.members.0: there is no node 'cluod'; did you mean 'cloud'? {NO_NODE}",
+    "shared: {cell-0: {rate: 20mbit, members: [device-*, device-0-1]}}",
+    "shared.cell-0.members.1: the link device-0-1 <-> edge-0 is in it twice: leave device-0-1 or another member out",
+    "shared: {cell-0: {rate: 20mbit, members: [device-*, device-0-0 <-> edge-0]}}",
+    "shared.cell-0.members.1: the link device-0-0 <-> edge-0 is in it twice: leave device-0-0 <-> edge-0 "
+    "or another member out",
+    "shared: {cell-0: {rate: 20mbit, members: [device-*], rates: {device-0-0: 5mbit}}}",
+    "shared.cell-0.rates: go with share: airtime or share: frames, not with fair",
+    "shared: {cell-0: {rate: 20mbit, share: airtime, members: [device-0-*], rates: {device-1-0: 5mbit}}}",
+    "shared.cell-0.rates.device-1-0: device-1-0 is no member of cell-0: add it to members, or leave its rate out",
+    "shared: {cell-0: {rate: 20mbit, share: frames, members: [device-*], rates: {device-1-0: 50mbit}}}",
+    "shared.cell-0.rates.device-1-0: 50mbit is more than the medium has, 20mbit: give the medium the "
+    "rate of its fastest member",
+    MAST,
+    "shared.cell: device-0-0 <-> edge-0 is in mast too: give the order, like routes: {device-0-0 <-> "
+    "edge-0: [mast, cell]}",
+    MAST + "routes: {device-0-0 <-> edge-0: [cell]}",
+    "routes.device-0-0 <-> edge-0: device-0-0 <-> edge-0 also crosses mast: add it to the list",
+    MAST + "routes: {device-0-* <-> edge-0: [cell, mast]}",
+    "routes.device-0-* <-> edge-0: device-0-1 <-> edge-0 is not in mast: add it to shared.mast.members",
+    MAST + "routes: {device-0-0 <-> edge-0: [cell, mast, cell]}",
+    "routes.device-0-0 <-> edge-0: cell is in it twice: a packet crosses a medium once",
+    MAST + "routes: {device-0-0 <-> edge-0: [cell, mats]}",
+    "routes.device-0-0 <-> edge-0: 'mats' is no shared medium; did you mean 'mast'? (known: mast, cell)",
+    MAST + "routes: {device-0-0: [cell, mast]}",
+    "routes.device-0-0: 'device-0-0' is no link: write it as 'edge-0 <-> cloud'; * stands for any text",
+    MAST + "routes: {device-0-0 <-> edge-1: [cell, mast]}",
+    "routes.device-0-0 <-> edge-1: the topology has no link device-0-0 <-> edge-1",
+    "routes: {device-0-0 <-> edge-0: [cell]}",
+    "routes.device-0-0 <-> edge-0: there is no medium 'cell': define it in `shared`",
+    "cross_traffic: [{on: cell-0, kind: poisson, rate: 5mbit}]",
+    "cross_traffic.0.on: there is no medium 'cell-0': define it in `shared`",
+    UPLINK + "cross_traffic: [{on: cell-0, kind: poisson, rate: 5mbit}]",
+    "cross_traffic.0.on: 'cell-0' is no shared medium (known: uplink)",
+    UPLINK + "cross_traffic: [{on: uplink, kind: poison, rate: 5mbit}]",
+    "cross_traffic.0.kind: 'poison' is not one of: constant, poisson, on-off, trace; did you mean 'poisson'?",
+    UPLINK + "cross_traffic: [{on: uplink, kind: poisson}]",
+    "cross_traffic.0: rate is missing: poisson takes rate",
+    UPLINK + "cross_traffic: [{on: uplink, kind: on-off, rate: 5mbit, on_for: 1s}]",
+    "cross_traffic.0: off_for is missing: on-off takes rate, on_for, off_for",
+    UPLINK + "cross_traffic: [{on: uplink, kind: constant, rate: 5mbit, off_for: 1s}]",
+    "cross_traffic.0.off_for: has no meaning for constant, which takes rate",
+    UPLINK + "cross_traffic: [{on: uplink, kind: poisson, rate: 100mbit}]",
+    "cross_traffic.0.rate: 100mbit leaves nothing of uplink, which has 100mbit: lower it",
+    UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: none.csv}]",
+    "cross_traffic.0.csv: none.csv cannot be read: No such file or directory; paths begin at the scenario's file",
+    UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: slow.csv}]",
+    "cross_traffic.0.csv: slow.csv has a column latency: cross traffic only has t and rate",
+    UPLINK + "cross_traffic: [{on: uplink, kind: trace, csv: late.csv}]",
+    "cross_traffic.0.csv: 130mbit leaves nothing of uplink, which has 100mbit: lower it",
+    CELL + "cross_traffic: [{on: ap-0, direction: up, kind: poisson, rate: 5mbit}]",
+    "cross_traffic.0.direction: ap-0 is half duplex, so that both directions are one channel: leave it out",
+    UPLINK + "cross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}, "
+    "{on: uplink, direction: up, kind: poisson, rate: 1mbit, at: 9s}]",
+    "cross_traffic.1: overlaps entry 0 on uplink up, which has one at a time: give them other times",
+    UPLINK + "stop: {after: 5s}\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit, at: 5s}]",
+    "cross_traffic.0.at: the run is over by then: stop.after is 5s",
+    CELL + "engine: kernel\ndriver: swarm",
+    "engine: kernel cannot share these media (their nodes are on several hosts): take auto or userspace",
+    UPLINK + "engine: kernel\ncross_traffic: [{on: uplink, kind: poisson, rate: 1mbit}]",
+    "engine: kernel cannot share these media (cross traffic on uplink): take auto or userspace",
+    "engine: kernel\nshared: {ap: {rate: 20mbit, share: frames, members: [device-*]}}",
+    "engine: kernel cannot share these media (ap up has `share: frames`): take auto or userspace",
+    "engine: kernel\nshared: {ap: {rate: 20mbit, duplex: half, share: airtime, members: [device-*], "
+    "rates: {device-0-0: 6mbit}}}",
+    "engine: kernel cannot share these media (ap has `share: airtime` with rates of members): take auto or userspace",
+    MAST + "engine: kernel\nroutes: {device-0-0 <-> edge-0: [mast, cell]}",
+    "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses 2 media): take auto or userspace",
+    CELL + "engine: kernel\nlinks: {device-edge: {loss: 1%}}",
+    "engine: kernel cannot share these media (the link device-0-0 -> edge-0 crosses cell-0 up and loses packets): "
+    "take auto or userspace",
+    CELL + "faults: [{at: 1s, medium: cell-9, action: disconnect}]",
+    "faults.0.medium: 'cell-9' is no shared medium; did you mean 'cell-0'? (known: cell-0, ap-0)",
+    CELL + "faults: [{at: 1s, medium: cell-0, action: crash}]",
+    "faults.0.medium: goes with disconnect and degrade, not with crash",
+    CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, loss: 5%}]",
+    "faults.0.loss: a medium only has rate and buffer: degrade the links of its members for the rest",
+    CELL + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: null}]",
+    "faults.0.rate: a medium has one: give a number, or use disconnect",
+    CELL.replace("20mbit", "20mbit, buffer: 50ms")
+    + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 10kbit}]",
+    "faults.0: buffer: 50ms at 10kbit is less than one full packet: give at least 1.212s",
+    CELL.replace("rate: 20mbit", "up: 10mbit, down: 20mbit")
+    + "faults: [{at: 1s, medium: cell-0, action: degrade, rate: 15mbit}]",
+    "faults.0: rate: 15mbit is more than cell-0 up has, 10mbit: lower it",
+    CELL + "faults: [{at: 1s, medium: ap-0, direction: up, action: disconnect}]",
+    "faults.0.direction: ap-0 is half duplex, so that both directions are one channel: leave it out",
+    CELL + "faults: [{at: 1s, node: device-0-0, direction: up, action: disconnect}]",
+    "faults.0.direction: goes with medium, not with node",
+    CELL + "faults: [{at: 1s, node: device-0-0, action: handover}]",
+    "faults.0.action: handover needs to, the name of the medium, like to: cell-1",
+    CELL + "faults: [{at: 1s, node: device-0-0, action: crash, to: ap-0}]",
+    "faults.0.to: goes with handover, not crash",
+    CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-9}]",
+    "faults.0.to: 'ap-9' is no shared medium; did you mean 'ap-0'? (known: cell-0, ap-0)",
+    CELL + "faults: [{at: 1s, node: edge-0, action: handover, to: ap-0}]",
+    "faults.0.action: edge-0 is in no shared medium (name the node in `members`, not its link): a node is "
+    "handed over from the one medium that it is in",
+    CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: cell-0}]",
+    "faults.0.to: device-0-0 is in cell-0 already: name another medium",
+    CELL.replace("device-1-*", "device-0-0 <-> edge-0")
+    + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-0}]",
+    "faults.0.to: device-0-0 -> edge-0 crosses ap-0 already, and a packet crosses a medium once",
+    "faults: [{at: 1s, medium: cell-0, action: disconnect}]",
+    "faults.0.medium: there is no medium 'cell-0': define it in `shared`",
+)
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[-40:].strip() for text, _ in CASES])

@@ -174,12 +174,7 @@ FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace:
             "device,from,until\ndevice-0-0,0,5\ndevice-7,0,5\n",
             f"{OF_TRACE}stays.csv:3: there is no node 'device-7'; did you mean 'device-1-0'? {NODES}",
         ),
-        (
-            HEAD + TRACE,
-            "",
-            "device,from,until\n1,0,5\n",
-            f"{OF_TRACE}stays.csv: has 1 devices for 2 clients",
-        ),
+        (HEAD + TRACE, "", "device,from,until\n1,0,5\n", f"{OF_TRACE}stays.csv: has 1 devices for 2 clients"),
         (
             HEAD.replace("after: 100s", "rounds: 5") + TRACE,
             "",

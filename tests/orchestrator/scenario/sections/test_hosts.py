@@ -53,10 +53,7 @@ def test_a_host_has_a_name_or_a_label() -> None:
             "  edge: hardware=jetson-nan",
             f"hosts.edge: 'jetson-nan' is no hardware class of a board; did you mean 'jetson-nano'? (known: {BOARDS})",
         ),
-        (
-            "  edge: edgebed.hardware=host",
-            f"hosts.edge: 'host' is no hardware class of a board (known: {BOARDS})",
-        ),
+        ("  edge: edgebed.hardware=host", f"hosts.edge: 'host' is no hardware class of a board (known: {BOARDS})"),
     ],
 )
 @pytest.mark.usefixtures("several_hosts")

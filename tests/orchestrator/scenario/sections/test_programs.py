@@ -11,6 +11,7 @@ from orchestrator.errors import ScenarioError
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
+from tests.orchestrator.scenario.cases import pairs
 
 TOPOLOGY = "topology: {cloud: true, edges: 0, devices: 2}\n"
 FLAT = """\
@@ -135,77 +136,46 @@ def test_an_override_reaches_a_short_form() -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [
-        (TOPOLOGY, "f.yaml: 'algorithm' is missing: name one, or give `programs` that the nodes run instead"),
-        (
-            f"algorithm: fedavg\n{FLAT}{TOPOLOGY}",
-            "f.yaml:2: programs: the nodes run fedavg already: leave out either programs or algorithm",
-        ),
-        (
-            f"{FLAT}{TOPOLOGY}driver: sim\n",
-            "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker or"
-            " swarm",
-        ),
-        (
-            f"programs: {{cloud: serve}}\n{TOPOLOGY}",
-            "f.yaml:1: programs: device-0 has no program: give one to its tier or to the node itself",
-        ),
-        (
-            f"programs: {{cloud: serve, devices: ask}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.devices: 'devices' is no node and no tier here, and a further program needs `on`; did"
-            " you mean 'device'?",
-        ),
-        (
-            f"programs: {{cloud: serve, device: ask, edge: {{on: cloud, command: x}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.edge.on: edge is a node or a tier: give this further program a name of its own",
-        ),
-        (
-            f"programs: {{cloud: serve, device: ask, more: {{on: clod, command: x}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.more.on: 'clod' is no node and no tier here; did you mean 'cloud'?",
-        ),
-        (
-            f"programs: {{cloud: serve, device: {{command: ask, after: clowd}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.device.after: there is no program 'clowd'; did you mean 'cloud'?",
-        ),
-        (
-            f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files};"
-            " for the text {clout} itself write {{clout}}; did you mean 'cloud'?",
-        ),
-        (
-            f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs: each waits for the next, so none can start: cloud → device → cloud",
-        ),
-        (
-            f"programs: {{cloud: serve, device: {{command: ask, after: device}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs: each waits for the next, so none can start: device-0 → device-1 → device-0",
-        ),
-        (
-            f'programs: {{cloud: serve, device: "ask \'two"}}\n{TOPOLOGY}',
-            "f.yaml:1: programs.device.command: cannot be split into words (No closing quotation): close the quotes, or"
-            " write a list",
-        ),
-        (
-            f"programs: {{cloud: serve, device: {{command: []}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.device.command: is empty: name the program to run",
-        ),
-        (
-            f"programs: {{cloud: serve, device: {{command: a, ready: {{port: 80, line: b}}}}}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.device.ready: give one of port, line and delay",
-        ),
-        (
-            f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
-            "f.yaml:7: data: is for an algorithm: programs have their own",
-        ),
-        (
-            f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",
-            "f.yaml:7: faults.0: a program cannot be slowed: give its node a slower hardware, or pause it",
-        ),
-        (
-            f"{FLAT}{TOPOLOGY}faults: [{{every_round: 50%, of: devices, action: crash, for: 1s}}]\n",
-            "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
-        ),
-    ],
+    pairs(
+        TOPOLOGY,
+        "f.yaml: 'algorithm' is missing: name one, or give `programs` that the nodes run instead",
+        f"algorithm: fedavg\n{FLAT}{TOPOLOGY}",
+        "f.yaml:2: programs: the nodes run fedavg already: leave out either programs or algorithm",
+        f"{FLAT}{TOPOLOGY}driver: sim\n",
+        "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker or"
+        " swarm",
+        f"programs: {{cloud: serve}}\n{TOPOLOGY}",
+        "f.yaml:1: programs: device-0 has no program: give one to its tier or to the node itself",
+        f"programs: {{cloud: serve, devices: ask}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.devices: 'devices' is no node and no tier here, and a further program needs `on`; did"
+        " you mean 'device'?",
+        f"programs: {{cloud: serve, device: ask, edge: {{on: cloud, command: x}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.edge.on: edge is a node or a tier: give this further program a name of its own",
+        f"programs: {{cloud: serve, device: ask, more: {{on: clod, command: x}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.more.on: 'clod' is no node and no tier here; did you mean 'cloud'?",
+        f"programs: {{cloud: serve, device: {{command: ask, after: clowd}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.device.after: there is no program 'clowd'; did you mean 'cloud'?",
+        f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files};"
+        " for the text {clout} itself write {{clout}}; did you mean 'cloud'?",
+        f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs: each waits for the next, so none can start: cloud → device → cloud",
+        f"programs: {{cloud: serve, device: {{command: ask, after: device}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs: each waits for the next, so none can start: device-0 → device-1 → device-0",
+        f'programs: {{cloud: serve, device: "ask \'two"}}\n{TOPOLOGY}',
+        "f.yaml:1: programs.device.command: cannot be split into words (No closing quotation): close the quotes, or"
+        " write a list",
+        f"programs: {{cloud: serve, device: {{command: []}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.device.command: is empty: name the program to run",
+        f"programs: {{cloud: serve, device: {{command: a, ready: {{port: 80, line: b}}}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.device.ready: give one of port, line and delay",
+        f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
+        "f.yaml:7: data: is for an algorithm: programs have their own",
+        f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",
+        "f.yaml:7: faults.0: a program cannot be slowed: give its node a slower hardware, or pause it",
+        f"{FLAT}{TOPOLOGY}faults: [{{every_round: 50%, of: devices, action: crash, for: 1s}}]\n",
+        "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
+    ),
 )
 def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
     assert told in mistakes(text)

@@ -44,10 +44,7 @@ def verb(runs: Path, *words: str) -> Any:
 
 
 def test_only_settings_that_differ_are_shown_with_a_value_for_each_run(runs: Path) -> None:
-    assert compared(runs, *EXAMPLES).differences == {
-        "seed": [7, 8, 7, 7],
-        "model": [None, None, "[mlp]", None],
-    }
+    assert compared(runs, *EXAMPLES).differences == {"seed": [7, 8, 7, 7], "model": [None, None, "[mlp]", None]}
 
 
 def test_the_same_scenario(runs: Path) -> None:

@@ -101,6 +101,21 @@ def test_a_transfer_that_is_dropped_has_used_its_channel() -> None:
     assert row["bytes"] == pytest.approx(1.9e6, rel=0.05)
 
 
+def test_clients_that_send_fill_the_buffer_of_their_channel() -> None:
+    async def queued(size: int) -> int:
+        fabric, own = ModelFabric(Timeouts()), LinkProfile(latency=0.005)
+        await fabric.share({"cell up": ChannelProfile(8e6)})
+        for number in range(10):
+            device = f"device-{number}"
+            fabric.admit(device, "cloud", LinkShare("", 1.0, own, own), ((Crossing("cell up", device),), ()), number, 1)
+            fabric.network.line(device, "cloud").send(InFlight(Message("model", device), size))
+        await asyncio.sleep(0.5)
+        return sum(int(row["queued_bytes"]) for row in (await fabric.counters()).channels)
+
+    assert 50_000 < run_virtual(queued(SIZE)) <= 100_000
+    assert run_virtual(queued(20_000)) == 0  # all sent
+
+
 def test_staggered_transfers_are_near_the_model_of_single_links() -> None:
     sendings = [Sending(f"device-{n}", SIZE, CELL, 0.02, at=0.19 * n) for n in range(30)]
     for channel, tolerance in ((ChannelProfile(20e6, "fair"), 0.05), (ChannelProfile(20e6, "fifo"), 0.25)):

@@ -421,6 +421,7 @@ def test_a_link_through_an_unknown_channel_is_refused() -> None:
     run(work)
 
 
+@pytest.mark.slow
 def test_many_links_are_not_computed_anew_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made, reshape = Counter[int](), Flow.reshape
 

@@ -225,10 +225,7 @@ def test_what_the_swarm_tells(changes: dict[str, Any], what: str) -> None:
 
 def test_a_trunk_that_is_cut() -> None:
     found = of_cut_trunk(PI, "packets of 100 bytes")
-    assert (found.severity, found.what) == (
-        UNUSABLE,
-        "packets of 100 bytes do not pass the trunk to pi-1 (10.0.0.4)",
-    )
+    assert (found.severity, found.what) == (UNUSABLE, "packets of 100 bytes do not pass the trunk to pi-1 (10.0.0.4)")
     assert "UDP port 61147" in found.remedy
 
 

@@ -1,0 +1,48 @@
+"""Reader of plain text as sequences of characters, with the author of each.
+
+A folder has a file or a folder of files for each author. A text is cut into windows of `WINDOW` characters, next to one
+another. The label of each character is the one after it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from node.learning.data.files import below, read_text, refuse_large
+from node.learning.data.formats import TOKEN, Arrays
+from node.learning.errors import DataError
+
+WINDOW = 64  # characters
+TEST = 5  # one in so many windows of an author, the last ones, is in the test part
+EXPANSION = 16  # bytes of arrays for each byte of text
+
+
+def read_texts(path: Path) -> Arrays:
+    """Windows x (N, 64) and the characters after each, y (N, 64), numbered in order of all characters that occur.
+    Authors are numbered in order of their names. Hidden files are left out."""
+    names = sorted(name for name in below(path) if not any(part.startswith(".") for part in name.split("/")))
+    files = [name for name in names if (path / name).is_file()]
+    refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))
+    texts: dict[str, str] = {}
+    for name in files:
+        author = name.partition("/")[0]
+        texts[author] = texts.get(author, "") + read_text(path / name)
+    if not texts:
+        raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")
+    alphabet = {character: number for number, character in enumerate(sorted(set().union(*texts.values())))}
+    train, test = [], []
+    for number, (author, text) in enumerate(texts.items()):
+        windows = (len(text) - 1) // WINDOW
+        if windows < 2:
+            raise DataError(f"{path / author}: has {len(text)} characters; an author needs {2 * WINDOW + 1} or more")
+        tokens = np.array([alphabet[each] for each in text[: windows * WINDOW + 1]], TOKEN)
+        x, y = tokens[:-1].reshape(-1, WINDOW), tokens[1:].reshape(-1, WINDOW).astype(np.int64)
+        cut = windows - max(1, windows // TEST)
+        train.append((x[:cut], y[:cut], np.full(cut, number)))
+        test.append((x[cut:], y[cut:], np.full(windows - cut, number)))
+    (x_train, y_train, subjects), (x_test, y_test, test_subjects) = (
+        [np.concatenate(each) for each in zip(*part, strict=True)] for part in (train, test)
+    )
+    return Arrays(x_train, y_train, x_test, y_test, subjects, test_subjects=test_subjects)

@@ -1,0 +1,1 @@
+"""Archives that reproduce themselves: runs in one file, with what is expected when they are repeated elsewhere."""

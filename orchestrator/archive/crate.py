@@ -1,0 +1,168 @@
+"""The description of an archive as an RO-Crate, and of its data sets in Croissant.
+
+RO-Crate 1.1: https://w3id.org/ro/crate/1.1. Process Run Crate 0.5: https://w3id.org/ro/wfrun/process/0.5.
+Croissant 1.0: http://mlcommons.org/croissant/1.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from node.catalogue.datasets import DATASETS
+from node.learning.data.datasets import Prepared
+from orchestrator.archive.expected import ExpectedRun
+from orchestrator.exports.extras import imported
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.record.history import History
+
+EXTRA = "archive"
+METADATA = "ro-crate-metadata.json"
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+CROISSANT = "http://mlcommons.org/croissant/1.0"
+HOME = "https://github.com/edgebed/edgebed"
+_TERMS = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
+_TYPES = {".yaml": "application/yaml", ".db": "application/vnd.sqlite3", ".jsonld": "application/ld+json"}
+_HOST = ("cpu", "cores", "memory", "kernel", "platform", "python")
+_UNITS = {"rtt": "s", "loss": "fraction", "rate": "bit/s"}
+
+Content = bytes | Path
+
+
+class ArchivedRun(NamedTuple):
+    """A run, its folder in an archive, what is expected of it, and the file that describes its data set, if any."""
+
+    directory: RunDirectory
+    folder: str
+    expected: ExpectedRun
+    data: str | None
+
+    @property
+    def title(self) -> str:
+        return f"{self.expected.case}, seed {self.expected.seed}, {self.expected.driver}"
+
+
+def describe(
+    name: str,
+    files: Mapping[str, Content],
+    runs: Sequence[ArchivedRun],
+    version: str,
+    authors: Sequence[str],
+    license: str | None,
+) -> bytes:
+    """The content of ro-crate-metadata.json, with the hash of each file. RunError without the package rocrate."""
+    library, models = imported("rocrate.rocrate", EXTRA), imported("rocrate.model", EXTRA)
+    crate = library.ROCrate(version="1.1")
+    crate.metadata.extra_terms |= _TERMS
+
+    def add(identifier: str, kind: str, **properties: Any) -> Any:
+        return crate.add(models.ContextEntity(crate, identifier, {"@type": kind, **properties}))
+
+    people = [add(f"#{author.replace(' ', '-')}", "Person", name=author) for author in authors]
+    edgebed = add(f"{HOME}#{version}", "SoftwareApplication", name="edgebed", url=HOME, softwareVersion=version)
+    parts = {
+        path: crate.add(models.File(crate, dest_path=path, properties=_file(path, content)))
+        for path, content in files.items()
+    }
+    actions = []
+    for run in runs:
+        own = {path: part for path, part in parts.items() if path.startswith(run.folder)}
+        what = {"name": run.title, "description": "one run of the scenario: its plan, record and report"}
+        folder = crate.add(models.Dataset(crate, dest_path=run.folder, properties=what))
+        folder["hasPart"] = [*own.values()]
+        with History.open(run.directory.path) as history:
+            started = datetime.strptime(history.meta["started"], "%Y-%m-%dT%H:%M:%S%z")
+            ended = started + timedelta(seconds=(history.outcome and history.outcome.wall) or 0.0)
+            folder["variableMeasured"] = [
+                add(f"#{run.folder}{fact['name'].replace(' ', '-')}", "PropertyValue", **fact)
+                for fact in _facts(history, run.expected)
+            ]
+        times = {"startTime": started.isoformat(), "endTime": ended.isoformat(timespec="seconds")}
+        action = add(f"#{run.folder}run", "CreateAction", **what, **times, instrument=edgebed)
+        scenario = own.pop(f"{run.folder}scenario.yaml")
+        action["object"] = [scenario, *([parts[run.data]] if run.data else [])]
+        action["result"] = [folder, *own.values()]
+        action["agent"] = people[:1]
+        actions.append(action)
+    root = crate.root_dataset
+    root["name"] = name
+    root["description"] = f"Runs of edgebed, with all that is needed to repeat them: edgebed reproduce {name}.zip"
+    root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
+    about = {"name": license, "description": "the licence of this archive"}
+    root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
+    root["author"], root["mentions"] = people, actions
+    graph = crate.metadata.generate()
+    graph["@graph"] = [{key: _compact(value) for key, value in each.items() if value != []} for each in graph["@graph"]]
+    return (json.dumps(graph, indent=1) + "\n").encode()
+
+
+def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
+    """Verdict, figures and host of a run; its links as configured, by class or pair, and as measured: mean, lowest and
+    highest value of each quantity of a class."""
+    yield {"name": "verdict", "value": expected.verdict}
+    yield from ({"name": name, "value": each.expected} for name, each in expected.figures.items())
+    yield from ({"name": f"host {key}", "value": history.meta[key]} for key in _HOST if key in history.meta)
+    for name, settings in history.effective.get("links", {}).items():
+        yield {"name": f"links {name}, configured", "value": json.dumps(settings)}
+    measured: dict[tuple[str, str], list[float]] = {}
+    for probe in history.probes():
+        if probe.measured is not None:
+            measured.setdefault((probe.link_class, probe.quantity), []).append(probe.measured)
+    for (name, quantity), values in measured.items():
+        bounds = {"minValue": min(values), "maxValue": max(values), "unitText": _UNITS.get(quantity, "")}
+        yield {"name": f"links {name} {quantity}, measured", "value": fmean(values), **bounds}
+
+
+def _compact(value: Any) -> Any:
+    """A single value without its list, as RO-Crate prefers it."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _file(path: str, content: Content) -> dict[str, Any]:
+    suffix = Path(path).suffix
+    kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
+    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": _sha256(content)}
+    entity["contentSize"] = str(len(content) if isinstance(content, bytes) else content.stat().st_size)
+    return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
+
+
+def _sha256(content: Content) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def croissant(data: Prepared) -> bytes:
+    """A data set in Croissant: its prepared arrays by name, size and hash, and where to get it. Not the data itself."""
+    known = DATASETS.get(data.name)
+    described = {
+        "@context": {
+            **{"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/"},
+            **{
+                "cr": "http://mlcommons.org/croissant/",
+                "dct": "http://purl.org/dc/terms/",
+                "conformsTo": "dct:conformsTo",
+            },
+        },
+        "@type": "sc:Dataset",
+        "conformsTo": CROISSANT,
+        "name": data.name,
+        "description": f"{known.summary}: {known.where}" if known else "data of the archive's author",
+        "identifier": f"sha256:{data.sha256}",
+        "distribution": [
+            {
+                **{"@type": "cr:FileObject", "@id": each.name, "name": each.name, "contentUrl": each.name},
+                **{"encodingFormat": "application/x-npy", "contentSize": f"{each.stat().st_size} B"},
+                "sha256": _sha256(each),
+            }
+            for each in sorted(data.directory.glob("*.npy"))
+        ],
+    }
+    return (json.dumps(described, indent=1) + "\n").encode()

@@ -1,0 +1,133 @@
+"""The file expected.json of an archive: the figures of each run, and how far its repetition may be from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from node.files import read_untrusted
+from orchestrator.errors import ArchiveError, MistakeError, RunError
+from orchestrator.results.checks.registry import checks, overall
+from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.results.record.rows import COMPLETE
+from orchestrator.scenario.language.strict import Strict, unknown
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.sweep.figures import figures
+from orchestrator.sweep.reading import Target
+
+FILE = "expected.json"
+_POINTS = ("final.", "best.")
+
+
+class ExpectedFigure(Strict):
+    """A figure, and by how much a repetition on another kind of processor, or of real nodes, may differ from it."""
+
+    expected: float
+    tolerance: float
+
+
+class ExpectedRun(Strict):
+    """The result of a run."""
+
+    case: str
+    seed: int
+    driver: str
+    verdict: str
+    figures: dict[str, ExpectedFigure]
+
+
+class Expected(Strict):
+    """The content of expected.json: the results of the runs by their ids, and the target of their sweep."""
+
+    target: Target | None = None
+    runs: dict[str, ExpectedRun]
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """A difference of a repetition from the archive. ``expected`` and ``found`` as they are written."""
+
+    run: str
+    figure: str
+    expected: str
+    found: str
+
+
+def read_expected(file: Path) -> Expected:
+    """Read an archive's expected.json. ArchiveError if it makes no sense."""
+    try:
+        return Expected.model_validate_json(read_untrusted(file, LONGEST_DOCUMENT))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArchiveError(f"{FILE} of the archive cannot be read: {where}: {first['msg']}") from None
+    except OSError as error:
+        raise ArchiveError(f"{FILE} of the archive cannot be read: {error.strerror}") from None
+
+
+def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str]) -> ExpectedRun:
+    """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
+    if history.outcome is None or history.outcome.ended not in COMPLETE:
+        raise RunError(f"{history.run} is not complete, so nothing can be expected of it: run it again")
+    values = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
+    for name in tolerances.keys() - values.keys():
+        raise MistakeError(f"tolerance: {unknown(f'figure of {history.run}', name, sorted(values))}")
+    return ExpectedRun(
+        case=str(history.meta.get("case", history.plan["name"])),
+        seed=history.plan["seed"],
+        driver=history.driver,
+        verdict=overall(checks(history)),
+        figures={
+            name: ExpectedFigure(expected=value, tolerance=tolerance_of(name, value, tolerances))
+            for name, value in values.items()
+        },
+    )
+
+
+def tolerance_of(name: str, value: float, given: Mapping[str, str]) -> float:
+    """The tolerance of a figure: as ``given`` by its name, a number or a percentage of the figure. By default two
+    points for accuracies, and for others a tenth, but at least one round, or 0.02. MistakeError if it is no number."""
+    if name in given:
+        try:
+            number = float(given[name].removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise MistakeError(f"tolerance: {name}: '{given[name]}' is no tolerance: write 0.03 or 5%")
+        return number / 100 * abs(value) if given[name].endswith("%") else number
+    if name.startswith(_POINTS):
+        return 0.02
+    return max(abs(value) / 10, 1.0 if name.endswith("rounds") else 0.02)
+
+
+def inexact(archived: History, repeated: History) -> list[str]:
+    """Why both runs need not have the same figures to the last bit; empty if they must."""
+    if not kind_of(repeated.driver).simulated:
+        return ["real nodes"]
+    before, after = (facts(each.meta) for each in (archived, repeated))
+    return [f"{key}: {before[key]}, here {after.get(key)}" for key in before if before[key] != after.get(key)]
+
+
+def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The processor, the minor version of Python, and the versions of packages that a simulation computes with."""
+    packages = meta.get("packages") or {}
+    return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
+
+
+def differences(name: str, expected: ExpectedRun, repeated: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
+    """The figures of a repetition that differ by more than their tolerance; not at all if ``exact``. Then, or if the
+    checks of the repetition failed, also its verdict."""
+    for key, each in expected.figures.items():
+        tolerance, value = 0.0 if exact else each.tolerance, repeated.figures.get(key)
+        if value is None or not abs(value.expected - each.expected) <= tolerance:
+            within = f" ± {tolerance:g}" if tolerance else ""
+            yield RunDifference(
+                name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}"
+            )
+    if repeated.verdict != expected.verdict and (exact or repeated.verdict == "fail"):
+        yield RunDifference(name, "verdict", expected.verdict, repeated.verdict)

@@ -1,0 +1,234 @@
+"""Repeats the runs of an archive, and compares them with what it expects."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from rich.console import Console
+
+from node.assignment import PluginSource
+from node.errors import PluginError
+from node.plugins import find
+from orchestrator import text
+from orchestrator.archive.expected import (
+    FILE,
+    Expected,
+    RunDifference,
+    differences,
+    expected_run,
+    inexact,
+    read_expected,
+)
+from orchestrator.archive.opening import unpack
+from orchestrator.archive.writing import SCENARIO_FOLDER
+from orchestrator.errors import ArchiveError, OrchestratorError, RunError
+from orchestrator.host.directory import RunDirectory, known_runs
+from orchestrator.host.places import check_folder
+from orchestrator.host.process.signals import INTERRUPTED
+from orchestrator.layout import write, write_entries, write_table
+from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import COMPLETE
+from orchestrator.run.display.single_line import Glimpse
+from orchestrator.run.launch import kept_origin, launch, prepared_plan
+from orchestrator.run.options import RunOptions
+from orchestrator.scenario.plugins import kept
+from orchestrator.scenario.reading import overridden, placed
+from orchestrator.verbs.runs import RUNS, carried_out
+from orchestrator.verbs.sources import check_workers
+
+ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
+EXIT_CODES: Mapping[ReproductionState, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
+NOT_COMPARED = ("plan.notes",)  # sentences for people
+MOST_VALUES = 10  # of a plan, that are listed if they differ
+
+
+@dataclass
+class Reproduction:
+    """The result of `reproduce`: how the repeated runs differ from the archive, why runs could not be repeated, which
+    code of the archive needs trust, and why runs were compared within tolerances, not to the last bit."""
+
+    runs: list[Path] = field(default_factory=list)
+    inexact: list[str] = field(default_factory=list)
+    differences: list[RunDifference] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> ReproductionState:
+        """ "confirmed", "not confirmed" if anything differs, or "not possible here"."""
+        if self.differences:
+            return "not confirmed"
+        return "not possible here" if self.impossible else "confirmed"
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON."""
+        return {"state": self.state, **asdict(self), "runs": [str(each) for each in self.runs]}
+
+
+def reproduce(
+    file: str | os.PathLike[str],
+    *,
+    runs: str | os.PathLike[str] = RUNS,
+    trust: bool = False,
+    workers: int | None = None,
+) -> Reproduction:
+    """Repeat all runs of an archive that `archive` wrote, and compare their figures with those in the archive.
+
+    The new runs are in a folder below ``runs`` with the name of the archive. Simulations on the same kind of processor,
+    with the same packages, must have equal figures to the last bit; other runs within the tolerances of the archive.
+    ``trust``: also run plug-ins, programs and images of the archive. Otherwise a run that has some is not repeated.
+    ``workers`` as for `up`.
+
+    ArchiveError, before anything is written, if the archive is damaged or unsafe to unpack.
+    """
+    return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=lambda _: None))
+
+
+def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Callable[[str], None]) -> Reproduction:
+    """`reproduce`, which prints a line about each run with ``tell``."""
+    check_folder(runs, "choose another folder for runs")
+    result, target = Reproduction(), runs / file.stem
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
+        folder = Path(passing)
+        for name in unpack(file, folder):
+            result.differences.append(RunDifference("", name, "the file as it was archived", "a changed file"))
+        expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
+        if {each.run for each in archived} != expected.runs.keys():
+            raise ArchiveError(f"{FILE} does not have the runs of the archive")
+        for number, each in enumerate(archived, 1):
+            of = expected.runs[each.run]
+            name = text.visible(f"[{number}/{len(archived)}] {of.case}, seed {of.seed}")
+            try:
+                scenario = scenario_of(each)
+                code = code_in(scenario)
+                result.code += [line for line in code if line not in result.code]
+                if code and not trust:
+                    result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
+                    continue
+                made, differing = _run_again(each, _plugins(scenario), folder, target, name, workers)
+                result.runs.append(made.path)
+                differing += _compare(each, made, expected, name, result)
+            except (OrchestratorError, PluginError, OSError) as error:
+                result.impossible.append(f"{name}: {error}")
+                tell(f"{name}: not possible here: {error}")
+                continue
+            result.differences += differing
+            tell(f"{name}: {'differs' if differing else 'confirmed'}")
+    return result
+
+
+def scenario_of(run: RunDirectory) -> Mapping[str, Any]:
+    """The scenario of an archived run as it is written, with its overrides. Imports and runs nothing."""
+    with History.open(run.path) as history:
+        overrides = [str(each) for each in history.meta["overrides"]]
+        return overridden(run.scenario.read_text(encoding="utf-8", errors="replace"), run.run, overrides).data
+
+
+def code_in(scenario: Mapping[str, Any]) -> list[str]:
+    """The code that a run of this scenario would execute: plug-ins, programs, images of containers."""
+    programs = scenario.get("programs") or {}
+    commands = programs.items() if isinstance(programs, Mapping) else [("", programs)]
+    return [
+        *(f"plug-in {each}" for each in _plugins(scenario)),
+        *(f"program {name}: {_command(each)}" for name, each in commands),
+        *_images(scenario),
+    ]
+
+
+def _plugins(scenario: Mapping[str, Any]) -> list[str]:
+    given = scenario.get("plugins") or []
+    return [str(each) for each in (given if isinstance(given, list) else [given])]
+
+
+def _command(program: Any) -> Any:
+    return program.get("command") if isinstance(program, Mapping) else program
+
+
+def _images(data: Any) -> Iterator[str]:
+    """Every image that a scenario names, wherever that is."""
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        if key == "image":
+            yield f"image {value}"
+        yield from _images(value)
+
+
+def _run_again(
+    archived: RunDirectory, plugins: Sequence[str], folder: Path, target: Path, name: str, workers: int | None
+) -> tuple[RunDirectory, list[RunDifference]]:
+    """Repeat an archived run below ``target``. Returns the new run, and how its plan differs.
+
+    ``folder``: of the unpacked archive. OrchestratorError or PluginError if the run cannot be repeated here.
+    """
+    with History.open(archived.path) as history:
+        before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
+        meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
+    programs = folder / SCENARIO_FOLDER
+    base = programs if programs.is_dir() else Path.cwd()
+    origin = kept_origin(archived, base, [_plugin(each, archived) for each in plugins])
+    check_workers(workers, origin.scenario)
+    with kept(origin.scenario.plugins):
+        with placed(origin.file, origin.overrides, origin.text):
+            plan = prepared_plan(origin.scenario, origin.file)
+        if data != plan.data.sha256:
+            raise RunError(
+                f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
+            )
+        here = dict(_values(plan.recorded, "plan"))
+        other = [key for key, value in here.items() if before.get(key) != value and not key.startswith(NOT_COMPARED)]
+        view = Glimpse(name)
+        outcome, made = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
+    if outcome.exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return made, [RunDifference(name, key, str(before.get(key, "–")), str(here[key])) for key in other[:MOST_VALUES]]
+
+
+def _compare(
+    archived: RunDirectory, made: RunDirectory, expected: Expected, name: str, result: Reproduction
+) -> Iterator[RunDifference]:
+    """How the figures of a repeated run differ from what is expected."""
+    with History.open(archived.path) as original, History.open(made.path) as repeated:
+        if (outcome := repeated.outcome) is None or outcome.ended not in COMPLETE:
+            reason = outcome and (outcome.error or outcome.ended)
+            yield RunDifference(name, "end", "a complete run", reason or "killed")
+            return
+        if reasons := inexact(original, repeated):
+            result.inexact.append(f"{name}: {'; '.join(reasons)}")
+        here = expected_run(repeated, expected.target, {})
+        yield from differences(name, expected.runs[archived.run], here, exact=not reasons)
+
+
+def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings and lists, by their paths."""
+    if isinstance(data, Mapping | list) and data:
+        for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
+            yield from _values(value, f"{path}.{key}")
+    else:
+        yield path, data
+
+
+def _plugin(name: str, run: RunDirectory) -> PluginSource:
+    """The source of a plug-in: of a file its copy in the archive, of a module the installed one."""
+    return replace(find(PurePath(name).name, run.plugins), name=name) if name.endswith(".py") else find(name, Path())
+
+
+def print_reproduction(result: Reproduction, console: Console) -> None:
+    """Print what differs, what was not possible and why, the code that needs trust, and the state."""
+    if result.differences:
+        rows = [
+            tuple(map(text.visible, (each.run, each.figure, each.expected, each.found))) for each in result.differences
+        ]
+        write_table(console, ("run", "figure", "expected", "found"), rows)
+        write(console, "")
+    entries = [("not possible", text.visible(each)) for each in result.impossible]
+    entries += [("code", text.visible(each)) for each in result.code]
+    entries += [("tolerances", text.visible(each)) for each in result.inexact]
+    if result.runs:
+        exact = len(result.runs) - len(result.inexact)
+        compared = f"{exact} to the last bit, {len(result.inexact)} within tolerances"
+        entries.append(("compared", f"{compared}, in {result.runs[0].parent}"))
+    write_entries(console, [*entries, ("result", result.state)])

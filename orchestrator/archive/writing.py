@@ -1,0 +1,202 @@
+"""Writes an archive: one or several complete runs, with all that is needed to repeat and check them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, distributions, version
+from pathlib import Path
+
+from orchestrator.archive import crate
+from orchestrator.archive.crate import ArchivedRun, Content
+from orchestrator.archive.expected import FILE, Expected, expected_run
+from orchestrator.errors import RunError
+from orchestrator.exports.extras import require
+from orchestrator.host.places import check_file
+from orchestrator.planning.copies import trace_files
+from orchestrator.planning.copies.scenario_folder import entries, refuse_large
+from orchestrator.planning.learning.dataset import looked_up
+from orchestrator.results.record.history import History
+from orchestrator.results.record.writer import DATABASE
+from orchestrator.run.launch import kept_origin
+from orchestrator.run.options import Origin
+from orchestrator.scenario.plugins import kept
+from orchestrator.sweep.reading import Target
+from orchestrator.verbs.results.export import find_runs, find_table, read_table
+from orchestrator.verbs.runs import RUNS
+
+RUN_FILES = ("scenario.yaml", "effective.json", "plan.json", "summary.json", "report.html")
+SWEEP_FILES = ("sweep.json", "sweep.md", "sweep.html")
+SCENARIO_FOLDER = "scenario"
+"""The folder of an archive with the files that the scenario's programs read."""
+
+Packages = Mapping[str, Mapping[str, str]]
+
+SCRIPT = """\
+#!/bin/sh
+# Repeats the runs of an archive of edgebed in a fresh environment, and compares their figures:
+#     unzip ARCHIVE.zip reproduce.sh constraints.txt && sh reproduce.sh ARCHIVE.zip
+# Further arguments are those of `edgebed reproduce`, such as --trust. The variable EDGEBED names another source of
+# edgebed, such as a wheel. Exit code: 0 confirmed, 1 not confirmed, other: not possible here.
+folder=$(dirname "$0")
+python3 -m venv "$folder/environment" &&
+    "$folder/environment/bin/pip" install -q -c "$folder/constraints.txt" "${EDGEBED:-PACKAGE}" || exit 4
+exec "$folder/environment/bin/edgebed" reproduce "$@"
+"""
+
+
+def archive(
+    run: str | os.PathLike[str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+    *,
+    runs: str | os.PathLike[str] = RUNS,
+    tolerances: Mapping[str, str] | None = None,
+    authors: Sequence[str] = (),
+    license: str | None = None,
+) -> Path:
+    """Write a run, or a sweep with all its runs, into one zip file, from which `reproduce` repeats them elsewhere.
+
+    ``run`` is the id or the directory of a run, or the name or directory of a sweep; by default the latest run.
+    ``file`` is by default named after it. ``tolerances``: by how much figures may differ where a repetition is not
+    exact, as ``{"final.global": "0.03", "seconds": "20%"}``. ``authors`` are names, and ``license`` a
+    name or an address such as "https://spdx.org/licenses/CC-BY-4.0"; both are for the description. Returns the path of
+    the file.
+
+    RunError if a run is not complete, if packages or data have changed since, or without the package rocrate.
+    """
+    require(("rocrate",), crate.EXTRA)
+    named = None if run is None else os.fspath(run)
+    table, directories = find_table(named, Path(runs)), find_runs([named] if named else [], Path(runs))
+    name = directories[0].run if table is None else table.resolve().parent.name
+    place = Path(f"{name}.zip" if file is None else file)
+    check_file(place, "choose another file")
+    files: dict[str, Content] = {}
+    target = None
+    if table is not None:
+        sweep = read_table(table)
+        files = _files_of_sweep(table, Path(sweep["file"]))
+        target = sweep["target"] and Target.model_validate(sweep["target"])
+        if sweep["planned"] != len(directories):
+            raise RunError(f"{name} has {len(directories)} of {sweep['planned']} runs: complete it with `sweep`")
+    archived: list[ArchivedRun] = []
+    installed = packages()
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
+        for directory in directories:
+            with History.open(directory.path) as history:
+                result = expected_run(history, target, tolerances or {})
+                _refuse_changed_packages(history, installed)
+                origin, data = kept_origin(directory), None
+                if origin.scenario.algorithm is not None:
+                    data, content = _described_data(origin, history)
+                    files[data] = content
+            if origin.scenario.programs:
+                files |= files_of_programs(origin.file.parent)
+            archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
+            files |= _files_of_run(archived[-1], Path(passing, directory.run))
+        package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
+        expected = Expected(target=target, runs={each.directory.run: each.expected for each in archived})
+        files |= {
+            FILE: _json(expected.model_dump(mode="json")),
+            "environment.json": _json(installed),
+            "constraints.txt": constraints(installed).encode(),
+            "reproduce.sh": SCRIPT.replace("PACKAGE", package).encode(),
+        }
+        files[crate.METADATA] = crate.describe(name, files, archived, version("edgebed"), authors, license)
+        _write(place, files)
+    return place
+
+
+def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
+    """The tables of a sweep, and its ``own`` file if it still exists."""
+    tables: dict[str, Content] = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
+    return tables | ({"sweep.yaml": own} if own.is_file() else {})
+
+
+def _files_of_run(run: ArchivedRun, passing: Path) -> dict[str, Content]:
+    """What a complete run keeps for its report and its repetition. Its record is copied to a new folder ``passing``."""
+    own = run.directory
+    own.refuse_held()
+    passing.mkdir()
+    with (
+        contextlib.closing(sqlite3.connect(f"{(own.path / DATABASE).as_uri()}?mode=ro", uri=True)) as record,
+        contextlib.closing(sqlite3.connect(passing / DATABASE)) as copy,
+    ):
+        record.backup(copy)  # with what is still in its write-ahead log
+        copy.execute("PRAGMA journal_mode = DELETE")
+    paths = [own.path / name for name in RUN_FILES]
+    paths += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
+    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if path.is_file()}
+    return files | {f"{run.folder}{DATABASE}": passing / DATABASE}
+
+
+def files_of_programs(folder: Path) -> dict[str, Content]:
+    """The scenario's folder, as hosts get it. RunError if it has links."""
+    refuse_large(folder)
+    paths = list(entries(folder))
+    if links := [path for path in paths if path.is_symlink()]:
+        raise RunError(f"{links[0]} is a link, which no archive may have: replace it by a copy")
+    return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
+
+
+def _described_data(origin: Origin, history: History) -> tuple[str, bytes]:
+    """The file in an archive that describes the data set of a run, and its content."""
+    with kept(origin.scenario.plugins), looked_up(origin.scenario.data, origin.file.parent) as data:
+        if data.sha256 != history.plan["data"]["sha256"]:
+            raise RunError(f"the data set {data.name} is not that of {history.run} any more: run it again")
+        return f"data/{data.directory.name}.jsonld", crate.croissant(data)
+
+
+def _refuse_changed_packages(history: History, installed: Packages) -> None:
+    for name, used in history.meta.get("packages", {}).items():
+        if used != (here := installed.get(name, {}).get("version")):
+            raise RunError(
+                f"{history.run} used {name} {used}, and {here or 'none'} is installed: run it again, or archive it "
+                "where it ran"
+            )
+
+
+def packages() -> dict[str, dict[str, str]]:
+    """Version and hash of each installed package, by its name. The hash is of its files' hashes in RECORD, without what
+    an installer adds; "" if it has none."""
+    installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}
+    return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
+
+
+def _hash(package: Distribution) -> str:
+    files = [each for each in package.files or () if each.hash is not None and ".." not in each.parts]
+    lines = sorted(f"{each} {each.hash}" for each in files if not each.parts[0].endswith(".dist-info"))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else ""
+
+
+def constraints(installed: Packages) -> str:
+    """The versions for pip's option --constraint, without edgebed and without labels of builds such as +cpu."""
+    versions = {name: each["version"].partition("+")[0] for name, each in installed.items() if name != "edgebed"}
+    return "".join(f"{name}=={version}\n" for name, version in versions.items() if version)
+
+
+def _write(place: Path, files: Mapping[str, Content]) -> None:
+    """Write a zip file in one step. PlaceError if there is no room."""
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
+            for path, content in sorted(files.items()):
+                if isinstance(content, Path):
+                    archive.write(content, path)
+                else:
+                    archive.writestr(path, content)
+        part.replace(place)
+    except OSError as error:
+        raise RunError(f"{place} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()

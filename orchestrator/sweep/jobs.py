@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from node.process.namespaces import die_with_parent
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import write_whole
+from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.sweep.engines import ENGINES, Engine, Job
@@ -41,7 +41,7 @@ def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], 
     If this is interrupted, the tasks end in order. If this process is killed, they are killed too.
     """
     started: list[subprocess.Popen[str]] = []
-    with_this = partial(die_with_parent, os.getpid()) if sys.platform == "linux" else None
+    with_this = partial(end_with, os.getpid())
 
     def execute(number: int) -> None:
         command = [*PYTHON, *words, "--task", str(number)]

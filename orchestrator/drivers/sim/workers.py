@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import mmap
@@ -30,6 +29,7 @@ from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
+from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import ignore_signals, interrupted
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,6 @@ POLL = 0.1  # s between two looks for a signal while a result is awaited
 SLOT_BYTES = 256 << 20  # each way; unused pages take no memory
 _TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; if the step failed, -1 - its error's offset
 COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class WorkerStep:
@@ -199,9 +198,7 @@ class Workers:
 
 def _become_worker(parent: int, link: socket.socket) -> None:
     """Release everything that belongs to the parent, and end when the parent ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
+    end_with(parent)
     ignore_signals()  # the parent handles the signals of the run
     signal.set_wakeup_fd(-1)
     gc.freeze()  # do not collect the parent's objects

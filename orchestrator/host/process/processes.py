@@ -8,9 +8,11 @@ carries the token of the run's directory, or if this user owns it and is not roo
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +23,18 @@ from orchestrator.host.directory import RunDirectory
 TRACKER = "tracker"  # the part of processes that outlive the run for a moment, and then end by themselves
 PART = "EDGEBED_PART"  # the variable
 TOKEN = "EDGEBED_TOKEN"  # the variable; its value must never be on a command line, which every user can read
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_libc = ctypes.CDLL(None)
+
+
+def end_with(parent: int) -> None:
+    """Make the kernel kill this process when the thread of its parent that started it ends (prctl(2), on Linux only).
+    End it if the parent ended before."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 @dataclass(frozen=True)

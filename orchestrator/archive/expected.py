@@ -89,7 +89,8 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
 
 def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> float:
     """The tolerance of a figure: that in ``tolerances``, a number or a percentage of the figure, or by default two
-    points for accuracies, and for others a tenth, but at least one round, or 0.02. MistakeError if it is no number."""
+    points for accuracies, and for others a tenth, but at least one round, one second, or 0.02. MistakeError if it is
+    no number."""
     if name in tolerances:
         try:
             number = float(tolerances[name].removesuffix("%"))
@@ -100,7 +101,7 @@ def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> floa
         return number / 100 * abs(value) if tolerances[name].endswith("%") else number
     if name.startswith(_POINTS):
         return 0.02
-    return max(abs(value) / 10, 1.0 if name.endswith("rounds") else 0.02)
+    return max(abs(value) / 10, 1.0 if name.endswith(("rounds", "seconds")) else 0.02)
 
 
 def inexact(archived: History, repeated: History) -> list[str]:

@@ -27,6 +27,7 @@ from orchestrator.errors import ArchiveError, MistakeError
         ("final.global", 0.9, 0.02),
         ("best.edges", 0.1, 0.02),
         ("seconds", 40.0, 4.0),
+        ("to_target.seconds", 0.12, 1.0),
         ("to_target.rounds", 5, 1.0),
         ("rounds", 50, 5.0),
         ("privacy.epsilon", 0.0, 0.02),

@@ -22,6 +22,8 @@ EXPANSION = 16  # bytes of arrays for each byte of text
 def read_texts(path: Path) -> Arrays:
     """Windows x (N, 64) and the characters after each, y (N, 64), numbered in order of all characters that occur.
     Authors are numbered in order of their names. Hidden files are left out."""
+    if path.is_file():
+        raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
     names = sorted(name for name in below(path) if not any(part.startswith(".") for part in name.split("/")))
     files = [name for name in names if (path / name).is_file()]
     refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))

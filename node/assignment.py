@@ -6,6 +6,7 @@ sizes in bytes, fractions from 0 to 1.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import types
@@ -187,6 +188,13 @@ class Assignment:
         return cast(Assignment, _read(cls, value, "assignment"))
 
     @classmethod
+    def warm_up(cls) -> None:
+        """Do what only the first reading of an assignment has to do."""
+        parts: list[Any] = [Keypair, PeerAddress, DataAssignment, Hardware, Gathering, Timeouts, Stop, PluginSource]
+        for kind in [cls, *parts]:
+            _hints(kind)
+
+    @classmethod
     def load(cls, path: str | Path) -> Assignment:
         """Read the file at ``path``. AssignmentError if it does not exist or is not an assignment."""
         try:
@@ -231,9 +239,15 @@ def _read(kind: Any, value: Any, path: str) -> Any:
     return _of(kind, value, path)
 
 
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a class's fields. They are read once for all nodes that are forked from one process."""
+    return get_type_hints(kind)
+
+
 def _read_fields(kind: type[T], value: Any, path: str) -> T:
     given: Mapping[str, Any] = _of(dict, value, path)
-    hints = get_type_hints(kind)
+    hints = _hints(cast(Any, kind))
     unknown = sorted(set(given) - set(hints))
     if unknown:
         raise AssignmentError(f"{path}.{unknown[0]}: unknown field; written by another version?")

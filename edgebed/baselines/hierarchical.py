@@ -1,29 +1,22 @@
-"""Hierarchies of a cloud, edges and devices that FEELPGen's paper compares with: FedProx-h, HPFL and ESPerHFL.
+"""Hierarchies of a cloud, edges and devices that FEELPGen's paper compares with. They differ from HierFAVG so:
 
-FedProx-h. FedProx (T. Li et al., MLSys 2020, equation 2) in HierFAVG's hierarchy. w model that a device gets from its
-edge, μ weight of the proximal term.
-
+FedProx-h: FedProx (T. Li et al., MLSys 2020, equation 2). w model that a device gets from its edge, μ weight.
     device   w_i ≈ argmin F_i(w_i) + (μ / 2) ‖w_i − w‖²
-    edge     y ← Σ_i m̂_i w_i, `intra` times                    cloud    w ← Σ_d m̃_d y_d
 
-HPFL. C. You, K. Guo, H. H. Yang, T. Q. S. Quek, "Hierarchical Personalized Federated Learning Over Massive Mobile Edge
-Computing Networks", IEEE Transactions on Wireless Communications 2023, arXiv 2303.10580: Per-FedAvg (A. Fallah et al.,
-NeurIPS 2020) in a hierarchy, whose cloud waits for some of the edges. F, F′ losses on two mini-batches, α adaptation
-rate, β learning rate.
-
+HPFL: C. You, K. Guo, H. H. Yang, T. Q. S. Quek, "Hierarchical Personalized Federated Learning Over Massive Mobile Edge
+Computing Networks", IEEE Transactions on Wireless Communications 2023, arXiv 2303.10580, by Per-FedAvg (A. Fallah et
+al., NeurIPS 2020). F_i, F′_i losses on two mini-batches, α adaptation rate, β learning rate.
     device   w_i ← w_i − β ∇F′_i(w_i − α ∇F_i(w_i)), for each mini-batch; predicts by w_i − α ∇F_i(w_i)
 
-ESPerHFL. C. Ma, X. Li, B. Huang, G. Li, F. Li, "Personalized client-edge-cloud hierarchical federated learning in
-mobile edge computing", Journal of Cloud Computing 2024. λ_d mixing parameter of edge d, p_d its personalised model.
+ESPerHFL: C. Ma, X. Li, B. Huang, G. Li, F. Li, "Personalized client-edge-cloud hierarchical federated learning in
+mobile edge computing", Journal of Cloud Computing 2024. y_d model of edge d, λ_d mixing parameter, T Tanimoto's.
+    edge     p_d = λ_d y_d + (1 − λ_d) g_d, from which its devices train; y_d ← their mean
+             λ_d ← λ_d − η_λ ⟨∇F_d(p_d), y_d − g_d⟩, in [0, 1]
+    cloud    g_d ← Σ_e T_de y_e / Σ_e T_de,  T_de = ⟨y_d, y_e⟩ / (‖y_d‖² + ‖y_e‖² − ⟨y_d, y_e⟩)
 
-    device   trains p_d                                        edge     y_d ← Σ_i m̂_i w_i
-    edge     p_d = λ_d y_d + (1 − λ_d) g_d,  λ_d ← λ_d − η_λ ⟨∇F_d(p_d), y_d − g_d⟩, in [0, 1]
-    cloud    g_d ← Σ_e (T_de / Σ_e T_de) y_e,  T_de = ⟨y_d, y_e⟩ / (‖y_d‖² + ‖y_e‖² − ⟨y_d, y_e⟩)  (Tanimoto)
-
-Departures. HPFL: the gradient is of first order (Per-FedAvg (FO)). The edges that the cloud waits for are those of
-`gathering.quorum`; the paper schedules them with the bandwidth. ESPerHFL is our reading of its abstract, with no paper
-at hand: an edge has no data, so ∇F_d(p_d) is the change p_d − y_d that its devices' training makes; the normalisation
-parameters that the clients train are averaged like all others.
+Departures. HPFL: the gradient is of first order; the cloud waits for `gathering.quorum` edges, the paper schedules
+them. ESPerHFL is our reading of its abstract, with no paper at hand: ∇F_d(p_d) is the change p_d − y_d that the
+devices' training makes; the normalisation parameters that devices train are averaged like all others.
 """
 
 from __future__ import annotations
@@ -80,12 +73,6 @@ class Proximal:
         return self.form / 2 * torch.stack(distances).sum()
 
 
-def mini_batches(learner: edgebed.Learner, p: HPFL, round: int) -> list[Tensor]:
-    """The mini-batches of local training."""
-    random = learner.random("batches", round)
-    return [chosen for *_, chosen in edgebed.batches(learner.samples, p, random, learner.device)]
-
-
 def trainable(model: edgebed.Model) -> list[Tensor]:
     """The parameters that are not frozen."""
     return [w for w in model.parameters() if w.requires_grad]
@@ -108,8 +95,11 @@ def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> Non
 def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> tuple[edgebed.State, float]:
     """Local training by Per-FedAvg, and its mean loss before adaptation."""
     learner.set(w)
-    model, chosen, losses = learner.model.train(), mini_batches(learner, p, round), torch.zeros(())
+    model, losses = learner.model.train(), torch.zeros(())
     step = edgebed.optimizer(list(model.parameters()), p)
+    chosen = [
+        each for *_, each in edgebed.batches(learner.samples, p, learner.random("batches", round), learner.device)
+    ]
     for first, second in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         loss, adaptation = gradients(learner, first)
         move(model, -p.adaptation_rate, adaptation)
@@ -121,11 +111,11 @@ def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) 
 
 
 def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
-    """The model that a device predicts by: one step on its first mini-batch."""
+    """The model that a device predicts by: one step on a mini-batch."""
     learner.set(w)
+    chosen = learner.random("adaptation", round).permutation(learner.samples)[: p.batch_size]
     model = learner.model.train()
-    for chosen in mini_batches(learner, p, round)[:1]:
-        move(model, -p.adaptation_rate, gradients(learner, chosen)[1])
+    move(model, -p.adaptation_rate, gradients(learner, torch.from_numpy(chosen).to(learner.device))[1])
     return learner.get()
 
 
@@ -147,16 +137,12 @@ def similar_means(models: Mapping[str, edgebed.State]) -> dict[str, edgebed.Stat
     }
 
 
-def next_mixing(
-    y: edgebed.State, g: edgebed.State, p: edgebed.State, trained: edgebed.State, params: ESPerHFL, mixing: float
-) -> float:
+def next_mixing(mixing: float, rate: float, y: edgebed.State, g: edgebed.State, trained: edgebed.State) -> float:
     """λ_d after a round in which the edge's devices moved p_d to `trained`."""
-    slope = sum(
-        float(np.sum((p[name] - trained[name]) * (y[name] - g[name]), dtype=np.float64))
-        for name in y
-        if y[name].dtype.kind == "f"
-    )
-    return min(max(mixing - params.mixing_rate * slope, 0.0), 1.0)
+    floats = [name for name in y if y[name].dtype.kind == "f"]
+    p = {name: mixing * y[name] + (1 - mixing) * g[name] for name in floats}
+    slope = sum(float(np.sum((p[name] - trained[name]) * (y[name] - g[name]), dtype=np.float64)) for name in floats)
+    return min(max(mixing - rate * slope, 0.0), 1.0)
 
 
 class Edge(sdfeel.Edge):
@@ -184,13 +170,13 @@ class MetaDevice(sdfeel.Device):
     """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
-        work = 2 * self.learner.work(self.params)
-        learned: tuple[edgebed.State, float] = await self.compute(
-            self.learner.apply, meta_train, w, self.params, r, samples=work, mode="train"
-        )
+        step, work = (self.learner.apply, meta_train, w, self.params, r), 2 * self.learner.work(self.params)
+        learned: tuple[edgebed.State, float] = await self.compute(*step, samples=work, mode="train")
         return learned
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
+        if not self.learner.samples:
+            return
         step = (self.learner.apply, adapted, w, self.params, r)
         own = await self.compute(*step, samples=min(self.params.batch_size, self.learner.samples), mode="train")
         await edgebed.evaluate(self, own, t)
@@ -225,27 +211,27 @@ class MixingEdge(sdfeel.Edge):
             message = await self.receive("model", sender=self.parent)
             t, g = edgebed.round_of(message), message.tensors
             y = y or g
-            p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
-            trained, samples = await self.aggregate(p, t)
-            mixing, y = next_mixing(y, g, p, trained, self.params, mixing), trained
+            trained, samples = await self.aggregate(edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
+            mixing, y = next_mixing(mixing, self.params.mixing_rate, y, g, trained), trained
             self.report(round=t, scope="train", mixing=mixing)
             await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
             await self.checkpoint(t, y, mixing=mixing)
             await self.send(self.parent, "update", y if samples else None, round=t, samples=samples)
 
 
+TREE = {"cloud": fedala.Cloud, "edge": Edge}
 ROLES = {
-    "fedprox-h": {"cloud": fedala.Cloud, "edge": Edge, "device": ProximalDevice},
-    "hpfl": {"cloud": fedala.Cloud, "edge": Edge, "device": MetaDevice},
+    "fedprox-h": TREE | {"device": ProximalDevice},
+    "hpfl": TREE | {"device": MetaDevice},
     "esperhfl": {"cloud": SimilarCloud, "edge": MixingEdge, "device": sdfeel.Device},
 }
-SUMMARIES: list[tuple[str, type[sdfeel.Clusters], str]] = [
-    ("fedprox-h", FedProxH, "HierFAVG whose devices stay near their edge's model"),
-    ("hpfl", HPFL, "HierFAVG of a model that is good after a step on a device's data"),
-    ("esperhfl", ESPerHFL, "edges mix their model with those of similar edges"),
-]
 PLUGIN = edgebed.Plugin(
     algorithms=[
-        edgebed.Algorithm(name, params=params, summary=summary, edges="required") for name, params, summary in SUMMARIES
+        edgebed.Algorithm(name, params=params, summary=summary, edges="required")
+        for name, params, summary in (
+            ("fedprox-h", FedProxH, "HierFAVG whose devices stay near their edge's model"),
+            ("hpfl", HPFL, "HierFAVG of a model that is good after a step on a device's data"),
+            ("esperhfl", ESPerHFL, "edges mix their model with those of similar edges"),
+        )
     ]
 )

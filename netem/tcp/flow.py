@@ -54,7 +54,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -163,11 +163,11 @@ class Flow:
 
     def open(self, now: float) -> float:
         """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
-        counted = asdict(self.counted(now))  # without what waits in the queue
+        counted = self.counted(now)  # without what waits in the queue
         self._messages.clear()
         self._rounds.clear()
         self._sender = Sender(self._path.round_trip)
-        vars(self._sender).update({name: counted[name] for name in COUNTED})
+        vars(self._sender).update({name: getattr(counted, name) for name in COUNTED})
         self._sender.free = self._silent_until
         return SETUP_ROUND_TRIPS * self._path.round_trip
 

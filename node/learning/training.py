@@ -8,9 +8,12 @@ exactly the same choices.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import mmap
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.lib.format import read_array
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -109,9 +113,8 @@ class Learner:
         data = open_prepared(Path(assignment.data.directory))
         model_pool = model_pool_of(assignment, data)
         mine = assignment.data
-        train, own_test, personal = (
-            _read_indices(Path(mine.shards), key) for key in (mine.train_key, mine.own_test_key, mine.personal_key)
-        )
+        keys = (mine.train_key, mine.own_test_key, mine.personal_key)
+        train, own_test, personal = _read_indices(Path(mine.shards), keys)
         return cls(model_pool, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
 
     @property
@@ -369,11 +372,30 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     return ModelPool(make, assignment.device, assignment.precision)
 
 
-def _read_indices(path: Path, key: str | None) -> Indices | None:
-    if key is None:
-        return None
+def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
+    """The sample indices of each key, None for no key."""
+    if not any(keys):
+        return [None] * len(keys)
     try:
-        with np.load(path, allow_pickle=False) as shards:
-            return np.asarray(shards[key], dtype=np.int64)
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: no sample indices {key!r}: {error}") from error
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as archive:
+            return [None if key is None else stored_array(archive, key).astype(np.int64) for key in keys]
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise DataError(f"{path}: no sample indices {', '.join(map(repr, filter(None, keys)))}: {error}") from error
+
+
+def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
+    """An array of an npz file without compression, smaller than 4 GB. KeyError without such an array.
+
+    numpy would read the file's whole directory first, with the arrays of all nodes. This finds one entry, from the end
+    (PKWARE's APPNOTE.TXT, 4.3.7 and 4.3.12).
+    """
+    name = f"{key}.npy".encode()
+    at = archive.rfind(name)
+    while at >= 46:
+        signature, size, length, offset = struct.unpack_from("<4s20xLH12xL", archive, at - 46)
+        if signature == b"PK\x01\x02" and length == len(name):
+            start = offset + 30 + sum(struct.unpack_from("<HH", archive, offset + 26))
+            found: NDArray[Any] = read_array(io.BytesIO(archive[start : start + size]), allow_pickle=False)
+            return found
+        at = archive.rfind(name, 0, at)
+    raise KeyError(key)

@@ -3,8 +3,8 @@
 Messages are msgpack maps with a "type" over ZeroMQ: DEALER at the node, ROUTER at the orchestrator, CURVE both ways.
 
 From a node:
-    register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
-    beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
+    register {node, incarnation, pid, protocol}     ready; waits for start
+    beat {cpu s, rss bytes, memory_pss? bytes}      once, and each ``Timeouts.beat`` from the start on
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
@@ -35,8 +35,7 @@ from typing import Any, Protocol
 import msgpack
 import zmq
 
-from node import resources
-from node.assignment import Assignment, Keypair
+from node.assignment import Assignment, Keypair, Timeouts
 from node.errors import ControlError, WireError
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import Authenticator, Endpoint, sender, set_client_keys, set_server_keys, watch
@@ -47,7 +46,7 @@ logger = logging.getLogger(__name__)
 SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
-_BEAT = 1.0  # s between the orchestrator's beats
+_BEATS = 8  # of the orchestrator within a lease; of a thousand nodes, each beat costs a tenth of a second
 _BACKLOG = 10_000  # messages that one side queues while the other does not read
 _READ_AHEAD = 100  # messages that wait at the orchestrator, per node and of all nodes together
 _READ_AT_ONCE = 64  # messages to read before other coroutines run
@@ -96,22 +95,21 @@ class ControlClient:
             "incarnation": self._incarnation,
             "pid": os.getpid(),
             "protocol": PROTOCOL,
-            "memory_pss": resources.proportional_bytes(),
         }
         self.send(registration)
 
     async def receive(self) -> dict[str, Any]:
         """Wait for the next message except beats. ControlError when the orchestrator was silent for the lease."""
-        lease, beat = self._assignment.timeouts.lease, self._assignment.timeouts.beat
-        loop = asyncio.get_running_loop()
+        lease = self._assignment.timeouts.lease
+        pause, loop = lease / _BEATS, asyncio.get_running_loop()
         while self._received.empty():
             asked = loop.time()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with the message.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(beat):
+                async with asyncio.timeout(pause):
                     return await self._received.get()
             # A node that was frozen, or starved of processor time, must not count that time as the peer's silence.
-            self.heard += max(0.0, loop.time() - asked - 2 * beat)
+            self.heard += max(0.0, loop.time() - asked - 2 * pause)
             if loop.time() - self.heard > lease:
                 raise ControlError(
                     f"{self._assignment.node}: nothing received from the orchestrator for {lease:g} s; ending"
@@ -151,8 +149,9 @@ class ControlClient:
 class ControlServer:
     """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
-    def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str]) -> None:
-        """``address``: the ZeroMQ endpoint to listen at. ``nodes``: the public key of each node that may connect."""
+    def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease) -> None:
+        """``address``: the ZeroMQ endpoint to listen at. ``nodes``: the public key of each node that may connect.
+        ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -173,12 +172,14 @@ class ControlServer:
             self._release()
             raise ControlError(f"{address}: cannot listen there ({error}); choose another run directory") from None
         self._stop_watching = watch(self._socket, self._read)
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._beat(lease / _BEATS))
 
     @classmethod
-    async def open(cls, address: str, keys: Keypair, nodes: Mapping[str, str]) -> ControlServer:
+    async def open(
+        cls, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease
+    ) -> ControlServer:
         """Listen at ``address``. ControlError if the socket cannot bind there."""
-        return cls(address, keys, nodes)
+        return cls(address, keys, nodes, lease)
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield each message with the name of its sender, for ever.
@@ -255,9 +256,9 @@ class ControlServer:
                 raise
         asyncio.get_running_loop().call_soon(self._read)
 
-    async def _beat(self) -> None:
+    async def _beat(self, pause: float) -> None:
         data = msgpack.packb({"type": "beat"})
         while True:
             for node in self._addresses:
                 self._send(node, data)
-            await asyncio.sleep(_BEAT)
+            await asyncio.sleep(pause)

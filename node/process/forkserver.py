@@ -1,19 +1,22 @@
 """The fork server: one process that imports all heavy modules once, and forks every node.
 
-``python -m node.process.forkserver VIEW`` reads requests, one JSON object a line, from standard input and answers on
-standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. Each forked node has its own network, PID, mount,
-UTS and IPC namespaces, and the rights that `node.process.confinement` leaves it:
+``python -m node.process.forkserver VIEW NODES`` reads requests, one JSON object a line, from standard input and answers
+on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is about how many nodes it will fork.
+Each forked node has its own network, PID, mount, UTS and IPC namespaces, and the rights that
+`node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
      "rights": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
     {"id": 1, "ok": true, "pid": 4711, "lacking": []}                     (the pid as the requester sees it)
     {"event": "exit", "node": "edge-0", "pid": 4711, "code": 0, "signal": null}
 
+Several nodes start at the same time, so answers may come in another order than requests.
+
 Without a view (``null``) it forks holders, see `node.process.holder`. It loads nothing then, and passes on orders.
 
 A forked node shares the pages of torch and costs about 25 MB. A fresh process costs 250 MB. The server must
-stay single-threaded, or a fork could copy a held lock. It ends when standard input closes or its parent dies.
-The kernel then ends its nodes.
+stay single-threaded, or a fork could copy a held lock. It is the first process of a PID namespace. It ends when
+standard input closes or its parent dies, and the kernel then ends its nodes (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ import contextlib
 import gc
 import json
 import os
-import select
 import selectors
 import signal
 import socket
@@ -44,12 +46,15 @@ from node.process.view import FileView
 from node.resources import processors
 from node.runtime.turns import Turn, Turns
 
+MANY = 40  # nodes; for fewer, huge pages cost more time than they save
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 
-def main(view: FileView | None) -> int:
+def main(view: FileView | None, nodes: int = 0) -> int:
+    """``nodes``: about how many nodes it will fork."""
     namespaces.die_with_parent(os.getppid())
     namespaces.name_process("forkserver")
+    namespaces.begin_pid_namespace()
     started = time.perf_counter()
     problem = ""
     if view is not None:
@@ -60,6 +65,8 @@ def main(view: FileView | None) -> int:
             problem = str(error)
     gc.collect()
     gc.freeze()  # the collector of a fork then does not touch the shared pages
+    if nodes >= MANY:
+        namespaces.use_huge_pages()
     _write({"event": "ready", "seconds": time.perf_counter() - started})
     ForkServer(view, problem).serve()
     return 0
@@ -94,6 +101,20 @@ class Connection:
         self.unanswered: set[int] = set()
 
 
+@dataclass
+class Forked:
+    """A forked node. ``request``: the id of the request for it. ``start``: the descriptor at which it reports its
+    start, -1 when it has started. ``report``: what was read there. ``pid``: its id, as the requester sees it."""
+
+    name: str
+    turn: Turn
+    request: int
+    start: int
+    line: Connection | None = None
+    report: bytes = b""
+    pid: int = 0
+
+
 class ForkServer:
     """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or ""."""
 
@@ -101,11 +122,11 @@ class ForkServer:
         self.view = view
         self.problem = problem
         self.calls = filter_for(os.uname().machine)
-        self.nodes: dict[int, tuple[str, Turn]] = {}
+        self.own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self.nodes: dict[int, Forked] = {}  # by process id, as this process sees it
         self.turns = Turns(processors())
         self.holders: dict[str, Connection] = {}
         self.selector = selectors.DefaultSelector()
-        namespaces.adopt_orphans()
 
     def serve(self) -> None:
         children = wake_up_for_children()
@@ -122,6 +143,10 @@ class ForkServer:
                 if isinstance(key.data, Connection):
                     self.relay(key.data)
                     continue
+                if key.data is not None:
+                    if key.data in self.nodes and self.nodes[key.data].start == key.fd:  # `reap` may have read it
+                        self.hear(key.data)
+                    continue
                 data = os.read(0, 65536)
                 if not data:
                     return
@@ -135,59 +160,63 @@ class ForkServer:
             return
         start = Start.of(request)
         try:
-            pid, lacking = self.fork(start)
+            self.fork(start, request["id"])
         except OSError as error:
             _write({"id": request["id"], "error": f"cannot fork {start.node}: {error}"})
-        else:
-            _write({"id": request["id"], "ok": True, "pid": pid, "lacking": lacking})
 
-    def fork(self, start: Start) -> tuple[int, list[str]]:
-        """Fork a node. Return its process id, and the restrictions of its confinement that this kernel lacks.
+    def fork(self, start: Start, request: int) -> None:
+        """Fork a node into a PID namespace of its own.
 
-        Fork twice: unshare(CLONE_NEWPID) takes effect on the next child only, and may be called only once.
-
-        The process in between writes the node's process id and ends. The node is then the server's own child. It may
-        go on only after that, since the end of the process in between would trigger its parent-death signal. It
-        answers when it has left the server's network namespace and is confined. Only then may the requester attach an
-        interface to it.
-
-        Both processes close the server's input and output, and the server's ends of the pipes. If the server is killed
-        meanwhile, the reader of its output sees the end, and the node ends, too.
+        unshare(CLONE_NEWPID) takes effect on the next child, and may be called again only after the return to this
+        process's own namespace. `hear` answers the request.
         """
         if self.problem:
             raise OSError(self.problem)
-        server = os.getpid()
         turn = self.turns.of_a_node()
         line = Connection(start.node) if self.view is None else None
-        told, tell = os.pipe2(os.O_CLOEXEC)
-        hold, let_go = os.pipe2(os.O_CLOEXEC)
-        between = os.fork()
-        if between == 0:
-            _leave_to_the_server(told, let_go)
-            namespaces.die_with_parent(server)
-            _fork_again(self, server, start, turn, hold, tell, line)
-        if line is not None:
-            line.far.close()
-        os.close(hold)
-        os.close(tell)
-        with open(told, "rb") as answers, open(let_go, "wb", buffering=0) as permission:
-            os.waitpid(between, 0)
-            said = answers.readline().decode().strip()
-            if not said.isdigit():
-                raise OSError(said or "the intermediate process was killed")
-            pid = int(said)
-            with contextlib.suppress(BrokenPipeError):
-                permission.write(b"go")
-            word, _, rest = answers.readline().decode().strip().partition(" ")
-            if word not in ("ready", ""):
-                os.waitpid(pid, 0)
-                raise OSError(f"{word} {rest}".strip())
-        self.nodes[pid] = start.node, turn  # also if it was killed before it was ready: `reap` reports its end
-        lacking: list[str] = json.loads(rest) if word else []
-        if line is not None:
-            self.holders[start.node] = line
-            self.selector.register(line.near, selectors.EVENT_READ, line)
-        return pid, lacking
+        report, tell = os.pipe2(os.O_CLOEXEC)
+        namespaces.unshare(namespaces.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become_node(self, start, turn, tell, line)
+        except OSError:
+            os.close(report)
+            raise
+        finally:
+            namespaces.enter(self.own, namespaces.CLONE_NEWPID)
+            os.close(tell)
+            if line is not None:
+                line.far.close()
+        self.nodes[pid] = Forked(start.node, turn, request, report, line)
+        self.selector.register(report, selectors.EVENT_READ, pid)
+
+    def hear(self, number: int) -> None:
+        """Read what a forked node reports of its start, and answer the request for it when that is all.
+
+        Only when it is ready may the requester attach an interface to it: it has left the server's network namespace
+        and is confined. It also counts as forked if it was killed before: `reap` then reports its end.
+        """
+        node = self.nodes[number]
+        data = os.read(node.start, 4096)
+        node.report += data
+        if data:
+            return
+        self.selector.unregister(node.start)
+        os.close(node.start)
+        node.start = -1
+        pid, _, rest = node.report.decode().strip().partition("\n")
+        word, _, lacking = rest.partition(" ")
+        if not pid or word not in ("ready", ""):
+            del self.nodes[number]
+            why = rest or "its process was killed"
+            _write({"id": node.request, "error": f"cannot fork {node.name}: {why}"})
+            return
+        node.pid = int(pid)
+        _write({"id": node.request, "ok": True, "pid": node.pid, "lacking": json.loads(lacking) if word else []})
+        if node.line is not None:
+            self.holders[node.name] = node.line
+            self.selector.register(node.line.near, selectors.EVENT_READ, node.line)
 
     def pass_on(self, order: dict[str, Any]) -> None:
         """Pass an order to the holder of its node, which answers it."""
@@ -219,74 +248,49 @@ class ForkServer:
 
     def reap(self) -> None:
         """Report the nodes that have ended. Take back the turns of nodes that ended or were stopped."""
-        while self.nodes:
-            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
-            if pid not in self.nodes:
-                continue  # the node never went on: the intermediate process was killed
-            node, turn = self.nodes[pid]
-            turn.give_back()
+            node = self.nodes.get(pid)
+            if node is None:
+                continue  # it could not start, which the answer says
+            node.turn.give_back()
             if os.WIFSTOPPED(status):
                 continue
-            del self.nodes[pid]
+            while node.start >= 0:
+                self.hear(pid)
+            if self.nodes.pop(pid, None) is None:
+                continue
             code = os.waitstatus_to_exitcode(status)
-            _write({"event": "exit", "node": node, "pid": pid, "code": code, "signal": -code if code < 0 else None})
+            exit = {"event": "exit", "node": node.name, "pid": node.pid, "code": code}
+            _write({**exit, "signal": -code if code < 0 else None})
 
 
-def _leave_to_the_server(*descriptors: int) -> None:
-    """Close the descriptors that only the server may hold: its ends of pipes, and its input and output."""
-    for descriptor in descriptors:
-        os.close(descriptor)
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for standard in (0, 1):
-        os.dup2(nothing, standard)
-
-
-def _fork_again(
-    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Connection | None
-) -> NoReturn:
-    try:
-        namespaces.unshare(namespaces.CLONE_NEWPID)
-        pid = os.fork()
-        if pid == 0:
-            _become_node(server, parent, start, turn, hold, tell, line)
-        os.write(tell, f"{pid}\n".encode())
-    except OSError as error:
-        os.write(tell, f"{error}\n".encode())
-    finally:
-        os._exit(0)
-
-
-def _become_node(
-    server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int, line: Connection | None
-) -> NoReturn:
+def _become_node(server: ForkServer, start: Start, turn: Turn, tell: int, line: Connection | None) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
-        if os.read(hold, 2) != b"go":
-            os._exit(code)  # the server is gone
-        namespaces.die_with_parent(parent)
-        _close_all_but(hold, tell, *(() if line is None else (line.far.fileno(),)))
+        os.write(tell, f"{os.readlink('/proc/self')}\n".encode())  # its id in the namespace of the host's /proc
+        _close_all_but(tell, *(() if line is None else (line.far.fileno(),)))
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         try:
             _redirect_output(start.log)
-            join(start.rights.groups)
             assignment = Assignment.load(start.assignment) if line is None else None
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()
+            join(start.rights.groups)  # not before: the namespaces are no memory of the node's hardware
             socket.sethostname(start.node)
             namespaces.name_process(start.node)
             lacking = _limit_rights(server, start)
-            namespaces.die_with_parent(parent)
         except (OSError, NodeError) as error:
             os.write(tell, f"{error}\n".encode())
             os._exit(code)
-        if select.select([hold], [], [], 0)[0]:
-            os._exit(code)  # the server ended before die_with_parent(), which getppid() does not show in here
         os.write(tell, f"ready {json.dumps(lacking)}\n".encode())
-        os.close(hold)
         os.close(tell)
         if assignment is not None:
             code = run_node(assignment, turn=turn)
@@ -332,5 +336,6 @@ def _write(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    told = json.loads(sys.argv[1])
-    os._exit(main(None if told is None else FileView(**told)))  # an orderly exit of torch would take half a second
+    fields = json.loads(sys.argv[1])
+    view = None if fields is None else FileView(**fields)
+    os._exit(main(view, int(sys.argv[2])))  # an orderly exit of torch would take half a second

@@ -51,6 +51,8 @@ def preload() -> None:
         importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
+    Assignment.warm_up()
+    importlib.import_module("node.learning.models").build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
 
 
 @contextlib.contextmanager
@@ -184,7 +186,7 @@ async def _run(
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
     asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, compute.thaw)
-    telling = _tell(assignment.timeouts.beat, transport, control)
+    telling = _tell(assignment.timeouts.beat, transport, control, orders.started)
     tasks = [terminated, *(asyncio.create_task(work) for work in (orders.perform(), obey(), telling))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -202,8 +204,11 @@ async def _run(
     logger.info("ended (%s)", "left" if role.leaving else role.ended_by)
 
 
-async def _tell(beat: float, transport: Transport, control: ControlClient) -> None:
-    """Report to the orchestrator for ever: beats with resource usage, traffic, and standstills."""
+async def _tell(beat: float, transport: Transport, control: ControlClient, started: asyncio.Event) -> None:
+    """Report to the orchestrator from the start on: beats with resource usage, traffic, and standstills. Nodes that
+    wait for the start send one beat, and leave the processors to those that are still to register."""
+    control.send(_beat())
+    await started.wait()
     told, standstill = None, Standstill()
     while True:
         control.send(_beat())

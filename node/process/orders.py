@@ -28,16 +28,16 @@ class Slowable(Protocol):
 
 
 class UnderOrders:
-    """A role that begins and ends by the orchestrator's orders."""
+    """A role that begins and ends by the orchestrator's orders. ``started`` is set by the first of them."""
 
     def __init__(self, role: Performer, compute: Slowable) -> None:
         self._role = role
         self._compute = compute
-        self._started = asyncio.Event()
+        self.started = asyncio.Event()
 
     async def perform(self) -> None:
         """Wait for the start message, and perform the role unless it is stopped already."""
-        await self._started.wait()
+        await self.started.wait()
         if not self._role.stopped:
             await self._role.perform()
 
@@ -45,7 +45,7 @@ class UnderOrders:
         """Execute the order in a message. A message of unknown type is logged."""
         match message.get("type"):
             case "start":
-                self._started.set()
+                self.started.set()
             case "stop":
                 self.stop()
             case "leave":
@@ -58,4 +58,4 @@ class UnderOrders:
     def stop(self, *, leaving: bool = False) -> None:
         """End the role, or prevent its start."""
         self._role.stop(leaving=leaving)
-        self._started.set()
+        self.started.set()

@@ -2,10 +2,12 @@
 
 A process that is late because it computes, or because it waits for a processor, does not stand still. The kernel counts
 both times: clock_gettime(2) and the second number of /proc/<pid>/schedstat (Documentation/scheduler/sched-stats.rst).
+Threads wait for each other, as for Python's lock, so the waits of all of them count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +15,12 @@ from typing import NamedTuple
 
 LEAST = 0.5  # s; shorter standstills are not reported
 
-_SCHEDSTAT = Path("/proc/self/schedstat")
+_THREADS = Path("/proc/self/task")
 
 
 class Times(NamedTuple):
     """Times in seconds. ``clock`` goes on while the host is suspended. ``processor``: processor time of all threads.
-    ``waited``: time in which the main thread was ready to run and had no processor."""
+    ``waited``: time in which threads that live now were ready to run and had no processor, of all together."""
 
     clock: float
     processor: float
@@ -27,11 +29,11 @@ class Times(NamedTuple):
 
 def read() -> Times:
     """The present counters. Without schedstat ``waited`` is 0."""
-    try:
-        waited = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        waited = 0.0
-    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), waited)
+    waited = 0
+    for thread in _THREADS.glob("*/schedstat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it has just ended
+            waited += int(thread.read_text().split()[1])
+    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), waited / 1e9)
 
 
 class Standstill:
@@ -49,5 +51,5 @@ class Standstill:
         """
         before, self._last = self._last, self._read()
         took = self._last.clock - before.clock
-        busy = self._last.processor - before.processor + self._last.waited - before.waited
+        busy = self._last.processor - before.processor + max(0.0, self._last.waited - before.waited)
         return max(0.0, took - pause), max(0.0, took - max(pause, busy))

@@ -75,7 +75,7 @@ class UserspaceFabric(Coalescing):
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=None, mtu=self._mtu)
-        await self._hub.run(["ip", "-batch", "-"], stdin=lines)
+        await self._hub.set_up(None, {}, lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
         peers, single = wiring.peers(node, self._nodes), node.name in self._single_packets

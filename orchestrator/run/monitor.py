@@ -80,6 +80,7 @@ class Monitor:
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
+        self._read: dict[Ends, LinkRow] = {}  # as the engine reported them
         self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
         self._looked = run.clock()  # the latest look at losses
@@ -145,6 +146,9 @@ class Monitor:
         rows = []
         for row in counted.links:
             ends = _ends(row)
+            if self._read.get(ends) == row:
+                continue
+            self._read[ends] = row
             link, before = since(row, self._before.get(ends)), self._counted.get(ends)
             if before != link:
                 rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})

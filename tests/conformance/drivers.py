@@ -191,6 +191,8 @@ async def a_paused_node_is_silent_and_goes_on(stage: Stage) -> None:
     driver = stage.driver
     assert isinstance(driver, CanPause)
     pid = await stage.ready("device-0")
+    await stage.control.send("device-0", {"type": "start"})  # from now on it beats
+    await stage.hear("device-0", "beat")
     await driver.pause("device-0")
     assert await stage.silent("device-0")
     await driver.resume("device-0")

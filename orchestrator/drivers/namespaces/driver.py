@@ -66,19 +66,25 @@ SAME_USER = (
 
 class NamespacesDriver:
     """See `Driver` for the methods. ``data`` is the folder of the prepared data. ``accelerators``: those that nodes
-    train on, with the nodes of each."""
+    train on, with the nodes of each. ``nodes``: about how many it will start."""
 
     name = "namespaces"
     breakdown = ""
     server = "node.process.forkserver"
 
     def __init__(
-        self, hub: Hub, directory: RunDirectory, data: Path, accelerators: Mapping[str, Sequence[str]] | None = None
+        self,
+        hub: Hub,
+        directory: RunDirectory,
+        data: Path,
+        accelerators: Mapping[str, Sequence[str]] | None = None,
+        nodes: int = 0,
     ) -> None:
         self._hub = hub
         self._directory = directory
         self._data = data
         self._accelerators = accelerators or {}
+        self._nodes = nodes
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
@@ -120,7 +126,7 @@ class NamespacesDriver:
         directory = self._directory
         self._server = await JsonChild.start(
             "the fork server",
-            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view))],
+            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view), str(self._nodes))],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
             log=directory.logs / "forkserver.log",

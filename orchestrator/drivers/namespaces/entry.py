@@ -41,7 +41,7 @@ async def open_environment(
     driver = (
         HoldersDriver(hub, directory, plan)
         if plan.programs
-        else NamespacesDriver(hub, directory, Path(plan.data_directory), plan.accelerators)
+        else NamespacesDriver(hub, directory, Path(plan.data_directory), plan.accelerators, len(plan.nodes))
     )
     stack.push_async_callback(driver.close)
     await driver.open()

@@ -30,10 +30,11 @@ PATIENCE = 60.0  # s for a busy Engine to start the helper
 class HelperHub(Hub):
     """See Hub. ``name`` is the container's."""
 
-    def __init__(self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str]) -> None:
-        super().__init__(anchor, privileged=True)
+    def __init__(
+        self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str], directory: Path
+    ) -> None:
+        super().__init__(anchor, True, label, directory)
         self._name = name
-        self._label = label
 
     @classmethod
     async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
@@ -55,7 +56,7 @@ class HelperHub(Hub):
             env={**os.environ, **label},
             start_new_session=True,
         )
-        hub = cls(anchor, name, label)
+        hub = cls(anchor, name, label, directory)
         await hub.confirm(PATIENCE)
         return hub
 

@@ -13,31 +13,42 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.errors import HostError
+from orchestrator.errors import ChildError, HostError
 from orchestrator.fabric.namespaces.anchor import PATIENCE, remove
 from orchestrator.host.commands import absent
 from orchestrator.host.kernel.namespaces import entry, refused
-from orchestrator.host.process.processes import TOKEN, labels
+from orchestrator.host.process.child import JsonChild
+from orchestrator.host.process.processes import PART, TOKEN, labels
 from orchestrator.text import how_ended
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
+SETUP = (sys.executable, "-I", "-S", str(Path(__file__).with_name("setup.py")))
 START_TIMEOUT = 10.0
+SETUP_TIMEOUT = 60.0  # s, with those that wait for their turn before
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
 
 
 class Hub:
     """The run's hub, kept alive by its anchor process. A command with the prefix ``enter()`` runs inside it."""
 
-    def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
+    def __init__(
+        self, anchor: asyncio.subprocess.Process, privileged: bool, label: Mapping[str, str], directory: Path
+    ) -> None:
+        """``label``: the environment variables of the run's processes. ``directory``: the run's, for a log."""
         self.anchor = anchor
         self.privileged = privileged
+        self._label = label
+        self._log = directory / "logs" / "hub.log"
         self._groups: list[str] = []
+        self._setup: JsonChild | None = None
+        self._starting = asyncio.Lock()
 
     @classmethod
     async def open(cls, run: str, directory: Path) -> Hub:
         privileged = os.geteuid() == 0
         for error in absent():
             raise error
+        label = labels(run, directory, "hub")
         argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
         anchor = await asyncio.create_subprocess_exec(
             *argv,
@@ -45,10 +56,10 @@ class Hub:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **labels(run, directory, "hub")},
+            env={**os.environ, **label},
             start_new_session=True,
         )
-        hub = cls(anchor, privileged)
+        hub = cls(anchor, privileged, label, directory)
         await hub.confirm()
         return hub
 
@@ -149,7 +160,31 @@ class Hub:
             start_new_session=True,
         )
 
+    async def set_up(
+        self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
+    ) -> dict[str, str]:
+        """Make TCP ``settings`` and run ``lines`` of `ip -batch` in the network namespace of ``pid`` (None: the hub).
+        HostError if a line fails. Returns all TCP settings in force there if it is to ``read`` them."""
+        async with self._starting:
+            if self._setup is None:
+                self._log.parent.mkdir(exist_ok=True)
+                self._setup = await JsonChild.start(
+                    "the process that sets up networks",
+                    [*self.enter(), *SETUP],
+                    environment={**self._label, PART: "networks"},
+                    log=self._log,
+                )
+        try:
+            answer = await self._setup.request(
+                "set up", SETUP_TIMEOUT, pid=pid, settings=dict(settings), lines=lines, read=read
+            )
+        except ChildError as error:
+            raise HostError(str(error)) from None
+        return dict(answer["tcp"])
+
     async def close(self) -> None:
+        if self._setup is not None:
+            await self._setup.close()
         assert self.anchor.stdin is not None
         self.anchor.stdin.close()
         await self.anchor.wait()

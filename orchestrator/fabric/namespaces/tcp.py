@@ -12,9 +12,7 @@ has listed in tcp_allowed_congestion_control.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import node_lines, route
@@ -31,13 +29,7 @@ REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
 _SECRET = "tcp_fastopen_key"
 
-_SET = (sys.executable, "-I", "-S", str(Path(__file__).with_name("set_tcp.py")))
 _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "congctl", SETTINGS[CONGESTION])
-
-
-def _set(settings: Mapping[str, str]) -> list[str]:
-    """A command that makes settings, all but the congestion control, and runs the one after it, or prints all."""
-    return [*_SET, *(f"{name}={value}" for name, value in settings.items() if name != CONGESTION), "--"]
 
 
 async def configure(
@@ -46,13 +38,12 @@ async def configure(
     """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host. Returns the
     settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
     lines = node_lines(node, peers, single_packets=single_packets, congestion=congestion(settings))
-    await hub.run([*_set({**BUFFERS, **node.stack}), "ip", "-batch", "-"], pid=pid, stdin=lines)
+    own = {name: value for name, value in node.stack.items() if name != CONGESTION}
+    found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
     if not node.stack:
         return {}
     if CONGESTION in node.stack:
         await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=route(node, node.stack[CONGESTION]))
-    _, output, _ = await hub.attempt(_set({}), pid=pid)
-    found = parse(output)
     _, routes, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
     if on_route := re.search(r"\bcongctl (\S+)", routes):
         found[CONGESTION] = on_route[1]
@@ -71,8 +62,7 @@ def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[
 async def in_force(hub: Hub) -> dict[str, str]:
     """The TCP settings of nodes by name, tried and read in the hub. Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
-    _, output, _ = await hub.attempt(_set(BUFFERS))
-    settings = parse(output)
+    settings = known(await hub.set_up(None, BUFFERS, read=True))
     return settings if refused or not settings else settings | {CONGESTION: SETTINGS[CONGESTION]}
 
 
@@ -81,10 +71,9 @@ def congestion(settings: Mapping[str, str]) -> str | None:
     return SETTINGS[CONGESTION] if settings.get(CONGESTION) == SETTINGS[CONGESTION] else None
 
 
-def parse(output: str) -> dict[str, str]:
-    """The settings in lines of the form ``name:value``."""
-    rows = (line.partition(":") for line in output.splitlines())
-    return {name: " ".join(value.split()) for name, _, value in rows if name != _SECRET}
+def known(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings without the secret ones."""
+    return {name: value for name, value in settings.items() if name != _SECRET}
 
 
 def of_hosts(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

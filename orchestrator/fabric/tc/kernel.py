@@ -119,7 +119,7 @@ class KernelFabric(Coalescing):
         await self._retire(node.name)
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
-        await self._hub.run(["ip", "-batch", "-"], stdin=lines)
+        await self._hub.set_up(None, {}, lines)
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name])

@@ -87,12 +87,14 @@ class NodeGroups:
         return made
 
     def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
-        """Make groups with the limits of a node, for its process to join."""
+        """Make groups with the limits of a node, for its process to join. None without a limit: to join takes long."""
         made = []
         for hierarchy in self._hierarchies:
+            if not (files := limits(hierarchy, cores, memory)):
+                continue
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)
-            for name, value in limits(hierarchy, cores, memory).items():
+            for name, value in files.items():
                 if name not in SWAP or (group / name).exists():
                     (group / name).write_text(value)
             made.append(group)

@@ -19,6 +19,7 @@ from pathlib import Path
 from orchestrator.host.directory import RunDirectory
 
 TRACKER = "tracker"  # the part of processes that outlive the run for a moment, and then end by themselves
+PART = "EDGEBED_PART"  # the variable
 TOKEN = "EDGEBED_TOKEN"  # the variable; its value must never be on a command line, which every user can read
 
 
@@ -74,7 +75,7 @@ def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bo
 def labels(run: str, directory: Path, part: str) -> dict[str, str]:
     """The environment variables that mark a process as the run's. `ps` and `down` find processes by them."""
     token = RunDirectory(directory).token()
-    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part, TOKEN: token}
+    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), PART: part, TOKEN: token}
 
 
 def end(processes: list[RunProcess], grace: float = 5.0, patience: float = 0.0) -> list[RunProcess]:

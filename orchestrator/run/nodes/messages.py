@@ -103,7 +103,7 @@ def _or_none(check: Predicate) -> Predicate:
 
 
 _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
-    "register": {"memory_pss": _or_none(_count)},
+    "register": {},
     "beat": {"cpu": _seconds, "rss": _count, "memory_pss": _or_none(_count)},
     "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
     "metric": {"round": _or_none(_round), "values": _values},

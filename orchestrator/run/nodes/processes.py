@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from node.resources import processors
 from orchestrator import text
 from orchestrator.drivers.base import AnswersForNodes, CanPause, CopiesAssignments, Environment, Exit, LosesHosts
 from orchestrator.errors import DriverError, LostError, OrchestratorError
@@ -28,8 +29,8 @@ EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process th
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
-LAST_WORD = 1.0  # s after a node's exit for messages that it sent before
-AT_ONCE = 4  # nodes brought up at the same time
+LAST_WORD = 10.0  # s after a node's exit for messages that it sent before: a busy orchestrator reads them late
+AT_ONCE = max(4, 2 * processors())  # nodes brought up at the same time
 
 
 @dataclass

@@ -33,7 +33,7 @@ class Hearing:
         t, record = self._clock(), self._record
         match message["type"]:
             case "register":
-                record.resources(t, node, 0.0, 0, message.get("memory_pss"))
+                record.resources(t, node, 0.0, 0)
                 record.traffic_from_zero(node)
             case "beat":
                 record.resources(t, node, message["cpu"], message["rss"], message.get("memory_pss"))

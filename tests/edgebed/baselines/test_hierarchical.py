@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from edgebed.baselines.hierarchical import HPFL, ESPerHFL, meta_train, next_mixing, similarity
+from edgebed.baselines.hierarchical import HPFL, meta_train, next_mixing, similarity
 from edgebed.testing import Federation, federation, hierarchy
 from node.testing import same
 
@@ -68,12 +68,11 @@ def test_similarity_of_models() -> None:
 
 
 def test_the_mixing_parameter_follows_the_training() -> None:
-    """The devices moved p towards y, so λ rises: 0.5 + 0.1 · ⟨(1, 0), (2, 0)⟩."""
-    y, g, p, trained = ({"w": np.array(each)} for each in ([2.0, 0.0], [0.0, 0.0], [1.0, 0.0], [2.0, 0.0]))
-    params = ESPerHFL(mixing_rate=0.1)
-    assert next_mixing(y, g, p, trained, params, 0.5) == pytest.approx(0.7)
-    assert next_mixing(y, g, trained, p, params, 0.5) == pytest.approx(0.3)
-    assert next_mixing(y, g, p, trained, ESPerHFL(mixing_rate=10), 0.5) == 1.0
+    """The devices moved p = (1, 0) to (2, 0) = y, so λ rises: 0.5 + 0.1 · ⟨(1, 0), (2, 0)⟩. To g = (0, 0), it falls."""
+    y, g = ({"w": np.array(each)} for each in ([2.0, 0.0], [0.0, 0.0]))
+    assert next_mixing(0.5, 0.1, y, g, y) == pytest.approx(0.7)
+    assert next_mixing(0.5, 0.1, y, g, g) == pytest.approx(0.3)
+    assert next_mixing(0.5, 10.0, y, g, y) == 1.0
 
 
 def test_esperhfl_with_one_edge_is_hierfavg(tmp_path: Path) -> None:

@@ -47,9 +47,10 @@ class Plane:
 
 
 @asynccontextmanager
-async def plane(path: Path) -> AsyncIterator[Plane]:
+async def plane(path: Path, lease: float = 10.0) -> AsyncIterator[Plane]:
     nodes, keys = Nodes("edge-0", "edge-1"), make_keys()
-    server = await ControlServer.open(f"ipc://{path}", keys, {name: pair.public for name, pair in nodes.keys.items()})
+    public = {name: pair.public for name, pair in nodes.keys.items()}
+    server = await ControlServer.open(f"ipc://{path}", keys, public, lease)
     made = Plane(path, keys, nodes, server)
     try:
         yield made
@@ -180,9 +181,8 @@ async def test_a_restarted_node_is_the_one_that_is_spoken_to(tmp_path: Path) -> 
         second.close()
 
 
-async def test_the_orchestrators_beats_keep_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.messaging.control._BEAT", 0.02)
-    async with plane(tmp_path / "control") as it:
+async def test_the_orchestrators_beats_keep_the_lease(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control", lease=0.2) as it:
         client = it.client(it.assignment("edge-0", timeouts=Timeouts(beat=0.02, lease=0.2)))
         client.register()
         with pytest.raises(TimeoutError):

@@ -81,7 +81,7 @@ def test_a_wait_lasts_as_long_whatever_the_wall_clock_says(modern: bool, monkeyp
 
 FORKED = """
 import os, signal, sys, time
-from node.process.forkserver import ForkServer
+from node.process.forkserver import Forked, ForkServer
 from node.process.view import FileView
 
 server = ForkServer(FileView("/nowhere"))
@@ -93,7 +93,7 @@ if pid == 0:
     with turn:
         os.write(tell, b"!")
         time.sleep(60)
-server.nodes[pid] = "device-0", turn
+server.nodes[pid] = Forked("device-0", turn, 1, -1)
 os.read(told, 1)
 os.kill(pid, getattr(signal, sys.argv[1]))
 os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)

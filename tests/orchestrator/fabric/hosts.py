@@ -239,7 +239,7 @@ async def _another(first: Hub) -> Hub:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    hub = Hub(anchor, first.privileged)
+    hub = Hub(anchor, first.privileged, first._label, first._log.parent.parent)
     await hub.confirm()
     return hub
 

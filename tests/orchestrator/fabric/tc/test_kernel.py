@@ -80,6 +80,12 @@ class WritingHub:
         self.ran += [(pid, line) for line in stdin.splitlines() or [" ".join(argv)]]
         return int(bool(self.refused) and self.refused in " ".join(argv)), "", ""
 
+    async def set_up(
+        self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
+    ) -> dict[str, str]:
+        self.ran += [(pid, line) for line in lines.splitlines()]
+        return {}
+
     async def spawn(self, argv: Sequence[str], *, environment: Mapping[str, str], errors: int) -> FakeTc:
         assert argv == batch.ARGUMENTS
         assert {"EDGEBED_RUN", "TC_LIB_DIR"} <= environment.keys()

@@ -37,7 +37,7 @@ from orchestrator.results.summary import summary
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.manual import Commands
 from orchestrator.run.display.snapshot import View
-from orchestrator.run.nodes.processes import RESTART_DELAY, RESTART_LIMIT
+from orchestrator.run.nodes.processes import LAST_WORD, RESTART_DELAY, RESTART_LIMIT
 from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
@@ -626,7 +626,7 @@ async def test_a_last_word_may_be_heard_after_the_exit(stage: Stage) -> None:
 async def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(stage: Stage) -> None:
     await stage.train()
     stage.driver.end("device-0-0", 0)
-    await asyncio.sleep(5.0)
+    await asyncio.sleep(LAST_WORD + 4.0)
     assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 
 

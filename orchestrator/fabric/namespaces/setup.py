@@ -1,0 +1,76 @@
+"""Sets up the network namespaces of nodes: one process in the hub for all of them, since a process for each would take
+most of a node's start.
+
+It runs by its path (``python -I -S setup.py``) and imports nothing of ours. Requests are JSON objects on standard
+input, one per line, and so are replies, see `orchestrator.host.process.child`:
+
+    {"id": 1, "pid": 4711, "settings": {"tcp_sack": "1"}, "lines": "link set lo up"}
+    {"id": 1, "ok": true, "tcp": {}}
+
+It writes TCP ``settings`` and runs ``lines`` of `ip -batch` in the network namespace of ``pid``, or in the hub's. With
+``"read": true`` the reply has all TCP settings of that namespace. A setting that the kernel refuses is left as it is.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SETTINGS = Path("/proc/sys/net/ipv4")
+CLONE_NEWNS, CLONE_NEWNET, MS_REC, MS_PRIVATE = 0x00020000, 0x40000000, 0x4000, 0x40000
+
+
+def main() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    hub = os.open("/proc/self/ns/net", os.O_RDONLY)
+    if not os.access(SETTINGS / "tcp_rmem", os.W_OK):
+        mount_proc(libc)
+    write({"event": "ready"})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            with contextlib.ExitStack() as stack:
+                if request["pid"] is not None:
+                    node = os.open(f"/proc/{request['pid']}/ns/net", os.O_RDONLY)
+                    stack.callback(os.close, node)
+                    stack.callback(libc.setns, hub, CLONE_NEWNET)
+                    if libc.setns(node, CLONE_NEWNET) != 0:
+                        raise OSError(f"setns: {os.strerror(ctypes.get_errno())}")
+                write({"id": request["id"], "ok": True, "tcp": set_up(**request)})
+        except OSError as error:
+            write({"id": request["id"], "error": str(error)})
+
+
+def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -> dict[str, str]:
+    for name, value in settings.items():
+        with contextlib.suppress(OSError):
+            (SETTINGS / name).write_text(value)
+    if lines:
+        done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise OSError(f"`ip -batch -` failed ({done.stderr.strip()}); input was:\n{lines}")
+    found = {}
+    for file in sorted(SETTINGS.glob("tcp_*")) if read else ():
+        with contextlib.suppress(OSError):  # some are for writing only
+            found[file.name] = " ".join(file.read_text().split())
+    return found
+
+
+def mount_proc(libc: ctypes.CDLL) -> None:
+    """Mount /proc again for this process alone: an Engine makes it read-only in containers, such as an agent's."""
+    libc.unshare(CLONE_NEWNS)
+    libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
+    libc.mount(b"proc", b"/proc", b"proc", 0, None)
+
+
+def write(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

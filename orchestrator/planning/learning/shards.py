@@ -68,7 +68,7 @@ class PreparedLabels:
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
         """The number of labels of each class in these test samples; of sequences, those of all tokens."""
         labels = self.test if self.test_tokens is None else self.test_tokens
-        return by_class(labels[chosen].ravel(), self.classes)
+        return tuple(np.bincount(labels[chosen].ravel(), minlength=self.classes).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +153,6 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     parts = dict(zip(names, partition.parts, strict=True))
     test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
     return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256)
-
-
-def by_class(labels: Indices, classes: int) -> tuple[int, ...]:
-    """The number of labels of each class."""
-    return tuple(np.bincount(labels, minlength=classes).tolist())
 
 
 def _groups(holders: list[Member]) -> list[int]:

@@ -78,8 +78,8 @@ class Flow:
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
     After about ``beat`` seconds without a message the connection carries a small packet of its own, which is not
-    counted; all connections of a ``node`` look for that at the same times. It gives up if nothing arrives for
-    ``patience`` seconds.
+    counted. Connections with one ``beat_seed`` look for that at the same times, as those of a node do. It gives up if
+    nothing arrives for ``patience`` seconds.
 
     ``resume``: after a change of the profiles, packets that have been released stay in their round and in step with
     the acknowledgements, so that changes to the same profile change times by less than 2 % unless the buffer drops
@@ -95,12 +95,13 @@ class Flow:
         patience: float = math.inf,
         *,
         resume: bool = False,
-        node: str | None = None,
+        beat_seed: int | None = None,
     ) -> None:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
         self._sender = Sender(self._path.round_trip)
-        phase = 0.0 if beat == math.inf else Random(f"{node or seed} beats").uniform(0.0, beat / 2)
+        beats = Random(f"{seed if beat_seed is None else beat_seed} beats")
+        phase = 0.0 if beat == math.inf else beats.uniform(0.0, beat / 2)
         self._beats = Beats(beat, phase)
         self._patience = patience
         self._resume = resume

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from node.learning.errors import ModelError
 
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # they use weights of their layers without calling these
+
 
 class Adapted(nn.Module):
     """A linear layer with an adapter: `down` is A (r, d_in), `up` is B (d_out, r)."""
@@ -27,9 +29,13 @@ class Adapted(nn.Module):
 
 def adapt(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> None:
     """Freeze a model, and give an adapter to each linear layer with a name, or the end of a name, in ``targets``.
-    Raises ModelError for a target that is no linear layer."""
+    Raises ModelError for a target that is no linear layer, and for a rank that a layer cannot have."""
     model.requires_grad_(False)
-    layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Linear)}
+    layers = {
+        name: each
+        for name, each in model.named_modules()
+        if isinstance(each, nn.Linear) and not isinstance(model.get_submodule(name.rpartition(".")[0]), FUSED)
+    }
     of_targets = {target: [name for name in layers if f".{name}".endswith(f".{target}")] for target in targets}
     for target, names in of_targets.items():
         if not names:
@@ -37,4 +43,6 @@ def adapt(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> 
             raise ModelError(f"lora: targets: no linear layer is named {target!r}; there are {known or 'none'}")
     for name in dict.fromkeys(name for names in of_targets.values() for name in names):
         parent, _, own = name.rpartition(".")
+        if rank > (full := min(layers[name].in_features, layers[name].out_features)):
+            raise ModelError(f"lora: rank: {rank} is more than that of {own}, {full}: lower it, or leave out {own}")
         setattr(model.get_submodule(parent), own, Adapted(layers[name], rank, alpha))

@@ -8,6 +8,7 @@ equal plan and equal bytes of plan.json. Node number n (the cloud first, then ed
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -27,7 +28,7 @@ from orchestrator.planning.learning.computing import clients_at_once, refuse_str
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
-from orchestrator.planning.learning.shards import PreparedLabels, Shards, by_class, make_shards
+from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.planning.media import at_worst, clients_at_worst, plan_cross_traffic, plan_media
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
@@ -249,7 +250,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         train_samples=len(data.train),
         used_samples=sum(len(part) for part in shards.train.values()),
         test_samples=len(data.test),
-        test_counts=by_class(data.test, data.classes),
+        test_counts=data.test_counts(),
         shards_sha256=shards.sha256,
         moves=shards.moves,
         unheld=_unheld(data, shards),
@@ -281,22 +282,24 @@ def _round_work(
 ) -> RoundWork:
     devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
     test, population = 0 if data is None else len(data.test), system.population
-    clients = _workers(scenario, devices or edges, test)
+    labels = math.prod(form.labels)
+    clients = _workers(scenario, devices or edges, test, labels)
     if population is not None:
         slowest, most = float(population.speeds.min()), int(population.sample_counts.max())
         clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
-    above = _workers(scenario, edges, test) if devices and edges else None
+    above = _workers(scenario, edges, test, labels) if devices and edges else None
     return RoundWork(sizes, form.shape, form.classes, clients, above)
 
 
-def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> TierNodes:
-    """Nodes of one tier. ``test``: the samples of the global test set, on which some of them are evaluated."""
+def _workers(scenario: Scenario, nodes: list[NodePlan], test: int, labels: int) -> TierNodes:
+    """Nodes of one tier. ``test``: the samples of the global test set, on which some of them are evaluated. ``labels``:
+    the number of labels of a sample."""
     personal = scenario.scheme.personal
     return TierNodes(
         count=len(nodes),
         speed=min(min(node.hardware.expected_speed, 1.0) for node in nodes),
         samples=max(node.samples for node in nodes),
-        tests=max(sum(node.test_counts) + (test if personal or node.leads else 0) for node in nodes),
+        tests=max(sum(node.test_counts) // labels + (test if personal or node.leads else 0) for node in nodes),
     )
 
 

@@ -32,12 +32,12 @@ from orchestrator.scenario.sections.hardware import HardwareClass
 class NodePlan:
     """A node: its identity, address, relations, hardware, data, model and host.
 
-    ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): its own test set, on
-    which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if not at the
-    beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group. ``image``: the
-    image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this host. The
-    hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``: the part
-    of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.
+    ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): the labels of its
+    own test set, on which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if
+    not at the beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group.
+    ``image``: the image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this
+    host. The hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``:
+    the part of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.
     """
 
     name: str
@@ -151,7 +151,8 @@ class DataPlan:
 
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
     (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
-    ``test_counts``: test samples per class. ``unheld``: test classes of which no node holds a training sample.
+    ``test_counts``: labels of test samples per class; of sequences, of all tokens. ``unheld``: test classes of which no
+    node holds a training sample.
     """
 
     dataset: str = ""

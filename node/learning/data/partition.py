@@ -291,7 +291,8 @@ def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts
     assert task.subjects is not None
     people = random.permutation(np.unique(task.subjects))
     if len(people) < task.clients:
-        raise PartitionError(f"{len(people)} people cannot be divided over {task.clients} clients: take fewer clients")
+        few = f"{len(people)} people or authors in the data for {task.clients} clients"
+        raise PartitionError(f"{few}: take fewer clients")
     return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(people, task.clients)]
 
 

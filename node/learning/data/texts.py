@@ -9,35 +9,41 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from node.learning.data.files import below, read_text, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.errors import DataError
 
+Codes = NDArray[np.uint32]  # of characters
+
 WINDOW = 64  # characters
 TEST = 5  # one in so many windows of an author, the last ones, is in the test part
-EXPANSION = 16  # bytes of arrays for each byte of text
+EXPANSION = 32  # bytes of arrays for each byte of text, at most
 
 
 def read_texts(path: Path) -> Arrays:
     """Windows x (N, 64) and the characters after each, y (N, 64), numbered in order of all characters that occur.
     Authors are numbered in order of their names. Hidden files are left out."""
+    if path.is_file():
+        raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
     names = sorted(name for name in below(path) if not any(part.startswith(".") for part in name.split("/")))
     files = [name for name in names if (path / name).is_file()]
     refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))
-    texts: dict[str, str] = {}
+    parts: dict[str, list[Codes]] = {}
     for name in files:
-        author = name.partition("/")[0]
-        texts[author] = texts.get(author, "") + read_text(path / name)
-    if not texts:
+        codes = np.frombuffer(read_text(path / name).encode("utf-32-le"), np.dtype("<u4"))
+        parts.setdefault(name.partition("/")[0], []).append(codes)
+    if not parts:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")
-    alphabet = {character: number for number, character in enumerate(sorted(set().union(*texts.values())))}
+    texts = {author: np.concatenate(each) for author, each in parts.items()}
+    alphabet = np.unique(np.concatenate([np.unique(each) for each in texts.values()]))
     train, test = [], []
     for number, (author, text) in enumerate(texts.items()):
         windows = (len(text) - 1) // WINDOW
         if windows < 2:
             raise DataError(f"{path / author}: has {len(text)} characters; an author needs {2 * WINDOW + 1} or more")
-        tokens = np.array([alphabet[each] for each in text[: windows * WINDOW + 1]], TOKEN)
+        tokens = np.searchsorted(alphabet, text[: windows * WINDOW + 1]).astype(TOKEN)
         x, y = tokens[:-1].reshape(-1, WINDOW), tokens[1:].reshape(-1, WINDOW).astype(np.int64)
         cut = windows - max(1, windows // TEST)
         train.append((x[:cut], y[:cut], np.full(cut, number)))

@@ -45,6 +45,7 @@ class ModelFabric:
         self.tcp: Mapping[str, str] = {}
         self.network = MemoryNetwork(self._flow, processing)
         self._seeds: dict[Ends, int] = {}
+        self._beat_seeds: dict[str, int] = {}  # of a node: that of the first of its links that is used
         self._clients: dict[Ends, Flow | ClientFlow] = {}  # of clients of a population
         self._classes: dict[tuple[object, ...], FlowClass] = {}  # of those that share channels
         self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
@@ -181,8 +182,9 @@ class ModelFabric:
             return self._clients[ends]
 
         def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-            given = forward, backward, self._seeds[ends], *self._timeouts
-            return Flow(*given, resume=self._media is not None, node=source)
+            seed = self._seeds[ends]
+            beats = self._beat_seeds.setdefault(source, seed)
+            return Flow(forward, backward, seed, *self._timeouts, resume=self._media is not None, beat_seed=beats)
 
         if self._media is None:
             self._flows[ends] = make(*self._both_ways(ends))

@@ -41,16 +41,20 @@ def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
     name, params = scenario.model.name, scenario.model.params
     try:
-        if name in MODEL_GROUPS:
-            if form.tokens:
-                raise ValueError(f"{name}: its models take pictures or floats, and the data set has integer tokens")
+        entry = MODELS.get(name)
+        if form.tokens and (entry is None or (entry.measure is not None and not _of_plugin(entry))):
+            raise ValueError(f"{name} takes pictures or floats, not integer tokens: take char-transformer")
+        if entry is None:
             return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
-        entry = MODELS[name]
         closed = entry.measure is not None and not form.tokens and scenario.model.lora is None
         size = entry.size(form.shape, form.classes, params) if closed else Size(0)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
     return [size] if size.layers else []
+
+
+def _of_plugin(entry: ModelEntry) -> bool:
+    return entry.build is not None and is_of_plugin(entry.build.__module__)
 
 
 def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
@@ -61,7 +65,7 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
         raise PlanError(
             MODEL, f"{name} has {text.size(size.bytes)}, and a message carries at most {most}: take a smaller model"
         )
-    if entry is not None and entry.build is not None and is_of_plugin(entry.build.__module__) and not size.partial:
+    if entry is not None and _of_plugin(entry) and not size.partial:
         size = _measured(scenario, entry, form)  # its closed form need not know
     demands = (
         (algorithm.featured, FEATURES, _featured),

@@ -31,7 +31,8 @@ Indices = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays. ``tokens``:
-    samples are integer tokens. ``labels``: the shape of a sample's labels."""
+    samples are integer tokens. ``labels``: the shape of a sample's labels. ``test_tokens``: the labels of all tokens of
+    each test sequence, of which ``test`` has the last."""
 
     name: str
     directory: str
@@ -44,6 +45,7 @@ class PreparedLabels:
     test_subjects: Indices | None = None
     tokens: bool = False
     labels: Shape = ()
+    test_tokens: Indices | None = None
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -60,14 +62,20 @@ class PreparedLabels:
             prepared.test_subjects,
             prepared.tokens,
             prepared.labels,
+            prepared.array("y_test") if prepared.labels else None,
         )
+
+    def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
+        """The number of labels of each class in these test samples; of sequences, those of all tokens."""
+        labels = self.test if self.test_tokens is None else self.test_tokens
+        return tuple(np.bincount(labels[chosen].ravel(), minlength=self.classes).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Shards:
     """The sample indices of each node that holds data, and of each node that has its own test set. ``personal``: the
     part of edges' own test sets that is set apart for personalisation. ``counts``: training samples per class and node;
-    an edge has the sum of its devices. ``test_counts``: samples of ``own_test`` per class and node."""
+    an edge has the sum of its devices. ``test_counts``: labels of ``own_test`` per class and node."""
 
     train: Mapping[str, Indices] = field(default_factory=dict)
     own_test: Mapping[str, Indices] = field(default_factory=dict)
@@ -143,13 +151,8 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     personal = {edge: indices for edge, indices in personal.items() if len(indices)}
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
     parts = dict(zip(names, partition.parts, strict=True))
-    test_counts = {node: by_class(data.test[indices], data.classes) for node, indices in tests.items() if len(indices)}
+    test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
     return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256)
-
-
-def by_class(labels: Indices, classes: int) -> tuple[int, ...]:
-    """The number of labels of each class."""
-    return tuple(np.bincount(labels, minlength=classes).tolist())
 
 
 def _groups(holders: list[Member]) -> list[int]:

@@ -133,7 +133,10 @@ def _scores(history: History) -> Iterator[BestAccuracy]:
     accuracy on their own test sets is left out: local training explains it, without federation."""
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
     data = history.plan.get("data") or {}
-    if counts := _test_counts(data):
+    counts = _test_counts(data)
+    if limit is not None and counts:  # a sequence has a label for each token
+        limit *= round(sum(counts)) // (data.get("test_samples") or round(sum(counts)))
+    if counts:
         yield from _best("on the global test set", history.global_series("accuracy"), _chance(counts, limit))
     coordinators = {
         name: node["test_counts"]

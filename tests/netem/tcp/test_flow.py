@@ -85,6 +85,12 @@ def test_beats_end_idleness() -> None:
         assert connection.send(now, 1) == pytest.approx(now + 0.05 + RTT)
 
 
+def test_connections_of_a_node_beat_at_the_same_times_in_a_run() -> None:
+    found = [Flow(FAT, FAT, seed, 1.0, beat_seed=run)._beats for seed, run in ((1, 5), (2, 5), (1, 6))]
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
 @pytest.mark.parametrize("sent", [0.0, 0.4, 7.3])
 def test_a_beat_leaves_at_the_first_look_after_three_quarters_of_its_period(sent: float) -> None:
     beats = Beats(1.0, 0.2)  # looks at 0.2, 0.7, 1.2 ...

@@ -14,7 +14,7 @@ from node.catalogue.models import MODELS
 from node.learning.data.datasets import Prepared
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.lora import Adapted
+from node.learning.lora import Adapted, adapt
 from node.learning.models import Model, ModelPool, build, measured
 from node.learning.together import Crew, Training
 from node.learning.training import Learner
@@ -85,3 +85,17 @@ def test_full_rank_learns_as_the_whole_layer(digits: Prepared) -> None:
 def test_targets_that_are_no_linear_layers() -> None:
     with pytest.raises(ModelError, match="no linear layer is named 'keys'; there are query, key, value, output, wide"):
         build("char-transformer", (16,), 11, 1, {"lora": LORA | {"targets": ["query", "keys"]}})
+
+
+def test_a_rank_above_that_of_a_layer() -> None:
+    with pytest.raises(
+        ModelError, match="rank: 12 is more than that of classifier, 11: lower it, or leave out classif"
+    ):
+        build("char-transformer", (16,), 11, 1, {"lora": LORA | {"rank": 12, "targets": ["query", "classifier"]}})
+
+
+@pytest.mark.parametrize("target", ["out_proj", "linear1"])
+def test_layers_that_torch_does_not_call(target: str) -> None:
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32), nn.Linear(16, 4))
+    with pytest.raises(ModelError, match=f"no linear layer is named '{target}'; there are 1"):
+        adapt(model, 2, 4, [target])

@@ -211,7 +211,7 @@ def test_people_stay_whole() -> None:
     people = [set(subjects[part]) for part in partition.parts]
     assert sorted(len(each) for each in people) == [2, 2, 3]
     assert set.union(*people) == set(range(1, 8))
-    with pytest.raises(PartitionError, match="7 people cannot be divided over 8 clients"):
+    with pytest.raises(PartitionError, match="7 people or authors in the data for 8 clients: take fewer"):
         divide(BySubject(), labels, (8,), 4, subjects)
     with pytest.raises(PartitionError, match="names people"):
         divide(BySubject(), labels, (2,), 4)

@@ -55,3 +55,9 @@ def test_what_is_refused(tmp_path: Path, files: dict[str, str | bytes], said: st
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=said):
         read_texts(tmp_path)
+
+
+def test_a_file_is_no_folder_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a" * 200)
+    with pytest.raises(DataError, match=r"a.txt: is a file; write a folder with"):
+        prepare(f"text:{tmp_path / 'a.txt'}", tmp_path / "cache")

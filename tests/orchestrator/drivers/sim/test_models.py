@@ -126,6 +126,12 @@ def test_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) ->
     check_adapters(tmp_path, texts, EVERY[name])
 
 
+@pytest.mark.parametrize("model", ["cnn", "mlp"])
+def test_models_of_floats_refuse_tokens(tmp_path: Path, texts: str, model: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{model} takes pictures or floats, not integer tokens: take char-trans"):
+        run(tmp_path, texts, EVERY["fedavg"], model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_every_algorithm_with_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:

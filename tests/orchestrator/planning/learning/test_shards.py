@@ -35,6 +35,13 @@ def test_edges_without_devices_hold_the_data() -> None:
     assert list(made.train) == ["edge-0", "edge-1", "edge-2", "edge-3"]
 
 
+def test_all_tokens_of_test_sequences_are_counted() -> None:
+    tokens = np.array([[0, 1, 2], [2, 2, 1], [0, 0, 0]])
+    data = replace(prepared(test=3), test=tokens[:, -1], labels=(3,), test_tokens=tokens)
+    assert data.test_counts()[:4] == (4, 2, 3, 0)
+    assert data.test_counts(np.array([1]))[:4] == (0, 1, 2, 0)
+
+
 def test_labels_go_to_edges() -> None:
     """D1: each edge one label, edge e the label e; a hundred samples of each in the data."""
     made = shards("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3, devices_per_edge: 2}")

@@ -125,6 +125,15 @@ def test_the_number_of_samples_that_are_evaluated_decides_what_is_luck(tmp_path:
     assert (Run(tmp_path / "few", algorithm=few).rounds().accuracy(0.15).assessment() or "")[0] == "unknown"
 
 
+def test_each_token_of_a_sequence_counts(tmp_path: Path) -> None:
+    """100 sequences of 64 tokens: 0.1 + 3 · 0.004. Of 20 of them: 0.1 + 3 · 0.008."""
+    data = {"classes": 10, "test_samples": 100, "test_counts": [640] * 10}
+    few = {"name": "hierfavg", "params": {"evaluate_samples": 20}}
+    assert (Run(tmp_path / "all", data=data).rounds().accuracy(0.12).assessment() or "")[0] == "pass"
+    assert (Run(tmp_path / "a", data=data, algorithm=few).rounds().accuracy(0.12).assessment() or "")[0] == "unknown"
+    assert (Run(tmp_path / "b", data=data, algorithm=few).rounds().accuracy(0.13).assessment() or "")[0] == "pass"
+
+
 def test_plans_that_do_not_tell_the_shares_of_labels_have_equal_ones(tmp_path: Path) -> None:
     data = {"classes": 4, "test_samples": 10_000}
     assert (Run(tmp_path / "a", data=data).rounds().accuracy(0.26).assessment() or "")[0] == "unknown"

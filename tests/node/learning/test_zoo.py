@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
 from node.learning.errors import ModelError
@@ -80,3 +85,18 @@ def test_operations_by_hand() -> None:
     """A 3x3 convolution of 2 into 4 channels on 5x5 pictures, 3x3 results: 4·9·18; then 36 into 7: 252."""
     network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 7))
     assert forward_operations(network, torch.zeros(1, 2, 5, 5)) == 4 * 9 * 18 + 252
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "vit-tiny"])
+def test_operations_are_those_of_torchs_counter(architecture: str) -> None:
+    model = build("torchvision", (3, 32, 32), 10, 0, {"architecture": architecture, "image_size": 32})
+    with sdpa_kernel(SDPBackend.MATH), torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        model.eval()(torch.zeros(1, 3, 32, 32))
+    assert forward_operations(model, torch.zeros(1, 3, 32, 32)) == counter.get_total_flops() // 2
+
+
+def test_counting_loads_no_compiler() -> None:
+    """It would take a second in each process."""
+    counted = "from node.learning import zoo; zoo.forward_work(nn.Linear(2, 2), torch.zeros(1, 2))"
+    code = f"import sys, torch; from torch import nn; {counted}; print('torch._dynamo' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

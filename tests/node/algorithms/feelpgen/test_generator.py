@@ -283,7 +283,7 @@ def test_the_work_of_the_term_is_counted_by_layers_operations_and_values(digits:
 def test_the_work_on_mnists_pictures_is_near_what_was_measured() -> None:
     """Measured with `cnn` and pictures of 28x28 on one core: 7 to 17 % of a mini-batch for the printed loss, 25 to 37 %
     for FedGen's."""
-    data = SimpleNamespace(shape=(1, 28, 28), classes=10)
+    data = SimpleNamespace(shape=(1, 28, 28), classes=10, zeros=lambda count: np.zeros((count, 1, 28, 28), np.float32))
     learner: Any = Learner(ModelPool(lambda: build("cnn", (1, 28, 28), 10, 1)), cast(Any, data), 7, "device-0")
     assert 0.07 < reinforcement_work(learner, 256, 32, 32, False) < 0.17
     assert 0.25 < reinforcement_work(learner, 256, 32, 32, True) < 0.37

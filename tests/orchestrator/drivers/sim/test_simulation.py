@@ -84,6 +84,7 @@ SHORTER = {
     "masked-sum": FEW,
     "scaffold": FEW,
     "semi-decentralized": (*FEW, "algorithm.rounds=4"),
+    "thousand": ("topology.edges=4", "topology.devices_per_edge=50"),
     "heterogeneous": (*FEW, "data.partition=iid", "algorithm.rounds=4"),
     **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2", "topology.devices_per_edge=3") for pattern in range(1, 5)},
 }

@@ -258,7 +258,7 @@ class Role:
 
         ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
         "other", the numbers that it goes through: n log₂ n of a sort. Global generators of torch, numpy and Python are
-        seeded for it, from the function, the round, and how often it was computed there.
+        seeded for it, from the function, the round, and the number of its calls in the round.
         """
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)

@@ -33,8 +33,8 @@ class Algorithm:
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `linear`: works on the classifier's weights, so the classifier must be one linear layer.
-    `whole`: works on all of a model's weights in messages, so no frozen parameters may stay at the nodes.
-    `floats`: needs samples of floats or pictures with one label each, no integer tokens.
+    `whole`: needs all weights of a model in messages, so frozen parameters must be sent too.
+    `floats`: needs samples of floats or pictures with one label each, not integer tokens.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.

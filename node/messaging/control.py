@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
-_BEATS = 8  # of the orchestrator within a lease; of a thousand nodes, each beat costs a tenth of a second
+_BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second
 _BACKLOG = 10_000  # messages that one side queues while the other does not read
 _READ_AHEAD = 100  # messages that wait at the orchestrator, per node and of all nodes together
 _READ_AT_ONCE = 64  # messages to read before other coroutines run
@@ -150,7 +150,7 @@ class ControlServer:
     """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
     def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease) -> None:
-        """``address``: the ZeroMQ endpoint to listen at. ``nodes``: the public key of each node that may connect.
+        """``address``: the ZeroMQ endpoint to bind. ``nodes``: the public key of each node that may connect.
         ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()

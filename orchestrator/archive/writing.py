@@ -62,7 +62,7 @@ def archive(
     authors: Sequence[str] = (),
     license: str | None = None,
 ) -> Path:
-    """Write a run, or a sweep with all its runs, into one zip file. `reproduce` repeats them from it on another host.
+    """Write a run, or a sweep with all its runs, into one zip file that `reproduce` can repeat on another host.
 
     ``run`` is the id or the directory of a run, or the name or directory of a sweep; by default the latest run.
     ``file`` is by default named after it. ``tolerances``: by how much figures may differ if a repetition cannot be

@@ -165,7 +165,7 @@ def archive_runs(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Write RUN, a run or a sweep, into one file. `reproduce` repeats and checks it on another host."""
+    """Write RUN, a run or a sweep, into one file that `reproduce` can repeat and check on another host."""
     from orchestrator.archive.writing import archive
 
     if wrong := [each for each in tolerances if "=" not in each]:

@@ -24,7 +24,7 @@ from orchestrator.text import how_ended
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 SETUP = (sys.executable, "-I", "-S", str(Path(__file__).with_name("setup.py")))
 START_TIMEOUT = 10.0
-SETUP_TIMEOUT = 60.0  # s, with those that wait for their turn before
+SETUP_TIMEOUT = 60.0  # s, including the wait for earlier requests
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
 
 

@@ -52,7 +52,7 @@ class Examination:
 async def examine(
     cluster: Cluster, hosts: Sequence[SwarmHost], agent_image: str, image: str, tell: Tell
 ) -> Examination:
-    """Ask these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
+    """Examine these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
     result = Examination()
     if not hosts:
         return result

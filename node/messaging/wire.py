@@ -131,9 +131,9 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
 
     For transports without a wire. Errors as in `encode`. The tensors are copied, unless they are `frozen`.
     """
-    there = frozen(message)
-    arrays, precision = there.tensors, there.precision
-    header = _pack_header(there, arrays)
+    constant = frozen(message)
+    arrays, precision = constant.tensors, constant.precision
+    header = _pack_header(constant, arrays)
     body = 0
     for array in arrays.values():
         body += _aligned(array.nbytes // 2 if precision and array.dtype == _SINGLE else array.nbytes)
@@ -144,10 +144,10 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
             name: widened(shortened(each, precision), precision) if each.dtype == _SINGLE else each
             for name, each in arrays.items()
         }
-        there = Message(there.kind, there.sender, there.round, there.fields, arrays)
-    if there.fields:
-        there = _with(there, unpack(header)["fields"], arrays)
-    return there, len(header) + body
+        constant = Message(constant.kind, constant.sender, constant.round, constant.fields, arrays)
+    if constant.fields:
+        constant = _with(constant, unpack(header)["fields"], arrays)
+    return constant, len(header) + body
 
 
 def frozen(message: Message) -> Message:

@@ -129,7 +129,7 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
         *(Mount(each, each, type="bind") for each in (folder, datasets)),
-        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in folders.items()),
+        *(Mount(str(target), str(source), type="bind", read_only=True) for source, target in folders.items()),
     ]
     return {
         "name": name_of(run),

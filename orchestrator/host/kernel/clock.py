@@ -31,9 +31,9 @@ def clock() -> Clock | None:
     except (OSError, AttributeError):
         return None
     *_, maxerror, _, status = _FIELDS.unpack_from(timex)
-    return None if refused else judged(status, maxerror)
+    return None if refused else clock_of(status, maxerror)
 
 
-def judged(status: int, maxerror: int) -> Clock:
+def clock_of(status: int, maxerror: int) -> Clock:
     """The clock by two fields of struct timex."""
     return Clock(not status & STA_UNSYNC, maxerror / 1e6)

@@ -3,7 +3,7 @@
 Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields and layout. The *layout* is
 packed separately: ``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so known layout
 bytes are not parsed again. Frame 1, the *body*, holds the tensors' raw bytes in sequence (C order, little endian). Each
-tensor begins at a multiple of 8 bytes. The body is absent when there are no tensors. Tensors in single
+tensor starts at a multiple of 8 bytes. The body is absent when there are no tensors. Tensors in single
 precision take two bytes per value if the message has a `precision`. They arrive in single precision. Every claim of a
 header is checked before memory is allocated for it. No pickle: received bytes are never executed.
 """

@@ -55,7 +55,7 @@ class RunDirectory:
     shards = _Inside("shards.npz")
     control = _Inside("control")
     socket = _Inside("control/socket")  # on which the orchestrator receives from the nodes
-    commands = _Inside("commands")  # the socket on which the orchestrator takes commands of its user
+    commands = _Inside("commands")  # the socket on which the orchestrator receives commands of its user
     report = _Inside("report.html")
     summary = _Inside("summary.json")
     lock = _Inside("lock")

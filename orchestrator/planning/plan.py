@@ -34,7 +34,7 @@ class NodePlan:
 
     ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): the labels of its
     own test set, on which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if
-    not at the beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group.
+    not at the start. ``model`` and ``model_params``: the scenario's, or the node's member of the model group.
     ``image``: the image of its container; None: the run's. ``host``: the name of the host that it runs on; empty: this
     host. The hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``:
     the part of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.

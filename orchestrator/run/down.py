@@ -56,8 +56,8 @@ class Removed:
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
-    """End a run: in order if its orchestrator runs, otherwise by its labels. Safe to repeat. A run whose directory was
-    removed may have left something on each host of the swarm. RunError if the directory belongs to another user."""
+    """End a run: in order if its orchestrator runs, otherwise by its labels. Safe to repeat. A run with a removed
+    directory may have left something on each host of the swarm. RunError if the directory belongs to another user."""
     stopped = False
     if directory is not None:
         directory.refuse_foreign()

@@ -164,7 +164,7 @@ class Hub:
         self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
     ) -> dict[str, str]:
         """Make TCP ``settings`` and run ``lines`` of `ip -batch` in the network namespace of ``pid`` (None: the hub).
-        HostError if a line fails. Returns all TCP settings in force there if it is to ``read`` them."""
+        HostError if a line fails. Returns all TCP settings in force in it if ``read`` is set."""
         async with self._starting:
             if self._setup is None:
                 self._log.parent.mkdir(exist_ok=True)

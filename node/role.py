@@ -132,7 +132,7 @@ class Role:
 
     @contextlib.contextmanager
     def in_round(self, t: int, **numbers: int) -> Iterator[None]:
-        """Record when a round of this node begins and ends, and how many of its gatherings were abandoned.
+        """Record when a round of this node starts and ends, and how many of its gatherings were abandoned.
 
         ``rounds`` does this for the rounds it yields. ``edge_round=r`` marks edge round r, which belongs to round t.
         """
@@ -322,7 +322,7 @@ class Role:
         self._exchange.dismiss(gone)
 
     async def perform(self) -> None:
-        """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that the run is over."""
+        """Connect, wait up to ``lost_after`` s for the peers, run, and notify the children that the run is over."""
         patience = self._assignment.timeouts.lost_after
         flush: float | None = None  # a node that fails sends no goodbye; its peers lose it
         listening = asyncio.create_task(self._exchange.listen())

@@ -25,7 +25,7 @@ class Algorithm:
     the plug-in that declares the algorithm. A module with several algorithms may have the roles of each under its name:
     ``ROLES = {"mine": {"cloud": Cloud, "device": Device}, "other": {...}}``.
 
-    `leader` is the tier whose rounds count as the rounds of the run. If it has several nodes, the first leads.
+    `leader` is the tier with the rounds that count as the rounds of the run. If it has several nodes, the first leads.
     `flat`: one layer of clients, either edges that hold data or devices without edges.
     `meshed`: edges exchange messages with each other.
     `personal`: each client has its own model, possibly of its own architecture, and also evaluates it globally.

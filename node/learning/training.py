@@ -202,7 +202,7 @@ class Learner:
         return self._models.initial()
 
     def build(self, name: str, device: torch.device | str | None = None) -> Model:
-        """Another model of the catalogue for the node's samples, beside its own, on `device`, by default the node's.
+        """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
         made = build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))

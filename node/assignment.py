@@ -140,8 +140,8 @@ class Stop:
 class Assignment:
     """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes whose
     rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
-    cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for what they have. In "bf16"
-    it also trains. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
+    cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for their own. With "bf16", the
+    node also trains in it. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
     checkpoints are written."""
 
     run: str
@@ -189,7 +189,7 @@ class Assignment:
 
     @classmethod
     def warm_up(cls) -> None:
-        """Do what only the first reading of an assignment has to do."""
+        """Do the work that only the first reading of an assignment needs."""
         parts: list[Any] = [Keypair, PeerAddress, DataAssignment, Hardware, Gathering, Timeouts, Stop, PluginSource]
         for kind in [cls, *parts]:
             _hints(kind)

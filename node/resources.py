@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 OF_JOB = "SLURM_CPUS_ON_NODE"
-"""Where Slurm puts the number of processors that a job has on its node (sbatch(1))."""
+"""The variable in which Slurm gives the number of a job's processors on its node (sbatch(1))."""
 
 
 def affinity() -> set[int]:
@@ -17,8 +17,8 @@ def affinity() -> set[int]:
 
 
 def processors() -> int:
-    """How many processors this process may use: those of its affinity, or of its Slurm job if these are fewer. Slurm
-    sets the affinity only with its plug-ins task/affinity and task/cgroup."""
+    """The number of processors that this process may use: those of its affinity, or those of its Slurm job if they are
+    fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
     of_job = os.environ.get(OF_JOB, "")
     return min(len(affinity()), int(of_job) if of_job.isdecimal() else sys.maxsize)
 

@@ -132,7 +132,7 @@ class Role:
 
     @contextlib.contextmanager
     def in_round(self, t: int, **numbers: int) -> Iterator[None]:
-        """Record when a round of this node begins and ends, and how many of its gatherings were abandoned.
+        """Record when a round of this node starts and ends, and how many of its gatherings were abandoned.
 
         ``rounds`` does this for the rounds it yields. ``edge_round=r`` marks edge round r, which belongs to round t.
         """
@@ -258,7 +258,7 @@ class Role:
 
         ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
         "other", the numbers that it goes through: n log₂ n of a sort. Global generators of torch, numpy and Python are
-        seeded for it, from the function, the round, and how often it was computed there.
+        seeded for it, from the function, the round, and the number of its calls in the round.
         """
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)
@@ -322,7 +322,7 @@ class Role:
         self._exchange.dismiss(gone)
 
     async def perform(self) -> None:
-        """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that the run is over."""
+        """Connect, wait up to ``lost_after`` s for the peers, run, and notify the children that the run is over."""
         patience = self._assignment.timeouts.lost_after
         flush: float | None = None  # a node that fails sends no goodbye; its peers lose it
         listening = asyncio.create_task(self._exchange.listen())

@@ -281,7 +281,7 @@ PICTURES: dict[str, Sequence[Case]] = {
         for name in ("train/2.png", "train/a/b/2.png")
     ]
     + [(archive([*USUAL.items(), *((f"more/{name}", data) for name, data in USUAL.items())]), "train or test in 2")],
-    "folders beside train and test, such as val": [(pictures({"val/a/1.png": b"x", "notes/1.doc": b"x"}), as_usual)],
+    "folders next to train and test, such as val": [(pictures({"val/a/1.png": b"x", "notes/1.doc": b"x"}), as_usual)],
     "class without pictures in train": [
         (pictures({"train/c": None}), "class 'c' has no pictures in train"),
         (pictures({"train/c/Thumbs.db": b"x"}), "class 'c' has no pictures in train"),
@@ -408,11 +408,11 @@ ARRAYS: dict[str, Sequence[Case]] = {
         )
         for value in (np.nan, -np.inf, 1e300)
     ],
-    "x: whole numbers from 0 up (N, T), not uint8": [
+    "x: integers from 0 up (N, T), not uint8": [
         *((samples(TOKENS.astype(kind)), lambda data: data.tokens and data.shape == (4,)) for kind in ("i2", ">u8")),
         (samples(TOKENS - 1), "x_train must hold whole numbers from 0 to 2147483647 as tokens"),
     ],
-    "x: truth values, whole numbers of other shapes, complex numbers, texts": [
+    "x: booleans, integers of other shapes, complex numbers, strings": [
         (samples(BYTES.astype(kind)), f"a.npz: x_train is {kind} .*take uint8")
         for kind in ("bool", "int8", "uint16", "int64", "complex64", "<U3")
     ],
@@ -467,7 +467,7 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
         (labels(LABELS.astype(kind)), y_is(*LABELS.tolist())) for kind in ("i1", "u1", ">i2", "u4", ">u8")
     ],
     "(N, 1)": [(labels(LABELS[:, None]), y_is(*LABELS.tolist()))],
-    "(N, T), with tokens (N, T)": [
+    "(N, T), for tokens (N, T)": [
         (
             npz(x_train=TOKENS, y_train=TOKENS, x_test=TOKENS[:4], y_test=TOKENS[:4]),
             lambda data: (data.labels, data.classes, data.train_labels.tolist()) == ((4,), 32, TOKENS[:, 3].tolist()),

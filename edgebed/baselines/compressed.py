@@ -197,8 +197,8 @@ class TopK(Compressing):
 
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         kept, work = self.params.kept, update.size * math.ceil(math.log2(update.size + 1))
-        found, self.memory = await self.compute(largest, update, self.memory, kept, samples=work, mode="other")
-        return dict(found)
+        part, self.memory = await self.compute(largest, update, self.memory, kept, samples=work, mode="other")
+        return dict(part)
 
     def expand(self, parts: edgebed.State, size: int) -> Vector:
         return spread(parts, size)

@@ -1,4 +1,4 @@
-"""Hierarchies of a cloud, edges and devices that FEELPGen's paper compares with. They differ from HierFAVG so:
+"""Algorithms for a cloud, edges and devices that FEELPGen's paper compares with. Differences from HierFAVG:
 
 FedProx-h: FedProx (T. Li et al., MLSys 2020, equation 2). w model that a device gets from its edge, μ weight.
     device   w_i ≈ argmin F_i(w_i) + (μ / 2) ‖w_i − w‖²
@@ -15,8 +15,8 @@ mobile edge computing", Journal of Cloud Computing 2024. y_d model of edge d, λ
     cloud    g_d ← Σ_e T_de y_e / Σ_e T_de,  T_de = ⟨y_d, y_e⟩ / (‖y_d‖² + ‖y_e‖² − ⟨y_d, y_e⟩)
 
 Departures. HPFL: the gradient is of first order; the cloud waits for `gathering.quorum` edges, the paper schedules
-them. ESPerHFL is our reading of its abstract, with no paper at hand: ∇F_d(p_d) is the change p_d − y_d that the
-devices' training makes; the normalisation parameters that devices train are averaged like all others.
+them. ESPerHFL is our reading of its abstract, without the paper: ∇F_d(p_d) is the change p_d − y_d by the training
+of devices; the normalisation parameters that devices train are averaged like all others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FedProxH(sdfeel.Clusters):
 
 @dataclass(frozen=True, kw_only=True)
 class HPFL(sdfeel.Clusters):
-    """adaptation_rate α. Each mini-batch is adapted to, and then learned from with the next one."""
+    """adaptation_rate α. The model adapts to a mini-batch, and then learns from the next one."""
 
     adaptation_rate: float = edgebed.number(0.01, low=0)
 
@@ -68,7 +68,7 @@ class Proximal:
         return self.of_weights(model, {name: torch.tensor(w, device=batch.x.device) for name, w in self.arrays.items()})
 
     def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term with w in `arrays`, as devices that train together need it."""
+        """The term with w in `arrays`, for devices that train together."""
         distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
         return self.form / 2 * torch.stack(distances).sum()
 
@@ -103,15 +103,15 @@ def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) 
     for first, second in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         loss, adaptation = gradients(learner, first)
         move(model, -p.adaptation_rate, adaptation)
-        _, found = gradients(learner, second)
+        _, slopes = gradients(learner, second)
         move(model, p.adaptation_rate, adaptation)  # back
-        step(torch.stack([torch.sum(w * g) for w, g in zip(trainable(model), found, strict=True)]).sum())
+        step(torch.stack([torch.sum(w * g) for w, g in zip(trainable(model), slopes, strict=True)]).sum())
         losses += loss.cpu()
     return learner.get(), float(losses) / max(len(chosen), 1)
 
 
 def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
-    """The model that a device predicts by: one step on a mini-batch."""
+    """The model with which a device predicts, after one step on a mini-batch."""
     learner.set(w)
     chosen = learner.random("adaptation", round).permutation(learner.samples)[: p.batch_size]
     model = learner.model.train()
@@ -146,7 +146,7 @@ def next_mixing(mixing: float, rate: float, y: edgebed.State, g: edgebed.State, 
 
 
 class Edge(sdfeel.Edge):
-    """Aggregates its devices between two models of the cloud. Evaluates its own model."""
+    """Aggregates the models of its devices between two models of the cloud. Evaluates its own model."""
 
     async def run(self) -> None:
         assert self.parent is not None
@@ -229,8 +229,8 @@ PLUGIN = edgebed.Plugin(
     algorithms=[
         edgebed.Algorithm(name, params=params, summary=summary, edges="required")
         for name, params, summary in (
-            ("fedprox-h", FedProxH, "HierFAVG whose devices stay near their edge's model"),
-            ("hpfl", HPFL, "HierFAVG of a model that is good after a step on a device's data"),
+            ("fedprox-h", FedProxH, "HierFAVG with devices that stay near their edge's model"),
+            ("hpfl", HPFL, "HierFAVG for a model that one step adapts to a device's data"),
             ("esperhfl", ESPerHFL, "edges mix their model with those of similar edges"),
         )
     ]

@@ -114,7 +114,7 @@ def setup_commands(
     device: str, links: Sequence[KernelLink], capabilities: Capabilities, passing: Sequence[str] = ()
 ) -> list[list[str]]:
     """The commands that shape a new device, in order. They omit the settings that `not_applied` names. `passing`:
-    addresses of peers whose packets pass unshaped."""
+    addresses of peers with unshaped packets."""
     ends = [*((link.address, link.target) for link in links), *((address, None) for address in passing)]
     if len({link.index for link in links}) < len(links) or len(set(ends)) < len(ends):
         raise TcError(f"{device}: two links with one index or one address")

@@ -188,7 +188,7 @@ def judge_contention(
             half = plan.rates[name] * saturation.seconds / 16 / (saturation.size + UDP_HEADERS)
             unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
-        why = f"a sender began {late:.2g} s late" if late > LATE else "too little arrived"
+        why = f"a sender started {late:.2g} s late" if late > LATE else "too little arrived"
         return [Judgement("rate", asked, None, 0.0, asked, "unknown", why)]
     of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
     listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))

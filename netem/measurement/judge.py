@@ -91,7 +91,7 @@ def judge_direction(
 def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
     """Compare the median round trip with the link model's prediction for the same train, within a tolerance. Jitter
     shifts the median: probes closer together than the jitter wait for one another, and a finite train varies. Trains
-    through netem.impair with several seeds predict both. `asked` is the sum of the latencies."""
+    through netem.impair with several seeds predict both. `asked`: the configured sum of the latencies."""
     asked = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
@@ -133,9 +133,9 @@ def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
-    """Compare the lost probes, including corrupted ones, with the asked fraction. Losses of a Gilbert–Elliott chain are
-    correlated, so a train contains less information about their number: its length is divided by the design effect (see
-    `design_effect`)."""
+    """Compare the lost probes, including corrupted ones, with the configured fraction. Losses of a Gilbert–Elliott
+    chain are correlated, so a train contains less information about their number: its length is divided by the design
+    effect (see `design_effect`)."""
     lost = None if direction.received is None else direction.sent - direction.received
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
 

@@ -16,8 +16,8 @@ NEAR = 3.0  # standard deviations within which a count is accepted without the e
 
 
 class AskedLosses:
-    """Mean and variance of the random number of losses asked of a link. For n packets under a loss of p: n p and n p (1
-    - p). For a Gilbert–Elliott chain the variance is multiplied by its design effect
+    """Mean and variance of the random number of losses configured for a link. For n packets under a loss of p: n p and
+    n p (1 - p). For a Gilbert–Elliott chain the variance is multiplied by its design effect
     (`netem.measurement.intervals.design_effect`)."""
 
     __slots__ = ("_from", "_mean", "_profile", "_variance")

@@ -27,7 +27,7 @@ Gilbert–Elliott chain.
   one packet in 20 until its first loss.
 - The sender detects a loss a round trip later (RACK, RFC 8985). It retransmits the packet with the next round, which
   has 0.7 of the size (PRR, RFC 6937); later packets wait for it. Losses within one round trip shrink the window once.
-  A loss at the end of a round is detected only with the next one, which carries what is left besides.
+  A loss at the end of a round is detected only with the next one, which also carries the rest.
   If nothing else is left to send, it retransmits when the third packet after the lost one is acknowledged, or a quarter
   of a round trip after the first is.
 - If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips

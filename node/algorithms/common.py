@@ -58,7 +58,7 @@ def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int
 
 
 def participants(role: Role, share: float, round: int, nodes: Sequence[str] | None = None) -> list[str]:
-    """Draw a share of the node's children, or of `nodes`, rounded up, anew in each round. A share below 1 is recorded
+    """Draw a share of the node's children, or of `nodes`, rounded up, again in each round. A share below 1 is recorded
     (event selected)."""
     available = role.children if nodes is None else nodes
     chosen = drawn(role, available, needed(share, len(available)), "devices", round)
@@ -138,7 +138,7 @@ def round_of(message: Message) -> int:
 
 
 def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
-    """The tensors whose names begin with `part` and a slash, under their names without this prefix."""
+    """The tensors with names that start with `part` and a slash, under their names without this prefix."""
     return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
 
 

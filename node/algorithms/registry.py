@@ -25,7 +25,7 @@ class Algorithm:
     the plug-in that declares the algorithm. A module with several algorithms may have the roles of each under its name:
     ``ROLES = {"mine": {"cloud": Cloud, "device": Device}, "other": {...}}``.
 
-    `leader` is the tier whose rounds count as the rounds of the run. If it has several nodes, the first leads.
+    `leader` is the tier with the rounds that count as the rounds of the run. If it has several nodes, the first leads.
     `flat`: one layer of clients, either edges that hold data or devices without edges.
     `meshed`: edges exchange messages with each other.
     `personal`: each client has its own model, possibly of its own architecture, and also evaluates it globally.
@@ -33,8 +33,8 @@ class Algorithm:
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `linear`: works on the classifier's weights, so the classifier must be one linear layer.
-    `whole`: works on all of a model's weights in messages, so no frozen parameters may stay at the nodes.
-    `floats`: needs samples of floats or pictures with one label each, no integer tokens.
+    `whole`: needs all weights of a model in messages, so frozen parameters must be sent too.
+    `floats`: needs samples of floats or pictures with one label each, not integer tokens.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.

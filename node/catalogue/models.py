@@ -125,7 +125,7 @@ class CharTransformer(Parameters):
     """A transformer for texts.
 
     layers: number of blocks
-    width: values of each token between the blocks, a multiple of the heads
+    width: values of each token between the blocks, a multiple of `heads`
     heads: heads of attention
     """
 
@@ -136,7 +136,7 @@ class CharTransformer(Parameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.width % self.heads:
-            raise ValueError(f"width: {self.width} is no multiple of {self.heads} heads")
+            raise ValueError(f"width: {self.width} is not a multiple of {self.heads} heads")
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ class ModelEntry:
     `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an unsupported shape. If
     it is None, the size is measured on the model itself.
 
-    Without `frozen_travels`, parameters with `requires_grad` False are never sent. `build` must make them equal at
-    every node: from the seeded generators, or from a file.
+    Without `frozen_travels`, parameters with `requires_grad` False are never sent. `build` must create the same
+    ones on every node: from the seeded generators, or from a file.
     """
 
     name: str

@@ -40,7 +40,7 @@ class Dirichlet(PartitionParameters):
     variant: class: divides each class over clients, and gives a full client no more (FedGen, NIID-Bench);
         class-uncapped: without that cap; client: draws the classes of each client, and all get the same number of
         samples (Hsu 2019)
-    over: who the draw is for: clients, or edges, each of which divides its samples evenly
+    over: who the draw is for: clients, or edges; each edge divides its samples evenly
     """
 
     alpha: float = number(0.5, low=0, above=True)

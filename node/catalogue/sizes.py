@@ -11,14 +11,14 @@ from node.catalogue.datasets import Shape
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a model's state, which is what travels: the numbers of `parameters` (float32), float `buffers` and
+    """The size of a model's state, which nodes send: the numbers of `parameters` (float32), float `buffers` and
     integer `counters` (int64); whether it is `partial`, so that frozen parameters stay at the nodes; the number of
     `features` in the vector that its extractor makes of a sample, 0 if it makes none; whether its classifier is one
     `linear` layer; and the `width` of a float in a message, in bytes.
 
     The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and products of matrices;
     `values`, the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed
-    form that leaves them out has 0 layers. Then they are measured on the model."""
+    form without them has 0 layers. Then they are measured on the model."""
 
     parameters: int
     buffers: int = 0

@@ -1,5 +1,5 @@
 """Low-rank adapters (E. Hu et al., ICLR 2022, arXiv 2106.09685): W x + (α / r) B A x with a frozen W. B starts at zero,
-A as torch's linear layers. Only A and B are trained, and only they travel."""
+A as torch's linear layers. Only A and B are trained and sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from node.learning.errors import ModelError
 
-FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # they use weights of their layers without calling these
+FUSED = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+)  # they use the weights of their layers, but do not call the layers
 
 
 class Adapted(nn.Module):
@@ -28,8 +31,8 @@ class Adapted(nn.Module):
 
 
 def adapt(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> None:
-    """Freeze a model, and give an adapter to each linear layer with a name, or the end of a name, in ``targets``.
-    Raises ModelError for a target that is no linear layer, and for a rank that a layer cannot have."""
+    """Freeze a model, and add an adapter to each linear layer in ``targets``, by its name or the end of its name.
+    Raises ModelError for a target that is no linear layer, and for a rank that is too high for a layer."""
     model.requires_grad_(False)
     layers = {
         name: each
@@ -40,9 +43,9 @@ def adapt(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> 
     for target, names in of_targets.items():
         if not names:
             known = ", ".join(dict.fromkeys(name.rpartition(".")[2] for name in layers))
-            raise ModelError(f"lora: targets: no linear layer is named {target!r}; there are {known or 'none'}")
+            raise ModelError(f"lora: targets: no linear layer is named {target!r}; the model has {known or 'none'}")
     for name in dict.fromkeys(name for names in of_targets.values() for name in names):
         parent, _, own = name.rpartition(".")
         if rank > (full := min(layers[name].in_features, layers[name].out_features)):
-            raise ModelError(f"lora: rank: {rank} is more than that of {own}, {full}: lower it, or leave out {own}")
+            raise ModelError(f"lora: rank: {rank} is more than the rank of {own}, {full}: lower it, or leave out {own}")
         setattr(model.get_submodule(parent), own, Adapted(layers[name], rank, alpha))

@@ -295,19 +295,19 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
 
 
 def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
-    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`. `params`: its own, and
-    `lora`, the arguments of `adapt`.
+    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`. `params`: its own
+    parameters, and `lora`, the arguments of `adapt`.
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """
     if name not in MODELS:
         raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
-    entry, given = MODELS[name], dict(params or {})
-    adapters = given.pop("lora", None)
+    entry, own_params = MODELS[name], dict(params or {})
+    adapters = own_params.pop("lora", None)
     try:
         if entry.measure is not None:
-            entry.size(shape, classes, given)
-        chosen = read_parameters(entry.params, given)
+            entry.size(shape, classes, own_params)
+        chosen = read_parameters(entry.params, own_params)
     except ValueError as error:
         raise ModelError(str(error)) from error
     with seeded(seed):
@@ -330,7 +330,7 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
 
 
 def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
-    """The size of a model, counted on the model itself. A model of one module has no features, nor has one whose
+    """The size of a model, counted on the model itself. A model of one module has no features. The same is true if its
     extractor makes no vector of a sample.
 
     Raises ModelError if the model cannot be made, or does not give logits of the labels' shape.
@@ -344,9 +344,9 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         raise
     except Exception as error:
         raise ModelError(f"model {entry.name} cannot be made for {form}: {type(error).__name__}: {error}") from error
-    if tuple(logits.shape) != (wanted := (2, *form.labels, form.classes)):
+    if tuple(logits.shape) != (needed := (2, *form.labels, form.classes)):
         raise ModelError(
-            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give {wanted}"
+            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give {needed}"
         )
     trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
     floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())

@@ -77,7 +77,7 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """e^loss: a model that gives each of so many classes the same probability has this loss."""
+        """e^loss, the number of classes for which a uniform guess has this loss."""
         return math.exp(min(self.loss, 700))
 
 
@@ -202,7 +202,7 @@ class Learner:
         return self._models.initial()
 
     def build(self, name: str, device: torch.device | str | None = None) -> Model:
-        """Another model of the catalogue for the node's samples, beside its own, on `device`, by default the node's.
+        """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
         made = build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
@@ -276,8 +276,9 @@ class Learner:
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
     def warm_up(self, params: LocalTraining) -> None:
-        """Train on two samples and forget it. The first training of a process takes some 10 ms longer than later ones,
-        which slow hardware would stretch to seconds. A model that cannot be trained fails later, with its message."""
+        """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
+        later ones. Slow hardware would stretch this to seconds. A model that cannot be trained fails later, with its
+        message."""
         if self.samples:
             with contextlib.suppress(Exception):
                 self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
@@ -373,7 +374,7 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
 
 
 def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
-    """The sample indices of each key, None for no key."""
+    """The sample indices of each key, or None without a key."""
     if not any(keys):
         return [None] * len(keys)
     try:
@@ -386,8 +387,8 @@ def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None
 def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
     """An array of an npz file without compression, smaller than 4 GB. KeyError without such an array.
 
-    numpy would read the file's whole directory first, with the arrays of all nodes. This finds one entry, from the end
-    (PKWARE's APPNOTE.TXT, 4.3.7 and 4.3.12).
+    numpy would first read the directory of the whole file, with the arrays of all nodes. This function finds one
+    entry, from the end (PKWARE's APPNOTE.TXT, 4.3.7 and 4.3.12).
     """
     name = f"{key}.npy".encode()
     at = archive.rfind(name)
@@ -395,7 +396,7 @@ def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
         signature, size, length, offset = struct.unpack_from("<4s20xLH12xL", archive, at - 46)
         if signature == b"PK\x01\x02" and length == len(name):
             start = offset + 30 + sum(struct.unpack_from("<HH", archive, offset + 26))
-            found: NDArray[Any] = read_array(io.BytesIO(archive[start : start + size]), allow_pickle=False)
-            return found
+            array: NDArray[Any] = read_array(io.BytesIO(archive[start : start + size]), allow_pickle=False)
+            return array
         at = archive.rfind(name, 0, at)
     raise KeyError(key)

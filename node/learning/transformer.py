@@ -1,5 +1,5 @@
 """A transformer that predicts the next character (Radford 2019, GPT-2): causal attention, normalisation before each
-part. Linear layers are named, so that `node.learning.lora` can adapt them: query, key, value, output, wide, narrow."""
+part. `node.learning.lora` adapts linear layers by their names: query, key, value, output, wide, narrow."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self._attention(self.before_attention(x))
-        made: Tensor = x + self.narrow(gelu(self.wide(self.before_layers(x))))
-        return made
+        output: Tensor = x + self.narrow(gelu(self.wide(self.before_layers(x))))
+        return output
 
     def _attention(self, x: Tensor) -> Tensor:
         count, length, width = x.shape
@@ -36,8 +36,8 @@ class Block(nn.Module):
         )
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         scores = (q @ k.transpose(-2, -1) / math.sqrt(width / self.heads)).masked_fill(later, -math.inf)
-        made: Tensor = self.output((scores.softmax(-1) @ v).transpose(1, 2).reshape(count, length, width))
-        return made
+        output: Tensor = self.output((scores.softmax(-1) @ v).transpose(1, 2).reshape(count, length, width))
+        return output
 
 
 class Extractor(nn.Module):
@@ -53,8 +53,8 @@ class Extractor(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         places = torch.arange(x.shape[1], device=x.device)
-        made: Tensor = self.norm(self.blocks(self.tokens(x) + self.places(places)))
-        return made
+        features: Tensor = self.norm(self.blocks(self.tokens(x) + self.places(places)))
+        return features
 
 
 def char_transformer(shape: Shape, classes: int, params: CharTransformer) -> tuple[nn.Module, nn.Module]:

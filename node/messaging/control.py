@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
-_BEATS = 8  # of the orchestrator within a lease; of a thousand nodes, each beat costs a tenth of a second
+_BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second
 _BACKLOG = 10_000  # messages that one side queues while the other does not read
 _READ_AHEAD = 100  # messages that wait at the orchestrator, per node and of all nodes together
 _READ_AT_ONCE = 64  # messages to read before other coroutines run
@@ -84,11 +84,11 @@ class ControlClient:
         set_client_keys(self._socket, assignment.keys, assignment.control_key)
         self._socket.connect(self._endpoint.address)
         self._stop_watching = watch(self._socket, self._read)
-        self.heard = asyncio.get_running_loop().time()
+        self._last_received = asyncio.get_running_loop().time()
 
     def register(self) -> None:
         """Tell the orchestrator that this node is ready. From now on the orchestrator renews its lease."""
-        self.heard = asyncio.get_running_loop().time()
+        self._last_received = asyncio.get_running_loop().time()
         registration = {
             "type": "register",
             "node": self._assignment.node,
@@ -103,14 +103,14 @@ class ControlClient:
         lease = self._assignment.timeouts.lease
         pause, loop = lease / _BEATS, asyncio.get_running_loop()
         while self._received.empty():
-            asked = loop.time()
+            start = loop.time()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with the message.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     return await self._received.get()
             # A node that was frozen, or starved of processor time, must not count that time as the peer's silence.
-            self.heard += max(0.0, loop.time() - asked - 2 * pause)
-            if loop.time() - self.heard > lease:
+            self._last_received += max(0.0, loop.time() - start - 2 * pause)
+            if loop.time() - self._last_received > lease:
                 raise ControlError(
                     f"{self._assignment.node}: nothing received from the orchestrator for {lease:g} s; ending"
                 )
@@ -141,7 +141,7 @@ class ControlClient:
                 message = unpack(self._socket.recv(zmq.NOBLOCK))
             except zmq.Again:
                 return
-            self.heard = asyncio.get_running_loop().time()
+            self._last_received = asyncio.get_running_loop().time()
             if message.get("type") != "beat":
                 self._received.put_nowait(message)
 
@@ -150,7 +150,7 @@ class ControlServer:
     """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
     def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease) -> None:
-        """``address``: the ZeroMQ endpoint to listen at. ``nodes``: the public key of each node that may connect.
+        """``address``: the ZeroMQ endpoint to bind. ``nodes``: the public key of each node that may connect.
         ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Single precision in two bytes of a message: bfloat16, stored as a whole number, or float16."""
+"""Single precision in two bytes of a message: bfloat16, stored as an integer, or float16."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SHORT = {"bf16": np.dtype("<u2"), "fp16": np.dtype("<f2")}  # how each is stored
+SHORT = {"bf16": np.dtype("<u2"), "fp16": np.dtype("<f2")}  # the stored type of each
 
 
 def shortened(values: NDArray[Any], precision: str) -> NDArray[Any]:
-    """Single precision in two bytes, rounded to nearest, ties to even. What is too large becomes an infinity."""
+    """Single precision in two bytes, rounded to nearest, ties to even. A value that is too large becomes infinite."""
     if precision == "fp16":
         with np.errstate(over="ignore"):
             return values.astype(np.float16)

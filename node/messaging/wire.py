@@ -3,8 +3,8 @@
 Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields and layout. The *layout* is
 packed separately: ``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so known layout
 bytes are not parsed again. Frame 1, the *body*, holds the tensors' raw bytes in sequence (C order, little endian). Each
-tensor begins at a multiple of 8 bytes. The body is absent when there are no tensors. Tensors in single
-precision take two bytes for a value if the message has a `precision`. They arrive in single precision. Every claim of a
+tensor starts at a multiple of 8 bytes. The body is absent when there are no tensors. Tensors in single
+precision take two bytes per value if the message has a `precision`. They arrive in single precision. Every claim of a
 header is checked before memory is allocated for it. No pickle: received bytes are never executed.
 """
 
@@ -65,8 +65,8 @@ LIMITS = MessageLimits()
 @dataclass(frozen=True, eq=False)
 class Message:
     """A message between two nodes. ``fields`` are small values of msgpack types; tuples arrive as lists. ``round`` may
-    be None. Received ``tensors`` are read-only. ``precision``: that of single-precision tensors on the way, "bf16",
-    "fp16", or "" for all of it."""
+    be None. Received ``tensors`` are read-only. ``precision``: that of single-precision tensors in transit, "bf16",
+    "fp16", or "" for single precision."""
 
     kind: str
     sender: str
@@ -84,8 +84,8 @@ class Message:
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """The place of a tensor in the body, and the type that it has there. ``start`` and ``size`` are in bytes. ``short``
-    is the precision of what is in single precision outside the message."""
+    """The place of a tensor in the body, and its type in the body. ``start`` and ``size`` are in bytes. ``short``: the
+    precision in the body of a tensor that is in single precision outside the message."""
 
     name: str
     dtype: np.dtype[Any]
@@ -131,9 +131,9 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
 
     For transports without a wire. Errors as in `encode`. The tensors are copied, unless they are `frozen`.
     """
-    there = frozen(message)
-    arrays, precision = there.tensors, there.precision
-    header = _pack_header(there, arrays)
+    constant = frozen(message)
+    arrays, precision = constant.tensors, constant.precision
+    header = _pack_header(constant, arrays)
     body = 0
     for array in arrays.values():
         body += _aligned(array.nbytes // 2 if precision and array.dtype == _SINGLE else array.nbytes)
@@ -144,10 +144,10 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
             name: widened(shortened(each, precision), precision) if each.dtype == _SINGLE else each
             for name, each in arrays.items()
         }
-        there = Message(there.kind, there.sender, there.round, there.fields, arrays)
-    if there.fields:
-        there = _with(there, unpack(header)["fields"], arrays)
-    return there, len(header) + body
+        constant = Message(constant.kind, constant.sender, constant.round, constant.fields, arrays)
+    if constant.fields:
+        constant = _with(constant, unpack(header)["fields"], arrays)
+    return constant, len(header) + body
 
 
 def frozen(message: Message) -> Message:

@@ -1,8 +1,8 @@
 """The fork server: one process that imports all heavy modules once, and forks every node.
 
 ``python -m node.process.forkserver VIEW NODES`` reads requests, one JSON object a line, from standard input and answers
-on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is about how many nodes it will fork.
-Each forked node has its own network, PID, mount, UTS and IPC namespaces, and the rights that
+on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is the approximate number of nodes
+that it will fork. Each forked node has its own network, PID, mount, UTS and IPC namespaces, and the rights that
 `node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
@@ -16,7 +16,7 @@ Without a view (``null``) it forks holders, see `node.process.holder`. It loads 
 
 A forked node shares the pages of torch and costs about 25 MB. A fresh process costs 250 MB. The server must
 stay single-threaded, or a fork could copy a held lock. It is the first process of a PID namespace. It ends when
-standard input closes or its parent dies, and the kernel then ends its nodes (pid_namespaces(7)).
+standard input closes or its parent ends, and the kernel then ends its nodes (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces
 
 
 def main(view: FileView | None, nodes: int = 0) -> int:
-    """``nodes``: about how many nodes it will fork."""
+    """``nodes``: the approximate number of nodes that it will fork."""
     namespaces.die_with_parent(os.getppid())
     namespaces.name_process("forkserver")
     namespaces.begin_pid_namespace()
@@ -103,8 +103,8 @@ class Connection:
 
 @dataclass
 class Forked:
-    """A forked node. ``request``: the id of the request for it. ``start``: the descriptor at which it reports its
-    start, -1 when it has started. ``report``: what was read there. ``pid``: its id, as the requester sees it."""
+    """A forked node. ``request``: the id of its request. ``start``: the descriptor on which it reports its start, -1
+    when it has started. ``report``: the bytes read from it. ``pid``: its id, as the requester sees it."""
 
     name: str
     turn: Turn
@@ -145,7 +145,7 @@ class ForkServer:
                     continue
                 if key.data is not None:
                     if key.data in self.nodes and self.nodes[key.data].start == key.fd:  # `reap` may have read it
-                        self.hear(key.data)
+                        self.read_start(key.data)
                     continue
                 data = os.read(0, 65536)
                 if not data:
@@ -168,34 +168,34 @@ class ForkServer:
         """Fork a node into a PID namespace of its own.
 
         unshare(CLONE_NEWPID) takes effect on the next child, and may be called again only after the return to this
-        process's own namespace. `hear` answers the request.
+        process's own namespace. `read_start` answers the request.
         """
         if self.problem:
             raise OSError(self.problem)
         turn = self.turns.of_a_node()
         line = Connection(start.node) if self.view is None else None
-        report, tell = os.pipe2(os.O_CLOEXEC)
+        report, report_end = os.pipe2(os.O_CLOEXEC)
         namespaces.unshare(namespaces.CLONE_NEWPID)
         try:
             pid = os.fork()
             if pid == 0:
-                _become_node(self, start, turn, tell, line)
+                _become_node(self, start, turn, report_end, line)
         except OSError:
             os.close(report)
             raise
         finally:
             namespaces.enter(self.own, namespaces.CLONE_NEWPID)
-            os.close(tell)
+            os.close(report_end)
             if line is not None:
                 line.far.close()
         self.nodes[pid] = Forked(start.node, turn, request, report, line)
         self.selector.register(report, selectors.EVENT_READ, pid)
 
-    def hear(self, number: int) -> None:
-        """Read what a forked node reports of its start, and answer the request for it when that is all.
+    def read_start(self, number: int) -> None:
+        """Read the report of a forked node about its start. At its end, answer the request.
 
-        Only when it is ready may the requester attach an interface to it: it has left the server's network namespace
-        and is confined. It also counts as forked if it was killed before: `reap` then reports its end.
+        The requester may attach an interface only when the node is ready: it has then left the server's network
+        namespace and is confined. A node that was killed before counts as forked: `reap` reports its end.
         """
         node = self.nodes[number]
         data = os.read(node.start, 4096)
@@ -257,12 +257,12 @@ class ForkServer:
                 return
             node = self.nodes.get(pid)
             if node is None:
-                continue  # it could not start, which the answer says
+                continue  # it could not start; the answer reports that
             node.turn.give_back()
             if os.WIFSTOPPED(status):
                 continue
             while node.start >= 0:
-                self.hear(pid)
+                self.read_start(pid)
             if self.nodes.pop(pid, None) is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
@@ -270,11 +270,11 @@ class ForkServer:
             _write({**exit, "signal": -code if code < 0 else None})
 
 
-def _become_node(server: ForkServer, start: Start, turn: Turn, tell: int, line: Connection | None) -> NoReturn:
+def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, line: Connection | None) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
-        os.write(tell, f"{os.readlink('/proc/self')}\n".encode())  # its id in the namespace of the host's /proc
-        _close_all_but(tell, *(() if line is None else (line.far.fileno(),)))
+        os.write(report_end, f"{os.readlink('/proc/self')}\n".encode())  # its id in the namespace of the host's /proc
+        _close_all_but(report_end, *(() if line is None else (line.far.fileno(),)))
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -288,10 +288,10 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, tell: int, line: 
             namespaces.name_process(start.node)
             lacking = _limit_rights(server, start)
         except (OSError, NodeError) as error:
-            os.write(tell, f"{error}\n".encode())
+            os.write(report_end, f"{error}\n".encode())
             os._exit(code)
-        os.write(tell, f"ready {json.dumps(lacking)}\n".encode())
-        os.close(tell)
+        os.write(report_end, f"ready {json.dumps(lacking)}\n".encode())
+        os.close(report_end)
         if assignment is not None:
             code = run_node(assignment, turn=turn)
         elif line is not None:

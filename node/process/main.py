@@ -186,8 +186,8 @@ async def _run(
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
     asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, compute.thaw)
-    telling = _tell(assignment.timeouts.beat, transport, control, orders.started)
-    tasks = [terminated, *(asyncio.create_task(work) for work in (orders.perform(), obey(), telling))]
+    reports = _report(assignment.timeouts.beat, transport, control, orders.started)
+    tasks = [terminated, *(asyncio.create_task(work) for work in (orders.perform(), obey(), reports))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -197,32 +197,32 @@ async def _run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    _tell_traffic(transport, control)
+    _report_traffic(transport, control)
     control.send(_beat() | {"memory_pss": resources.proportional_bytes()})
     if not role.leaving:
         control.send({"type": "done", "reason": role.ended_by})
     logger.info("ended (%s)", "left" if role.leaving else role.ended_by)
 
 
-async def _tell(beat: float, transport: Transport, control: ControlClient, started: asyncio.Event) -> None:
-    """Report to the orchestrator from the start on: beats with resource usage, traffic, and standstills. Nodes that
-    wait for the start send one beat, and leave the processors to those that are still to register."""
+async def _report(beat: float, transport: Transport, control: ControlClient, started: asyncio.Event) -> None:
+    """Report to the orchestrator after the start: beats with resource usage, traffic, and standstills. A node that
+    waits for the start sends one beat, and leaves the processors to nodes that have not registered yet."""
     control.send(_beat())
     await started.wait()
-    told, standstill = None, Standstill()
+    reported, standstill = None, Standstill()
     while True:
         control.send(_beat())
         traffic = transport.traffic()
-        if traffic != told:
-            _tell_traffic(transport, control)
-            told = traffic
+        if traffic != reported:
+            _report_traffic(transport, control)
+            reported = traffic
         await asyncio.sleep(beat)
         _, stood = standstill.since(beat)
         if stood >= LEAST:
             control.event("frozen", seconds=round(stood, 3))
 
 
-def _tell_traffic(transport: Transport, control: ControlClient) -> None:
+def _report_traffic(transport: Transport, control: ControlClient) -> None:
     control.send({"type": "traffic", "peers": [asdict(row) for row in transport.traffic()]})
 
 

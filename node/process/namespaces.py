@@ -82,7 +82,7 @@ def die_with_parent(parent: int) -> None:
 
 def begin_pid_namespace() -> None:
     """Continue in a child, the first process of a new PID namespace: when it ends, the kernel ends all others there.
-    This process waits for the end of the child, and ends in the same way."""
+    This process waits for the end of the child, and ends with the same status."""
     unshare(CLONE_NEWPID)
     child = os.fork()
     if child == 0:
@@ -101,8 +101,8 @@ def name_process(name: str) -> None:
 
 def use_huge_pages() -> None:
     """Move the memory that this process has allocated so far into huge pages, where the kernel can (MADV_COLLAPSE of
-    madvise(2), Linux 6.1). A fork then copies one entry of the page table instead of 512. What it writes to is still
-    copied in small pages."""
+    madvise(2), Linux 6.1). A fork then copies one entry of the page table instead of 512. Pages that the fork
+    changes are still copied as small pages."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, rights, _, _, inode, *name = line.split(maxsplit=5)
         if inode != "0" or "w" not in rights or name not in ([], ["[heap]"]):

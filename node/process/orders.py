@@ -28,7 +28,7 @@ class Slowable(Protocol):
 
 
 class UnderOrders:
-    """A role that begins and ends by the orchestrator's orders. ``started`` is set by the first of them."""
+    """A role that starts and ends by the orchestrator's orders. ``started`` is set by the first order."""
 
     def __init__(self, role: Performer, compute: Slowable) -> None:
         self._role = role

@@ -19,8 +19,8 @@ _THREADS = Path("/proc/self/task")
 
 
 class Times(NamedTuple):
-    """Times in seconds. ``clock`` goes on while the host is suspended. ``processor``: processor time of all threads.
-    ``waited``: time in which threads that live now were ready to run and had no processor, of all together."""
+    """Times in seconds. ``clock`` continues while the host is suspended. ``processor``: processor time of all threads.
+    ``waited``: total time in which the present threads were ready to run and had no processor."""
 
     clock: float
     processor: float

@@ -68,7 +68,7 @@ class WorkerCompute:
         await asyncio.to_thread(fn, *args)
 
     async def prepare(self, fn: Callable[..., object], *args: Any) -> None:
-        """Run ``fn(*args)`` in the thread of the steps. It takes none of the node's time."""
+        """Run ``fn(*args)`` in the thread of the steps. It does not count as the node's time."""
         await asyncio.get_running_loop().run_in_executor(self._pool, fn, *args)
 
     async def _share(self) -> None:

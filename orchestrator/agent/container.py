@@ -47,7 +47,7 @@ SECRET = Path("/run/secrets") / FILE
 
 
 def serve() -> int:
-    """Hold the container until its end, again and again if the agent is left running. Returns its exit code."""
+    """Hold the container until its end, repeatedly if the agent is left running. Returns its exit code."""
     line = SECRET.read_bytes()
     settings = Settings.from_json(line)
     with contextlib.closing(Engine.connect()) as engine:
@@ -63,7 +63,8 @@ def serve() -> int:
 
 
 def sweep(*, data: bool = False) -> int:
-    """Remove what a run has left here, perhaps also the data sets. Returns the exit code. HostError if in use."""
+    """Remove what a run has left on this host, and the data sets if requested. Returns the exit code. HostError if in
+    use."""
     with contextlib.closing(Engine.connect()) as engine:
         remove(engine, os.environ[LEFT_BY])
         if data:
@@ -128,7 +129,7 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
         *(Mount(each, each, type="bind") for each in (folder, datasets)),
-        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in folders.items()),
+        *(Mount(str(target), str(source), type="bind", read_only=True) for source, target in folders.items()),
     ]
     return {
         "name": name_of(run),

@@ -53,7 +53,7 @@ class EchoResponder:
 
 
 async def ask(address: str, port: int, token: bytes, count: int, spacing: float) -> list[float]:
-    """Ask for ``count`` echoes, one each ``spacing`` seconds. Returns the round trips in s of those that came."""
+    """Request ``count`` echoes, one each ``spacing`` seconds. Returns the round trips in s of those that came."""
     times: dict[int, float] = {}
     complete = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 class CheckpointStream:
     """The checkpoints in the folders of nodes below ``folder``. Each ``read`` yields those that were replaced since. A
-    node may put anything there: what is not a file is left out."""
+    node may put anything into them: anything that is not a file is ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

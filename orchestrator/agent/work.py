@@ -35,8 +35,8 @@ WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello 
 
 
 async def work(host: str, folder: Path) -> int:
-    """Serve an orchestrator until the input ends, the orchestrator is silent or lets this agent go, this host fails, or
-    SIGTERM. An agent that was left running waits for an orchestrator. Returns the exit code."""
+    """Serve an orchestrator until the input ends, the orchestrator is silent or releases this agent, this host fails,
+    or SIGTERM arrives. An agent that was left running waits for an orchestrator. Returns the exit code."""
     loop = asyncio.get_running_loop()
     held = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(held), sys.stdin)

@@ -1,1 +1,1 @@
-"""Archives that reproduce themselves: runs in one file, with what is expected when they are repeated elsewhere."""
+"""Archives: runs in one file, with the results to expect when the runs are repeated elsewhere."""

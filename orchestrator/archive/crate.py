@@ -36,7 +36,7 @@ Content = bytes | Path
 
 
 class ArchivedRun(NamedTuple):
-    """A run, its folder in an archive, what is expected of it, and the file that describes its data set, if any."""
+    """A run, its folder in an archive, its expected result, and the file that describes its data set, if any."""
 
     directory: RunDirectory
     folder: str
@@ -92,7 +92,7 @@ def describe(
         actions.append(action)
     root = crate.root_dataset
     root["name"] = name
-    root["description"] = f"Runs of edgebed, with all that is needed to repeat them: edgebed reproduce {name}.zip"
+    root["description"] = f"Runs of edgebed, with everything to repeat them: edgebed reproduce {name}.zip"
     root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
     about = {"name": license, "description": "the licence of this archive"}
     root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
@@ -103,8 +103,8 @@ def describe(
 
 
 def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
-    """Verdict, figures and host of a run; its links as configured, by class or pair, and as measured: mean, lowest and
-    highest value of each quantity of a class."""
+    """Verdict, figures and host of a run. Its links as configured, by class or pair. Its links as measured: the mean,
+    lowest and highest value of each quantity, by class."""
     yield {"name": "verdict", "value": expected.verdict}
     yield from ({"name": name, "value": each.expected} for name, each in expected.figures.items())
     yield from ({"name": f"host {key}", "value": history.meta[key]} for key in _HOST if key in history.meta)

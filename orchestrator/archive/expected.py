@@ -1,4 +1,4 @@
-"""The file expected.json of an archive: the figures of each run, and how far its repetition may be from them."""
+"""The file expected.json of an archive: the figures of each run, and their tolerances for a repetition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POINTS = ("final.", "best.")
 
 
 class ExpectedFigure(Strict):
-    """A figure, and by how much a repetition on another kind of processor, or of real nodes, may differ from it."""
+    """A figure, and its tolerance. It applies to real nodes and to another kind of processor."""
 
     expected: float
     tolerance: float
@@ -50,16 +50,16 @@ class Expected(Strict):
 
 @dataclass(frozen=True)
 class RunDifference:
-    """A difference of a repetition from the archive. ``expected`` and ``found`` as they are written."""
+    """A difference between a repetition and the archive. ``expected`` and ``actual`` are texts to print."""
 
     run: str
     figure: str
     expected: str
-    found: str
+    actual: str
 
 
 def read_expected(file: Path) -> Expected:
-    """Read an archive's expected.json. ArchiveError if it makes no sense."""
+    """Read an archive's expected.json. ArchiveError if it cannot be read."""
     try:
         return Expected.model_validate_json(read_untrusted(file, LONGEST_DOCUMENT))
     except ValidationError as error:
@@ -73,7 +73,7 @@ def read_expected(file: Path) -> Expected:
 def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str]) -> ExpectedRun:
     """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
-        raise RunError(f"{history.run} is not complete, so nothing can be expected of it: run it again")
+        raise RunError(f"{history.run} is not complete, so it has no result to expect: run it again")
     values = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
     return ExpectedRun(
         case=str(history.meta.get("case", history.plan["name"])),
@@ -88,9 +88,9 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
 
 
 def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> float:
-    """The tolerance of a figure: that in ``tolerances``, a number or a percentage of the figure, or by default two
-    points for accuracies, and for others a tenth, but at least one round, one second, or 0.02. MistakeError if it is
-    no number."""
+    """The tolerance of a figure. ``tolerances`` has numbers, or percentages of a figure. The default is two points for
+    accuracies. For others it is a tenth of the figure, but at least one round, one second, or 0.02. MistakeError if a
+    tolerance is not a number."""
     if name in tolerances:
         try:
             number = float(tolerances[name].removesuffix("%"))
@@ -105,7 +105,7 @@ def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> floa
 
 
 def inexact(archived: History, repeated: History) -> list[str]:
-    """Why both runs need not have the same figures to the last bit; empty if they must."""
+    """The reasons why two runs may have different figures; empty if they must be equal to the last bit."""
     if not kind_of(repeated.driver).simulated:
         return ["real nodes"]
     if any("device" in node for node in repeated.plan["nodes"]):
@@ -121,8 +121,8 @@ def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(name: str, expected: ExpectedRun, repeated: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
-    """The figures of a repetition that differ by more than their tolerance; not at all if ``exact``. Then, or if the
-    checks of the repetition failed, also its verdict."""
+    """The figures of a repetition that differ by more than their tolerance, or at all if ``exact``. The verdict is
+    compared if ``exact``, or if the checks of the repetition failed."""
     for key, each in expected.figures.items():
         tolerance, value = 0.0 if exact else each.tolerance, repeated.figures.get(key)
         if value is None or not abs(value.expected - each.expected) <= tolerance:

@@ -1,4 +1,4 @@
-"""Archives of others: all entries are checked before anything is written."""
+"""Unpacks archives that others wrote. All entries are checked before anything is written."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 def unpack(file: Path, folder: Path) -> list[str]:
     """Unpack an archive into a folder. Returns the files that differ from the hashes in the archive's description.
 
-    ArchiveError, before anything is written, if the archive is damaged, or has anything but regular files with paths
-    below its own folder, each once, of a plausible size. Also if the files cannot be written.
+    ArchiveError, before anything is written, if the archive is damaged. All entries must be regular files with
+    different paths below the archive's folder, of a plausible size. Also ArchiveError if the files cannot be written.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -61,7 +61,7 @@ def _check(entries: list[zipfile.ZipInfo], size: int) -> None:
             f"the archive is not unpacked: its {size:,} bytes cannot be {len(entries):,} files of {whole:,} bytes"
         )
     names = [each.filename.removesuffix("/") for each in entries]
-    if len(set(names)) < len(names):  # that of a file and a folder, or in another case, is left to the file system
+    if len(set(names)) < len(names):  # names that clash otherwise fail on the disk
         raise ArchiveError("the archive is not unpacked: it has two files of the same name")
 
 
@@ -75,7 +75,7 @@ def _hash(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
 
 
 def _changed(archive: zipfile.ZipFile, hashes: Mapping[str, str]) -> list[str]:
-    """The files whose hashes are not those of the description, and those that only one of both has."""
+    """The files with other hashes than in the description, and the files that only the archive or only it has."""
     if METADATA not in hashes or archive.getinfo(METADATA).file_size > MOST_METADATA:
         raise ArchiveError(f"this is no archive of edgebed: it has no usable {METADATA}")
     try:

@@ -1,4 +1,4 @@
-"""Repeats the runs of an archive, and compares them with what it expects."""
+"""Repeats the runs of an archive, and compares the results with the expected ones."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ from orchestrator.verbs.sources import check_workers
 ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
 EXIT_CODES: Mapping[ReproductionState, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
 NOT_COMPARED = ("plan.notes",)  # sentences for people
-MOST_VALUES = 10  # of a plan, that are listed if they differ
+MOST_VALUES = 10  # different values of a plan that are listed
 
 
 @dataclass
 class Reproduction:
-    """The result of `reproduce`: how the repeated runs differ from the archive, why runs could not be repeated, which
-    code of the archive needs trust, and why runs were compared within tolerances, not to the last bit."""
+    """The result of `reproduce`. ``differences``: between the repeated ``runs`` and the archive. ``impossible``: the
+    runs that could not be repeated, and why. ``code``: the code of the archive that needs trust. ``inexact``: the runs
+    that were compared within tolerances, not to the last bit, and why."""
 
     runs: list[Path] = field(default_factory=list)
     inexact: list[str] = field(default_factory=list)
@@ -82,12 +83,12 @@ def reproduce(
     """Repeat all runs of an archive that `archive` wrote, and compare their figures with those in the archive.
 
     The new runs of NAME.zip are in the folder NAME-reproduction below ``runs``. Simulations on the same kind of
-    processor, with the same packages, must have equal figures to the last bit; other runs within the tolerances of the
-    archive.
-    ``trust``: also run plug-ins, programs and images of the archive. Otherwise a run that has some is not repeated.
+    processor, with the same packages, must have the same figures to the last bit. The figures of other runs must be
+    within the tolerances of the archive.
+    ``trust``: also run plug-ins, programs and images of the archive. Otherwise runs that need them are not repeated.
     ``workers`` as for `up`.
 
-    ArchiveError, before anything is written, if the archive is damaged or unsafe to unpack.
+    ArchiveError if the archive is damaged or unsafe to unpack. Nothing is written then.
     """
     return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=lambda _: None))
 
@@ -99,10 +100,10 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         folder = Path(temporary)
         for name in unpack(file, folder):
-            result.differences.append(RunDifference("", name, "the file as it was archived", "a changed file"))
+            result.differences.append(RunDifference("", name, "the archived file", "a changed file"))
         expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
         if {each.run for each in archived} != expected.runs.keys():
-            raise ArchiveError(f"{FILE} does not have the runs of the archive")
+            raise ArchiveError(f"{FILE} does not list the runs that the archive contains")
         programs = folder / SCENARIO_FOLDER
         base = programs if programs.is_dir() else Path.cwd()
         for number, each in enumerate(archived, 1):
@@ -115,9 +116,9 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                made, differing = _run_again(each, _plugins(scenario), base, target, name, workers)
-                result.runs.append(made.path)
-                differing += _compare(each, made, expected, name, result)
+                repeated, differing = _run_again(each, _plugins(scenario), base, target, name, workers)
+                result.runs.append(repeated.path)
+                differing += _compare(each, repeated, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
                 result.impossible.append(f"{name}: {error}")
                 tell(f"{name}: not possible here: {error}")
@@ -157,7 +158,7 @@ def _command(program: Any) -> Any:
 
 
 def _images(data: Any) -> Iterator[str]:
-    """Every image that a scenario names, wherever that is."""
+    """Every image that a scenario names, under any key."""
     for key, value in data.items() if isinstance(data, Mapping) else ():
         if key == "image":
             yield f"image {value}"
@@ -183,29 +184,29 @@ def _run_again(
             raise RunError(
                 f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
             )
-        here = dict(_values(plan.recorded, "plan"))
-        other = [key for key in before | here if before.get(key) != here.get(key) and not key.startswith(NOT_COMPARED)]
+        after = dict(_values(plan.recorded, "plan"))
+        keys = [key for key in before | after if before.get(key) != after.get(key) and not key.startswith(NOT_COMPARED)]
         view = Glimpse(name)
-        outcome, made = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
+        outcome, repeated = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    values = [(key, str(before.get(key, "–")), str(here.get(key, "–"))) for key in other[:MOST_VALUES]]
-    return made, [RunDifference(name, *each) for each in values]
+    values = [(key, str(before.get(key, "–")), str(after.get(key, "–"))) for key in keys[:MOST_VALUES]]
+    return repeated, [RunDifference(name, *each) for each in values]
 
 
 def _compare(
-    archived: RunDirectory, made: RunDirectory, expected: Expected, name: str, result: Reproduction
+    archived: RunDirectory, repeated: RunDirectory, expected: Expected, name: str, result: Reproduction
 ) -> Iterator[RunDifference]:
-    """How the figures of a repeated run differ from what is expected."""
-    with History.open(archived.path) as original, History.open(made.path) as repeated:
-        if (outcome := repeated.outcome) is None or outcome.ended not in COMPLETE:
+    """The differences between the figures of a repeated run and the expected ones."""
+    with History.open(archived.path) as original, History.open(repeated.path) as history:
+        if (outcome := history.outcome) is None or outcome.ended not in COMPLETE:
             reason = outcome and (outcome.error or outcome.ended)
             yield RunDifference(name, "end", "a complete run", reason or "killed")
             return
-        if reasons := inexact(original, repeated):
+        if reasons := inexact(original, history):
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
-        here = expected_run(repeated, expected.target, {})
-        yield from differences(name, expected.runs[archived.run], here, exact=not reasons)
+        result_of_run = expected_run(history, expected.target, {})
+        yield from differences(name, expected.runs[archived.run], result_of_run, exact=not reasons)
 
 
 def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -218,17 +219,17 @@ def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plugin(name: str, run: RunDirectory) -> PluginSource:
-    """The source of a plug-in: of a file its copy in the archive, of a module the installed one."""
+    """The source of a plug-in: the copy of a file in the archive, or the installed module."""
     return replace(find(PurePath(name).name, run.plugins), name=name) if name.endswith(".py") else find(name, Path())
 
 
 def print_reproduction(result: Reproduction, console: Console) -> None:
-    """Print what differs, what was not possible and why, the code that needs trust, and the state."""
+    """Print the differences, what was not possible and why, the code that needs trust, and the state."""
     if result.differences:
         rows = [
-            tuple(map(text.visible, (each.run, each.figure, each.expected, each.found))) for each in result.differences
+            tuple(map(text.visible, (each.run, each.figure, each.expected, each.actual))) for each in result.differences
         ]
-        write_table(console, ("run", "figure", "expected", "found"), rows)
+        write_table(console, ("run", "figure", "expected", "actual"), rows)
         write(console, "")
     entries = [("not possible", text.visible(each)) for each in result.impossible]
     entries += [("code", text.visible(each)) for each in result.code]

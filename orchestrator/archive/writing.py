@@ -1,4 +1,4 @@
-"""Writes an archive: one or several complete runs, with all that is needed to repeat and check them."""
+"""Writes an archive: one or more complete runs, with everything to repeat and check them."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def archive(
     authors: Sequence[str] = (),
     license: str | None = None,
 ) -> Path:
-    """Write a run, or a sweep with all its runs, into one zip file, from which `reproduce` repeats them elsewhere.
+    """Write a run, or a sweep with all its runs, into one zip file that `reproduce` can repeat on another host.
 
     ``run`` is the id or the directory of a run, or the name or directory of a sweep; by default the latest run.
-    ``file`` is by default named after it. ``tolerances``: by how much figures may differ where a repetition is not
-    exact, as ``{"final.global": "0.03", "seconds": "20%"}``. ``authors`` are names, and ``license`` a
+    ``file`` is by default named after it. ``tolerances``: by how much figures may differ if a repetition cannot be
+    exact, such as ``{"final.global": "0.03", "seconds": "20%"}``. ``authors`` are names, and ``license`` a
     name or an address such as "https://spdx.org/licenses/CC-BY-4.0"; both are for the description. Returns the path of
     the file.
 
-    MistakeError if a tolerance makes no sense. RunError if a run is not complete, if packages or data have changed
-    since, or without the package rocrate.
+    MistakeError if a tolerance is not a number. RunError if a run is not complete, if packages or data have changed
+    since the run, or if the package rocrate is missing.
     """
     require(("rocrate",), crate.EXTRA)
     named = None if run is None else os.fspath(run)
@@ -126,7 +126,7 @@ def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
 
 
 def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
-    """What a complete run keeps for its report and repetition. Its record is copied to a new folder ``temporary``."""
+    """The files of a complete run for its report and repetition. Its record is copied to a new folder ``temporary``."""
     own = run.directory
     own.refuse_held()
     temporary.mkdir()
@@ -147,7 +147,7 @@ def files_of_programs(folder: Path) -> dict[str, Content]:
     refuse_large(folder)
     paths = list(entries(folder))
     if links := [path for path in paths if path.is_symlink()]:
-        raise RunError(f"{links[0]} is a link, which no archive may have: replace it by a copy")
+        raise RunError(f"{links[0]} is a link, which an archive cannot contain: replace it with a copy")
     return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
 
 
@@ -155,22 +155,22 @@ def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
     """The file in an archive that describes the data set of a run, and its content."""
     with kept(origin.scenario.plugins), looked_up(origin.scenario.data, origin.file.parent) as data:
         if data.sha256 != history.plan["data"]["sha256"]:
-            raise RunError(f"the data set {data.name} is not that of {history.run} any more: run it again")
+            raise RunError(f"the data set {data.name} has changed since {history.run}: run it again")
         return f"data/{data.directory.name}.jsonld", crate.croissant(data)
 
 
 def _refuse_changed_packages(history: History, installed: Packages) -> None:
     for name, used in history.meta.get("packages", {}).items():
-        if used != (here := installed.get(name, {}).get("version")):
+        if used != (current := installed.get(name, {}).get("version")):
             raise RunError(
-                f"{history.run} used {name} {used}, and {here or 'none'} is installed: run it again, or archive it "
+                f"{history.run} used {name} {used}, but {current or 'none'} is installed: run it again, or archive it "
                 "where it ran"
             )
 
 
 def packages() -> dict[str, dict[str, str]]:
-    """Version and hash of each installed package, by its name. The hash is of its files' hashes in RECORD, without what
-    an installer adds; "" if it has none."""
+    """Version and hash of each installed package, by name. The hash covers the hashes of its files in RECORD, without
+    files that an installer adds; "" if there are none."""
     installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}
     return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
 

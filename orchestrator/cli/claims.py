@@ -25,7 +25,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS
     "--driver", type=click.Choice(list(DRIVERS)), help="Run the nodes with this driver; by default as recorded."
 )
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
-@click.option("--trust", is_flag=True, help="Of an archive: also run its plug-ins, programs and images.")
+@click.option("--trust", is_flag=True, help="Also run the plug-ins, programs and images of an archive.")
 @runs_option
 @json_option
 def reproduce_claims(
@@ -42,8 +42,9 @@ def reproduce_claims(
 ) -> None:
     """Check claims of papers, or an archive of runs: run each claim NAME, or all runs in FILE.zip, and compare.
 
-    For claims, complete runs are kept; the exit code is 0 if every state is as recorded, and 3 if not. For an archive,
-    it is 0 if the archive is confirmed, 1 if it is not, 4 if it cannot be repeated here, and 2 if it is refused.
+    Complete runs of claims are not repeated. The exit code is 0 if every claim has the recorded state, and 3 if not.
+    The exit code for an archive is 0 if it is confirmed, 1 if not, 4 if a run cannot be repeated on this host, and 2
+    if the archive is refused.
     """
     from orchestrator.claims import page as scoreboard
     from orchestrator.claims.reading import FOLDER, find, load
@@ -54,7 +55,7 @@ def reproduce_claims(
     if names and names[0].endswith(".zip"):
         if len(names) > 1 or listed or page or cheap or claims or driver:
             raise click.UsageError(
-                "an archive is checked alone: name one file, with --trust, --workers and --runs only"
+                "an archive takes no claims or other options: name one file, with --trust, --workers and --runs only"
             )
         _reproduce_archive(Path(names[0]), runs, trust=trust, workers=workers, as_json=as_json)
     if trust:

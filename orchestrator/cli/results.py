@@ -146,10 +146,14 @@ def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_js
     "tolerances",
     metavar="FIGURE=VALUE",
     multiple=True,
-    help="How far a figure may be off elsewhere, as final.global=0.03 or seconds=20%; may be repeated.",
+    help="The tolerance of a figure on other hosts, such as final.global=0.03 or seconds=20%; may be repeated.",
 )
-@click.option("--author", "authors", metavar="NAME", multiple=True, help="For the description; may be repeated.")
-@click.option("--license", metavar="URL", help="For the description, such as https://spdx.org/licenses/CC-BY-4.0.")
+@click.option(
+    "--author", "authors", metavar="NAME", multiple=True, help="An author, for the description; may be repeated."
+)
+@click.option(
+    "--license", metavar="URL", help="The licence, for the description, such as https://spdx.org/licenses/CC-BY-4.0."
+)
 @runs_option
 @json_option
 def archive_runs(
@@ -161,12 +165,12 @@ def archive_runs(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Write RUN, a run or a sweep, into one file that `reproduce` repeats and checks on another host."""
+    """Write RUN, a run or a sweep, into one file that `reproduce` can repeat and check on another host."""
     from orchestrator.archive.writing import archive
 
     if wrong := [each for each in tolerances if "=" not in each]:
         raise click.UsageError(f"--tolerance: {wrong[0]!r} is not FIGURE=VALUE")
-    given = dict(each.split("=", 1) for each in tolerances)
+    by_figure = dict(each.split("=", 1) for each in tolerances)
     with waiting("writing the archive"):
-        file = archive(run, output, runs=runs, tolerances=given, authors=authors, license=license)
+        file = archive(run, output, runs=runs, tolerances=by_figure, authors=authors, license=license)
     print_json({"file": str(file)}) if as_json else click.echo(f"{file}: {text.size(file.stat().st_size)}")

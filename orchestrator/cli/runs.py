@@ -118,7 +118,11 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--on", type=click.Choice(["slurm", "swarm", "kubernetes"]), help="Execute the tasks as a job there.")
 @click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
 @click.option("--image", default="edgebed", help="With --on: the image of tasks in containers; by default edgebed.")
-@click.option("--parallel", type=click.IntRange(2), help="Simulations at the same time, each with --workers or 1.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(2),
+    help="Run this many simulations at the same time, each with --workers processes, by default 1.",
+)
 @click.option("--workers", type=click.IntRange(1), help="As for `up`; with --on the cores of a task, by default 1.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @click.option("--count", is_flag=True, help="Print the number of tasks: one for each case and seed.")

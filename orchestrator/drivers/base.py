@@ -54,8 +54,8 @@ class Driver(Protocol):
         """Prepare to start nodes. HostError with the remedy if this host cannot run them."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        """Start a node in its own network namespace. A node that ends at once also counts as started. Its Exit never
-        comes before the handle is returned."""
+        """Start a node in its own network namespace. A node that ends immediately also counts as started. Its Exit
+        never comes before the handle is returned."""
 
     async def kill(self, node: str) -> None:
         """Send SIGKILL to a node. Its Exit follows."""
@@ -124,7 +124,7 @@ class CopiesAssignments(Protocol):
 @runtime_checkable
 class SensesHosts(LosesHosts, Protocol):
     """The power to read the sensors of the hosts of nodes, while they are there. ``news`` delivers the readings.
-    ``here``: whether nodes live on the orchestrator's host, whose sensors are then among them."""
+    ``here``: whether nodes run on the orchestrator's host. Its sensors are then included."""
 
     here: bool
 

@@ -69,7 +69,7 @@ def copy_output(output: Iterable[bytes], log: Path, largest: int = LARGEST) -> N
 
 class Pipe:
     """A named pipe at ``path`` into which a program prints, and which the event loop copies into a log. One piece is
-    read at a time, and other work goes on between them. A program that prints faster waits for its reader, as at any
+    read at a time, and other work continues between them. A program that prints faster waits for its reader, as at any
     pipe. A program opens the pipe as a file, and may open it again (/dev/stdout)."""
 
     def __init__(self, path: Path, log: Path) -> None:
@@ -83,7 +83,7 @@ class Pipe:
         asyncio.get_running_loop().add_reader(self._pipe, self._copy)
 
     def drain(self) -> None:
-        """Copy what is in the pipe now and no more: what the program left behind may print without end."""
+        """Copy only the present content of the pipe: a process that the program has left may print without end."""
         left = 0 if self._closed else fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
         while left > 0 and (copied := self._copy()):
             left -= copied

@@ -107,7 +107,7 @@ class Programs:
         self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
         self._beat = plan.timeouts.beat
-        self._used: dict[str, float] = {}  # processor time of each node, as told
+        self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
         for work in (self._follow_nodes(), self._follow_programs(), self._tell_usage()):
             self._tasks.start(work)
@@ -255,8 +255,8 @@ class Programs:
     # Output
 
     async def _read(self, program: _Program) -> None:
-        """Read what the program has printed until now, and pass on what is for the record. Other work goes on after
-        each piece, and the next piece is read when the messages of the last one are taken."""
+        """Read the output of the program so far, and pass on what is for the record. Other work continues after each
+        piece, and the next piece is read when the messages of the last one are taken."""
         end = tail.size(program.log)
         while program.read < end:
             start = program.read

@@ -58,7 +58,7 @@ class Destination:
         return f"{self.kind}:{self.place}"
 
     def check(self) -> None:
-        """Find out whether results can be written there, without making anything. RunError if a package is missing.
+        """Check that results can be written to the place, without creating anything. RunError if a package is missing.
         PlaceError if nothing can be written to a folder, or if no server answers."""
         require(KINDS[self.kind].packages, self.kind)
         if self.place.startswith(("http://", "https://")):

@@ -21,9 +21,9 @@ LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS,
 
 @dataclass(frozen=True)
 class NodeHandle:
-    """One life of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host. The
-    fabric uses it to find the node's network namespace; other code only uses it to distinguish a node's lives. ``pid``
-    is 0 if the process ended before its driver could read the pid."""
+    """One incarnation of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host.
+    The fabric uses it to find the node's network namespace; other code only uses it to distinguish incarnations.
+    ``pid`` is 0 if the process ended before its driver could read the pid."""
 
     pid: int
     host: str = ""
@@ -172,5 +172,5 @@ class Redirects(Protocol):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         """From now on the nodes of other hosts are these, see `orchestrator.fabric.trunk.Trunk`. Its carrier is told
-        before. ``shape`` the links of the nodes that have moved next, then ``attach`` those that live on this host now.
+        before. ``shape`` the links of the nodes that have moved next, then ``attach`` those that are now on this host.
         Until then no packet passes these links, and none comes from where the nodes were before."""

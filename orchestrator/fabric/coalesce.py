@@ -14,9 +14,9 @@ Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
 
 
 class Coalescing:
-    """The verbs ``change``, ``reroute``, ``cut`` and ``restore`` of a Fabric, over its ``alter``. Requests in one turn
-    of the event loop become one ``alter``. So do requests that arrive during the previous ``alter``. An engine with a
-    high cost per call is then not slower for many links than for one."""
+    """The methods ``change``, ``reroute``, ``cut`` and ``restore`` of a Fabric, over its ``alter``. Requests in one
+    turn of the event loop become one ``alter``. So do requests that arrive during the previous ``alter``. An engine
+    with a high cost per call is then not slower for many links than for one."""
 
     def __init__(self, alter: Alter) -> None:
         self._alter = alter

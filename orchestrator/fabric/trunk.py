@@ -159,8 +159,8 @@ class ProcessCarrier:
 
 
 async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
-    """Make the trunk in the hub, whose anchor must be a process of this host. HostError if this host refuses. ``host``:
-    a process in its network namespace, by default this one. ``directory``: of the run here."""
+    """Make the trunk in the hub. The hub's anchor must be a process of this host. HostError if this host refuses.
+    ``host``: a process in its network namespace, by default this one. ``directory``: of the run here."""
     pid = os.getpid() if host is None else host
     code, _, errors = await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=host_lines(trunk, hub.anchor.pid))
     if code == 0:

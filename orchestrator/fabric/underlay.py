@@ -26,7 +26,7 @@ class PairReading:
 
 @dataclass(frozen=True)
 class FramesReading:
-    """Frames between two hosts since training began: the ``sent`` ones, and those certainly ``missing``."""
+    """Frames between two hosts since the start of training: the ``sent`` ones, and those certainly ``missing``."""
 
     source: str
     target: str

@@ -124,7 +124,7 @@ class _Traffic(NamedTuple):
 
 
 class NetworkFindings:
-    """Turns readings, in order, into findings; not of pairs with only real links. A pair whose host was lost is in no
+    """Turns readings, in order, into findings; not of pairs with only real links. A pair with a lost host is in no
     reading: what precedes that belongs to the loss."""
 
     def __init__(self, links: Iterable[CrossingLink]) -> None:

@@ -51,11 +51,11 @@ class RunDirectory:
     nodes = _Inside("nodes")  # the assignments, with the nodes' secret keys; removed when the run ends
     scenario = _Inside("scenario.yaml")  # as it was given
     checkpoints = _Inside("checkpoints")
-    plugins = _Inside("plugins")  # the source of the scenario's plug-ins, from which the nodes load them
+    plugins = _Inside("plugins")  # the source of the scenario's plug-ins; nodes load them from here
     shards = _Inside("shards.npz")
     control = _Inside("control")
-    socket = _Inside("control/socket")  # on which the orchestrator listens to the nodes
-    commands = _Inside("commands")  # the socket on which the orchestrator takes commands of its user
+    socket = _Inside("control/socket")  # on which the orchestrator receives from the nodes
+    commands = _Inside("commands")  # the socket on which the orchestrator receives commands of its user
     report = _Inside("report.html")
     summary = _Inside("summary.json")
     lock = _Inside("lock")
@@ -70,7 +70,7 @@ class RunDirectory:
 
     @property
     def began(self) -> float:
-        """When the run began, in s since the epoch: by its id, or if it was renamed by its scenario; 0 if unknown."""
+        """When the run started, in s since the epoch: by its id, or if it was renamed by its scenario; 0 if unknown."""
         if (stamp := _STAMP.search(self.run)) is not None:
             with contextlib.suppress(ValueError, OverflowError):
                 return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
@@ -160,7 +160,7 @@ class RunDirectory:
     def held(self, wait: Callable[[int], object] | None = None) -> Iterator[None]:
         """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked.
 
-        ``wait``: called again and again with the id of another process as long as that holds it, instead of the error.
+        ``wait``: called repeatedly with the id of another process while that holds the lock, instead of the error.
         """
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -34,8 +34,8 @@ class NodePlan:
 
     ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): the labels of its
     own test set, on which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if
-    not at the beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group.
-    ``image``: the image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this
+    not at the start. ``model`` and ``model_params``: the scenario's, or the node's member of the model group.
+    ``image``: the image of its container; None: the run's. ``host``: the name of the host that it runs on; empty: this
     host. The hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``:
     the part of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.
     """
@@ -192,12 +192,12 @@ class StopPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
-    the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
-    measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
-    all nodes live on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
-    `Assignment`. ``placement``: who lives where and why, None as well. ``population``: the clients that one node stands
-    for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used."""
+    """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of the
+    prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
+    measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes run on, by name; none if all
+    nodes run on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
+    `Assignment`. ``placement``: which node runs where and why, or None then. ``population``: the clients that one node
+    stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used."""
 
     name: str
     plugins: tuple[PluginSource, ...]

@@ -43,8 +43,8 @@ def course_figures(history: History) -> dict[str, Figure]:
 
 
 def course_figure(history: History, course: Course, seconds: float) -> Figure | None:
-    """The asked values as steps, with a mark at the actual time of each recorded change; None if nothing changes. The
-    figure shows the first of rate, latency, loss and jitter that changes. Cuts and unlimited rates are gaps."""
+    """The configured values as steps, with a mark at the actual time of each recorded change; None if nothing changes.
+    The figure shows the first of rate, latency, loss and jitter that changes. Cuts and unlimited rates are gaps."""
     base = course.link.profile
     asked = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
     for label, value in _QUANTITIES:

@@ -243,14 +243,14 @@ def rounds_over_time(story: Story) -> Figure:
 
 
 def bars_of_nodes(
-    story: Story, title: str, unit: str, values: Mapping[str, float], said: Callable[[float], str]
+    story: Story, title: str, unit: str, values: Mapping[str, float], words: Callable[[float], str]
 ) -> Figure:
-    """An upright bar for each node. ``said``: a value in words."""
+    """An upright bar for each node. ``words``: a value in words."""
     place = {name: number for number, name in enumerate(story.nodes)}
     marks = []
     for tier, colour in TIERS.items():
         heights = {name: values.get(name, 0.0) for name, node in story.nodes.items() if node["tier"] == tier}
-        notes = [f"{name}: {said(height)}" for name, height in heights.items()]
+        notes = [f"{name}: {words(height)}" for name, height in heights.items()]
         bounds = [(*rounded((place[name] - 0.38, place[name] + 0.38)), 0.0, of) for name, of in heights.items()]
         marks.append(bars(tier, bounds, colour, notes=notes))
     y = axis(unit, format="bytes" if unit == "bytes" else "number", zero=True)

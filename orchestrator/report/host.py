@@ -39,8 +39,9 @@ class Curve(NamedTuple):
         return max((value for value in self.values if value is not None), default=None)
 
 
-def host_figures(history: History, told: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """The figures by their ids on the page; without those that would be empty. ``told``: the hosts of the summary."""
+def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+    """The figures by their ids on the page; without those that would be empty. ``summaries``: the hosts of the
+    summary."""
     began, end = history.training_began or 0.0, history.training_ended
     sensors = [
         (key[0], host, _name(host, key, found), rows)
@@ -55,7 +56,7 @@ def host_figures(history: History, told: Sequence[Mapping[str, Any]]) -> dict[st
         if lines := _lines(curves, began, factor):
             x, y = axis("seconds of training"), axis(label, zero=id != "host-temperature")
             figures[id] = figure(f"{label.capitalize()}, by host", x, y, lines, 180, hover="x")
-    if (by_round := _energy_of_rounds(told)) is not None:
+    if (by_round := _energy_of_rounds(summaries)) is not None:
         figures["host-energy"] = by_round
     return figures
 
@@ -67,10 +68,10 @@ def _name(host: str, key: Key, sensors: Iterable[Key]) -> str:
     return f"{host}: " * bool(host) + scope + ("" if alone else f" ({source})")
 
 
-def host_rows(told: Iterable[Mapping[str, Any]], planned: Collection[str] = ()) -> list[dict[str, Any]]:
+def host_rows(summaries: Iterable[Mapping[str, Any]], planned: Collection[str] = ()) -> list[dict[str, Any]]:
     """The hosts in words: energy, temperature, whether they were throttled, and what could not be read. ``planned``:
     the hosts of a run on several, which are all listed; of others, only those that reported anything."""
-    known = {host["host"]: host for host in told}
+    known = {host["host"]: host for host in summaries}
     silent: dict[str, Any] = {"energy": None, "temperature": None, "throttled": None, "not_readable": []}
     return [
         {
@@ -167,8 +168,8 @@ def highest(curves: Iterable[Curve]) -> list[Curve]:
     return [curve for host, of in by_host.items() for rank, curve in enumerate(of) if (rank, host) in shown]
 
 
-def _energy_of_rounds(told: Iterable[Mapping[str, Any]]) -> Figure | None:
-    known = [(host["host"], host["energy"]) for host in told if host["energy"] and host["energy"]["rounds"]]
+def _energy_of_rounds(summaries: Iterable[Mapping[str, Any]]) -> Figure | None:
+    known = [(host["host"], host["energy"]) for host in summaries if host["energy"] and host["energy"]["rounds"]]
     width = 0.8 / max(1, len(known))
     marks = []
     for place, ((host, energy), colour) in enumerate(zip(known, cycle((GLOBAL, *SERIES)), strict=False)):

@@ -56,9 +56,9 @@ def render(history: History) -> str:
 
 def context(history: History) -> dict[str, Any]:
     """The variables of the template: of its header, then in the order of its sections."""
-    told, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
+    summaries, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
     timeline_figure, left_out = timeline(history)
-    courses, calibration, host = course_figures(history), calibration_figures(history), host_figures(history, told)
+    courses, calibration, host = course_figures(history), calibration_figures(history), host_figures(history, summaries)
     return {
         **_header(history),
         "picture": picture(history),
@@ -87,7 +87,7 @@ def context(history: History) -> dict[str, Any]:
         "courses": list(courses),
         "calibration": list(calibration),
         "placement": placement_rows(history),
-        "hosts": host_rows(told, nodes_by_host(history) if told else ()),
+        "hosts": host_rows(summaries, nodes_by_host(history) if summaries else ()),
         "host_figures": list(host),
         "faults": faults[:FAULT_LIMIT],
         "faults_in_all": len(faults),
@@ -136,8 +136,8 @@ def _so_far(history: History, results: list[Check]) -> str:
     story = Story.of(history)
     left, coming = story.time_left(), story.next_fault()
     known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)
-    told = f": {'; '.join(known)}" if known else ""
-    return f"The run is still running{told}. Checks that fail so far: {_named(results, 'fail') or 'none'}."
+    details = f": {'; '.join(known)}" if known else ""
+    return f"The run is still running{details}. Checks that fail so far: {_named(results, 'fail') or 'none'}."
 
 
 def _saying(results: list[Check], verdict: Verdict) -> str:
@@ -203,12 +203,12 @@ def _whose(history: History) -> str:
         for rows in history.tier_series(name, "device", "global", "own", "train").values()
         for row in rows
     }
-    said = ["Global: the leading model on the common test data."]
-    said += ["Edges: each on test data like that of its own devices."] if "own" in edges else []
+    sentences = ["Global: the leading model on the common test data."]
+    sentences += ["Edges: each on test data like that of its own devices."] if "own" in edges else []
     on = {"global": "the common test data", "own": "test data like its own", "train": "what it trains on"}
-    told = " or ".join(words for scope, words in on.items() if scope in devices)
-    said += [f"Devices: each on {told}."] if devices else []
-    return " ".join(said) if len(said) > 1 else ""
+    data = " or ".join(words for scope, words in on.items() if scope in devices)
+    sentences += [f"Devices: each on {data}."] if devices else []
+    return " ".join(sentences) if len(sentences) > 1 else ""
 
 
 def _training(history: History) -> str:
@@ -269,12 +269,12 @@ def _clock(t: float | None, began: float) -> str:
 
 def _privacy(history: History) -> dict[str, Any] | None:
     """The guarantee for shared features, and the metrics of the first and the last round."""
-    said = statement(history)
-    if said is None:
+    sentence = statement(history)
+    if sentence is None:
         return None
     rounds = measured(history)
     ends = dict.fromkeys([min(rounds), max(rounds)]) if rounds else {}
-    return {"statement": said, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
+    return {"statement": sentence, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
 
 
 def _log(history: History) -> list[tuple[str, str, str, int | None, str]]:
@@ -294,8 +294,8 @@ def _event_rows(history: History) -> Iterable[LogRow]:
         if event.name in (HOST, MOVED):
             yield event.t, "orchestrator", event.name, event.round, in_words(event.name, event.data)
         elif event.name not in ("round", "note", LOOKED, MET, INVERTED, INJECTED):
-            said = event.data if event.edge_round is None else {**event.data, "edge round": event.edge_round}
-            detail = ", ".join(f"{key} {_plain(value)}" for key, value in said.items())
+            values = event.data if event.edge_round is None else {**event.data, "edge round": event.edge_round}
+            detail = ", ".join(f"{key} {_plain(value)}" for key, value in values.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 
 

@@ -41,7 +41,7 @@ class Bar:
 
 def timeline(history: History) -> tuple[Figure, int]:
     """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes. In
-    a run on several hosts each host has a row, and the nodes that the plan has there are below it."""
+    a run on several hosts each host has a row, and its nodes by the plan are below it."""
     began = history.training_began or 0.0
     counting = {each.node for each in history.rounds()}
     coordinators = [name for name in history.nodes if name in counting]

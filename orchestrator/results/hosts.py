@@ -136,8 +136,8 @@ def _course(quantity: str, rows: Sequence[SensorReading], until: float) -> tuple
 
 
 def restarts(rows: Sequence[SensorReading]) -> list[float]:
-    """For each reading of a counter of energy after the first: the seconds before it that are unknown, because it began
-    anew after it could not be read, as on a lost host; 0 s after `resume`."""
+    """For each reading of a counter of energy after the first: the seconds before it that are unknown, because it
+    restarted after it could not be read, as on a lost host; 0 s after `resume`."""
     found, known, unread = [], rows[0], False
     for row in rows[1:]:
         if row.value is None:

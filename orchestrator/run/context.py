@@ -36,8 +36,8 @@ class RunClock:
 
 @dataclass(frozen=True)
 class RunContext:
-    """One run: its plan, its directory and record, its clock and its view. ``clock`` gives seconds since the run began.
-    ``past`` is the past of a continued run, otherwise `NOTHING`."""
+    """One run: its plan, its directory and record, its clock and its view. ``clock`` gives seconds since the start of
+    the run. ``past`` is the past of a continued run, otherwise `NOTHING`."""
 
     plan: Plan
     directory: RunDirectory

@@ -56,8 +56,8 @@ class Removed:
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
-    """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat. A run whose directory was
-    removed may have left something on each host of the swarm. RunError if the directory belongs to another user."""
+    """End a run: in order if its orchestrator runs, otherwise by its labels. Safe to repeat. A run with a removed
+    directory may have left something on each host of the swarm. RunError if the directory belongs to another user."""
     stopped = False
     if directory is not None:
         directory.refuse_foreign()
@@ -94,7 +94,7 @@ def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
 
 
 def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, trackers: bool = True) -> Removed:
-    """Remove what a run whose orchestrator is gone has left. ``trackers``: also those that do not end themselves."""
+    """Remove everything of a run without an orchestrator. ``trackers``: also those that do not end themselves."""
     result = Removed(run, stopped)
     result.hosts, away = agents.stop_agents(run)
     result.left += [f"what runs on the host {host}: its agent does not answer" for host in away]

@@ -43,8 +43,8 @@ DEFAULTS = RunOptions()
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
-    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file. Makes
-    the scenario's plug-ins known again, because another scenario may have been read since."""
+    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
+    Registers the scenario's plug-ins again, because another scenario may have been read since."""
     use(scenario.plugins)
     data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
     entry = entry_of(scenario.driver)
@@ -110,7 +110,7 @@ def kept_origin(
 ) -> Origin:
     """The scenario of a run, from the copies in its directory. RunError if the scenario cannot be read.
 
-    ``folder``: where paths begin, by default the scenario's own folder. ``plugins`` as for `parse`.
+    ``folder``: where paths start, by default the scenario's own folder. ``plugins`` as for `parse`.
     """
     with History.open(directory.path) as history:
         meta = history.meta
@@ -124,7 +124,7 @@ def kept_origin(
 
 
 def _plan_of(directory: RunDirectory) -> Plan:
-    """The plan of a run, made anew from its scenario. RunError if it differs from the recorded plan."""
+    """The plan of a run, made again from its scenario. RunError if it differs from the recorded plan."""
     with History.open(directory.path) as history:
         planned = history.plan
     origin = kept_origin(directory)

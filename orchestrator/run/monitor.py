@@ -76,7 +76,7 @@ class Monitor:
         self._last = run.clock()  # when rates were last computed
         self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
-        self._first: tuple[LoadReading, float] | None = None  # when training began; processor time of this process
+        self._first: tuple[LoadReading, float] | None = None  # at the start of training; processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began

@@ -19,8 +19,8 @@ from orchestrator.text import visible
 
 @contextlib.contextmanager
 def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Iterator[None]:
-    """Follow a run while the body carries it out, and afterwards let every destination get the rest. A destination that
-    fails never fails the run. It is a warning on standard error."""
+    """Follow a run while the body executes it, and then send the rest to every destination. A destination that fails
+    never fails the run. It causes a warning on standard error."""
     processes = {}
     for destination in dict.fromkeys(destinations):
         try:

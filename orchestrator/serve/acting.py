@@ -19,7 +19,7 @@ LONGEST = 16 * 1024  # bytes of a request
 
 
 def make_fault(directory: RunDirectory, asked: Mapping[str, Any], client: str) -> dict[str, Any]:
-    """Make the fault ``asked["fault"]`` for the address ``client``. Returns the orchestrator's reply, and it in words.
+    """Make the fault ``asked["fault"]`` for the address ``client``. Returns the orchestrator's reply, also in words.
     MistakeError if the fault makes no sense, RunError if the run refuses it."""
     reply = command(heeding(directory), "inject", {"fault": asked.get("fault"), "via": via(client)})
     return {**reply, "told": in_words(reply)}

@@ -27,8 +27,8 @@ REQUEST_TIMEOUT = 5.0  # s from a connection to its first whole request; a brows
 
 
 class Server:
-    """A server of the runs in a folder, from the beginning of a ``with`` to its end. PlaceError if nothing can listen
-    on the address. ``port`` 0 is any free one. The folder need not exist yet. ``faults``: whether the page can make
+    """A server of the runs in a folder, from the start of a ``with`` to its end. PlaceError if the address cannot be
+    used. ``port`` 0 is any free one. The folder need not exist yet. ``faults``: whether the page can make
     faults and set paces; by default if it listens on a loopback address."""
 
     def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0, *, faults: bool | None = None) -> None:

@@ -77,8 +77,8 @@ _ENDED = {
 """The final states of squeue(1); in every other one, a task waits or runs."""
 
 
-_END_BEFORE = 60  # s before its time limit, at which a task that resumes is ended
-_REQUEUED = 50  # times at most, so that a task that makes no progress ends
+_END_BEFORE = 60  # s before the time limit; a task that can resume ends then
+_REQUEUED = 50  # times at most; a task without progress must end
 _REQUEUING = """\
 trap 'limit=near; kill -TERM $!' USR1
 {command} &

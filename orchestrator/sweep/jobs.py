@@ -24,7 +24,7 @@ from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.sweeper import name_of
 
 PAUSE = 2.0  # s between two looks at a job, doubled after each one that fails
-FAILURES = 8  # in succession, which together take about 17 min
+FAILURES = 8  # in succession; they take about 17 min together
 
 
 PYTHON = [sys.executable, "-P", "-m", "orchestrator"]
@@ -36,12 +36,12 @@ def task_words(sweep: Sweep, arguments: Sequence[str], workers: int | None) -> l
 
 
 def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Execute tasks in processes of their own, ``count`` at the same time. ``tell`` prints their lines.
+    """Execute each task in its own process, ``count`` at the same time. ``tell`` prints their lines.
 
-    If this is interrupted, the tasks end in order. If this process is killed, they are killed too.
+    If this is interrupted, the tasks end in order. If this process is killed, the tasks are killed too.
     """
     started: list[subprocess.Popen[str]] = []
-    with_this = partial(end_with, os.getpid())
+    end_with_parent = partial(end_with, os.getpid())
 
     def execute(number: int) -> None:
         command = [*PYTHON, *words, "--task", str(number)]
@@ -51,10 +51,10 @@ def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], 
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=with_this,
+            preexec_fn=end_with_parent,
         ) as process:
             started.append(process)
-            if interrupted():  # between both lines above
+            if interrupted():  # between the two lines above
                 process.terminate()
             for line in process.stdout or ():
                 tell(line.rstrip("\n"))
@@ -103,8 +103,8 @@ def write_job(
 def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
     """Submit a job, and follow it until no task waits or runs. ``tell`` prints a line for each new state of a task.
 
-    HostError if a command of the engine fails, repeatedly if it lists the tasks. Then, and if this is interrupted, the
-    job continues.
+    HostError if a command of the engine fails. A command that lists the tasks may fail several times before. The job
+    continues after an error or an interruption.
     """
     kind = ENGINES[engine]
     _output(kind.submit, job, file)

@@ -129,7 +129,7 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
 
 def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
     """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
-    file holds it. A scenario in the place of a sweep is a sweep of one run."""
+    file holds it. A plain scenario counts as a sweep of one run."""
     source = document.read(text, str(file))
     data = source.data
     if "scenario" not in data and data.keys() & {"algorithm", "programs"}:

@@ -102,17 +102,18 @@ def carry_out_in_parallel(
     tell: Callable[[str], None],
     track: Sequence[Destination] = (),
 ) -> SweepOutcome:
-    """As `carry_out` for simulations, with ``count`` tasks at the same time, each in a process. ``arguments`` as for
-    `carry_out_on`; a task trains in ``workers`` processes, by default one. KeyboardInterrupt if this is interrupted."""
+    """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. ``arguments``
+    are those of `carry_out_on`. A task trains in ``workers`` processes, by default one. KeyboardInterrupt if this is
+    interrupted."""
     execute_in_parallel(count, _to_do(sweep, directory, arguments), task_words(sweep, arguments, workers or 1), tell)
     return collect(sweep, directory, tell=lambda _: None, track=track)  # the tasks have printed their results
 
 
 def _to_do(sweep: Sweep, directory: Path, arguments: Sequence[str]) -> list[int]:
-    """The tasks without a complete run; all if ``arguments`` repeat them."""
+    """The tasks without a complete run, or all tasks if ``arguments`` contain --again."""
     sweeper = Sweeper(sweep, directory, None, lambda _: None)
-    found = {number: sweeper.find(number) for number in range(len(sweep.combinations))}
-    return [number for number, each in found.items() if "--again" in arguments or each is None or each.failed]
+    results = {number: sweeper.find(number) for number in range(len(sweep.combinations))}
+    return [number for number, each in results.items() if "--again" in arguments or each is None or each.failed]
 
 
 def run_task(

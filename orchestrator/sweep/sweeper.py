@@ -106,8 +106,8 @@ class Sweeper:
 
     @contextlib.contextmanager
     def _locked(self, combination: Combination, number: int) -> Iterator[None]:
-        """Lock a task, once no other process executes it. An engine may start a task again elsewhere because it lost
-        sight of a host that still works."""
+        """Wait until no other process executes a task, and lock it. An engine may restart a task on another host
+        while the first host still executes it."""
         folder = self._directory / ".tasks" / f"task-{number}"
         try:
             folder.mkdir(parents=True, exist_ok=True)

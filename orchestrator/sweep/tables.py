@@ -140,8 +140,8 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
-    """Print the table in as many parts as the width of the terminal asks for, and the failed runs. If names of cases do
-    not fit beside the figures, the cases are numbered, and a list above the table names them."""
+    """Print the table in as many parts as the width of the terminal requires, and the failed runs. If names of cases do
+    not fit next to the figures, the cases are numbered, and a list above the table names them."""
     write(console, Text(legend(sweep), style="dim"), "")
     numbers: dict[str, str] = {}
     if max(len(word) for case in sweep.cases for word in case.split()) > console.width * LONGEST_NAME:

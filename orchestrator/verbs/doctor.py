@@ -87,14 +87,14 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
 
 
 def _job(job: str) -> Trial:
-    """The Slurm job in which this runs, by the variables of sbatch(1)."""
+    """The Slurm job of this process, from the variables of sbatch(1)."""
     node, of = os.environ.get("SLURMD_NODENAME", platform.node()), os.cpu_count()
     detail = f"job {job} on {node}: {processors()} of {of} processors, temporary files in {tempfile.gettempdir()}"
     return Trial("Slurm job", "everything", True, detail)
 
 
 def _on_a_cluster(finding: Trial) -> Trial:
-    """Whose task the remedy is, if the user of a job may not do it."""
+    """The finding with a note if only an administrator can follow its remedy."""
     if os.geteuid() == 0 or "root" not in finding.remedy:
         return finding
     return replace(finding, remedy=f"only the administrators of this cluster can change it: {finding.remedy}")

@@ -170,7 +170,7 @@ def start(
     track: str | Iterable[str] = (),
     pace: str | None = None,
 ) -> Handle:
-    """Start a run in the background and return when its record has begun.
+    """Start a run in the background and return when its record has started.
 
     The arguments are those of `up`, and the errors too. ``pace`` is that of a simulation when its training starts, see
     `Handle.pace`. A simulation may end within a second, so give it a pace to follow it.

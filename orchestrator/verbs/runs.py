@@ -164,8 +164,8 @@ class Run:
         return frames.frame(self.rows(kind))
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of one kind: accuracy, channels, checks, events, faults, links, metrics, nodes, probes,
-        resources, rounds, sensors, states or traffic. Times are seconds since the run began. ValueError for another
+        """The rows of one kind: accuracy, channels, checks, events, faults, links, metrics, nodes, probes, resources,
+        rounds, sensors, states or traffic. Times are seconds since the start of the run. ValueError for another
         kind."""
         if kind not in TABLES:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
@@ -213,14 +213,14 @@ def up(
     ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
-    ``track`` names places that show the run while it goes on, as "tensorboard:DIR" or "mlflow:URI".
+    ``track`` names places that show the run while it runs, as "tensorboard:DIR" or "mlflow:URI".
 
-    ``on_event`` is called with each `Event` while the run goes on, in the order of the record, in the thread of the
+    ``on_event`` is called with each `Event` during the run, in the order of the record, in the thread of the
     run. It must return soon, because the orchestrator waits for it. If it raises, the run ends in order as failed, and
     the function raises the same error when the run's directory is complete.
 
-    If a run fails after it began, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
-    says why. Before the run begins, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
+    If a run fails after its start, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
+    says why. Before the run starts, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
     HostError and RunError say what is missing. KeyboardInterrupt if a signal ended the run; its directory stays, with
     the record so far. Signals reach only a run of the main thread. In a running event loop, such as a notebook's, the
     run has a thread of its own, and the call waits for it.

@@ -22,7 +22,7 @@ class DFFKE(LocalTraining):
     epochs: maximum number of epochs of local training in a client's later rounds
     first_epochs: maximum number of epochs of local training in a client's first round
     train_accuracy: τ, training accuracy at which local training ends early, from 0 to 1
-    embeddings: largest number of samples whose embeddings a client shares
+    embeddings: largest number of embeddings that a client shares, one for each sample
     dimension: dimension of the decoder's input
     width: width of the decoder
     docking_epochs: T_Tran, epochs of the docking of embeddings

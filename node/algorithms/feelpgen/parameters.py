@@ -86,7 +86,7 @@ class FEELPGen(FEELPGenMinus):
 
     features: rows of Z, the generated features that edges compare
     refreshed: K′, peers for which an edge updates Z in each round
-    aggregated: 𝒦, peers whose models an edge requests
+    aggregated: 𝒦, peers that an edge requests models from
     patience: longest wait for these models, in seconds
     eta_agg: η, step size towards the models of peers
     gamma: γ, weight of likeness against freshness

@@ -59,7 +59,7 @@ class Prepared:
 
     @property
     def tokens(self) -> bool:
-        """Whether samples are integer tokens, which the model gets as they are."""
+        """Whether samples are integer tokens, which the model gets unchanged."""
         return self.array("x_test").dtype == TOKEN
 
     @property
@@ -68,7 +68,7 @@ class Prepared:
         return self.array("y_test").shape[1:]
 
     def zeros(self, *count: int) -> NDArray[Any]:
-        """Samples of zeros, as the model gets them."""
+        """Samples of zeros, in the form of the model's input."""
         return np.zeros((*count, *self.shape), TOKEN if self.tokens else np.float32)
 
     @property
@@ -305,8 +305,8 @@ _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
 
 def _fingerprint(name: str, source: Path | None) -> str:
     """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
-    can change without them, and a copy has others. Of a folder count its own files, and those below train and test; of
-    texts, all."""
+    can change without them, and a copy has others. In a folder, its own files and those below train and test count; in
+    a folder of texts, all files."""
     digest = hashlib.sha256(f"{FORMAT} {name}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))

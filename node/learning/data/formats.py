@@ -299,7 +299,7 @@ def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tokens(path: str, name: str, x: NDArray[Any]) -> NDArray[np.int32]:
-    """Whole numbers from 0 up, as tokens. Raises DataError."""
+    """Integers from 0 up, as tokens. Raises DataError."""
     if x.dtype.kind not in "iu" or (x.size and not 0 <= int(x.min()) <= int(x.max()) <= np.iinfo(TOKEN).max):
         raise DataError(f"{path}: {name} must hold whole numbers from 0 to {np.iinfo(TOKEN).max} as tokens")
     return np.ascontiguousarray(x, dtype=TOKEN)

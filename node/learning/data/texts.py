@@ -1,7 +1,7 @@
 """Reader of plain text as sequences of characters, with the author of each.
 
-A folder has a file or a folder of files for each author. A text is cut into windows of `WINDOW` characters, next to one
-another. The label of each character is the one after it.
+A folder has a file or a folder of files for each author. A text is cut into adjacent windows of `WINDOW` characters.
+The label of a character is the next character.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from node.learning.errors import DataError
 Codes = NDArray[np.uint32]  # of characters
 
 WINDOW = 64  # characters
-TEST = 5  # one in so many windows of an author, the last ones, is in the test part
+TEST = 5  # one window in five of an author, the last ones, is in the test part
 EXPANSION = 32  # bytes of arrays for each byte of text, at most
 
 
 def read_texts(path: Path) -> Arrays:
-    """Windows x (N, 64) and the characters after each, y (N, 64), numbered in order of all characters that occur.
-    Authors are numbered in order of their names. Hidden files are left out."""
+    """Windows x (N, 64) and the next characters y (N, 64). A character is its number among all characters that occur.
+    Authors are numbered in order of their names. Hidden files are ignored."""
     if path.is_file():
         raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
     names = sorted(name for name in below(path) if not any(part.startswith(".") for part in name.split("/")))

@@ -114,7 +114,7 @@ class DockerDriver:
             await asyncio.to_thread(self._find(node).pause)
 
     async def resume(self, node: str) -> None:
-        """Thaw the container. A pending SIGCONT tells its process that it was frozen. The Engine freezes by cgroup,
+        """Thaw the container. A pending SIGCONT shows its process that it was frozen. The Engine freezes by cgroup,
         which sends no signal. A signal sent through the Engine would thaw the container."""
         container = self._find(node)
         os.kill(self._processes[str(container.id)][1], signal.SIGCONT)

@@ -190,7 +190,7 @@ class Cluster:
         return late | {host: each.error for host, each in found.items() if each.state in ENDED[1:]}
 
     def agents(self, run: str) -> dict[str, Agent]:
-        """The agents of a run by host, as Swarm last heard of them; it does not notice that a host is down."""
+        """The agents of a run by host, as Swarm last saw them; it does not notice that a host is down."""
         with plain_words(f"asking the swarm for the agents of {run}"):
             tasks = self._api.tasks(filters=_of(run))
         return latest(tasks, {each.id: each.name for each in self._hosts()})

@@ -107,7 +107,7 @@ class SwarmDriver:
         await send_data(agents, host, Path(self._plan.data_directory), self._data)
 
     async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
-        """Open driver, hub and links of each host. ``setup``: of a host, for the nodes there at that moment."""
+        """Open driver, hub and links of each host. ``setup``: of a host, for its nodes at that moment."""
         self._setup = setup
         await together(self._open_links(host) for host in self.hosts)
 
@@ -121,7 +121,7 @@ class SwarmDriver:
         return host in self._relays and host not in self._outages
 
     async def ready(self, node: str) -> str | None:
-        """Wait until a node whose host was lost can start, anywhere. Returns why it cannot, None if it can."""
+        """Wait until a node of a lost host can start on any host. Returns why it cannot, or None if it can."""
         while True:
             outage = self._outages.get(self.homes[node])
             if outage is None:
@@ -274,7 +274,7 @@ class SwarmDriver:
             self._reopening.start(self._reopen(outage))
 
     async def _reopen(self, outage: HostOutage) -> None:
-        """Open a host anew for its present nodes. Its agent has begun by removing what was there before."""
+        """Open a host again for its present nodes. Its agent has first removed everything from before."""
         host = outage.host
         outage.opening += 1
         try:

@@ -24,8 +24,8 @@ from orchestrator.planning.programs import ProgramPlan
 
 
 class SwarmProgramsDriver(SwarmDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms`. Each host gets the scenario's folder as it is when the run starts.
-    At the end the files of nodes are fetched; those of a lost host are lost."""
+    """See `Driver`, `CanPause` and `RunsPrograms`. Each host gets a copy of the scenario's folder from the start of the
+    run. At the end the files of nodes are fetched; those of a lost host are lost."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, timeouts: OutageTimeouts | None = None) -> None:
         super().__init__(plan, directory, timeouts)

@@ -24,7 +24,7 @@ from orchestrator.text import how_ended
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 SETUP = (sys.executable, "-I", "-S", str(Path(__file__).with_name("setup.py")))
 START_TIMEOUT = 10.0
-SETUP_TIMEOUT = 60.0  # s, with those that wait for their turn before
+SETUP_TIMEOUT = 60.0  # s, including the wait for earlier requests
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
 
 
@@ -164,7 +164,7 @@ class Hub:
         self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
     ) -> dict[str, str]:
         """Make TCP ``settings`` and run ``lines`` of `ip -batch` in the network namespace of ``pid`` (None: the hub).
-        HostError if a line fails. Returns all TCP settings in force there if it is to ``read`` them."""
+        HostError if a line fails. Returns all TCP settings in force in it if ``read`` is set."""
         async with self._starting:
             if self._setup is None:
                 self._log.parent.mkdir(exist_ok=True)

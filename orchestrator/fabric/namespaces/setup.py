@@ -1,14 +1,14 @@
-"""Sets up the network namespaces of nodes: one process in the hub for all of them, since a process for each would take
-most of a node's start.
+"""Sets up the network namespaces of all nodes, in one process in the hub. A process for each node would take most of
+the time of its start.
 
-It runs by its path (``python -I -S setup.py``) and imports nothing of ours. Requests are JSON objects on standard
-input, one per line, and so are replies, see `orchestrator.host.process.child`:
+It is started by its path (``python -I -S setup.py``) and imports nothing of edgebed. Requests are JSON objects on
+standard input, one per line, and so are replies, see `orchestrator.host.process.child`:
 
     {"id": 1, "pid": 4711, "settings": {"tcp_sack": "1"}, "lines": "link set lo up"}
     {"id": 1, "ok": true, "tcp": {}}
 
 It writes TCP ``settings`` and runs ``lines`` of `ip -batch` in the network namespace of ``pid``, or in the hub's. With
-``"read": true`` the reply has all TCP settings of that namespace. A setting that the kernel refuses is left as it is.
+``"read": true`` the reply has all TCP settings of that namespace. A setting that the kernel refuses keeps its value.
 """
 
 import contextlib
@@ -53,15 +53,15 @@ def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -
         done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise OSError(f"`ip -batch -` failed ({done.stderr.strip()}); input was:\n{lines}")
-    found = {}
+    settings_in_force = {}
     for file in sorted(SETTINGS.glob("tcp_*")) if read else ():
-        with contextlib.suppress(OSError):  # some are for writing only
-            found[file.name] = " ".join(file.read_text().split())
-    return found
+        with contextlib.suppress(OSError):  # some are write-only
+            settings_in_force[file.name] = " ".join(file.read_text().split())
+    return settings_in_force
 
 
 def mount_proc(libc: ctypes.CDLL) -> None:
-    """Mount /proc again for this process alone: an Engine makes it read-only in containers, such as an agent's."""
+    """Mount /proc again for this process only. An Engine makes it read-only in containers, such as an agent's."""
     libc.unshare(CLONE_NEWNS)
     libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
     libc.mount(b"proc", b"/proc", b"proc", 0, None)

@@ -20,8 +20,8 @@ MTU = 1500  # bytes
 
 @dataclass(frozen=True)
 class Wires:
-    """What a link engine must know of a plan besides links: the nodes, those that send single packets (`packet_truth`),
-    the configured engine, whether links share media, and what of that the kernel engine cannot do."""
+    """What a link engine must know of a plan, in addition to links: the nodes, those that send single packets
+    (`packet_truth`), the configured engine, whether links share media, and what of that the kernel engine cannot do."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]

@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
 
 class KernelLinks:
-    """The links by target and source. ``remote``: the MACs of other hosts' nodes, whose links share the trunk."""
+    """The links by target and source. ``remote``: the MACs of other hosts' nodes; their links share the trunk."""
 
     def __init__(self, capabilities: tc.Capabilities, remote: Mapping[str, str] = {}) -> None:
         self.remote = remote

@@ -87,7 +87,8 @@ class NodeGroups:
         return made
 
     def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
-        """Make groups with the limits of a node, for its process to join. None without a limit: to join takes long."""
+        """Make groups with the limits of a node, for its process to join. None without a limit, because joining a group
+        is slow."""
         made = []
         for hierarchy in self._hierarchies:
             if not (files := limits(hierarchy, cores, memory)):

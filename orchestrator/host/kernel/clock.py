@@ -25,15 +25,15 @@ _SIZE = 512  # bytes; struct timex has about 200
 
 def clock() -> Clock | None:
     """The clock of this host; None if the kernel does not tell."""
-    found = ctypes.create_string_buffer(_SIZE)  # with modes 0 nothing is set
+    timex = ctypes.create_string_buffer(_SIZE)  # with modes 0 nothing is set
     try:
-        refused = ctypes.CDLL(None, use_errno=True).adjtimex(found) < 0
+        refused = ctypes.CDLL(None, use_errno=True).adjtimex(timex) < 0
     except (OSError, AttributeError):
         return None
-    *_, maxerror, _, status = _FIELDS.unpack_from(found)
-    return None if refused else judged(status, maxerror)
+    *_, maxerror, _, status = _FIELDS.unpack_from(timex)
+    return None if refused else clock_of(status, maxerror)
 
 
-def judged(status: int, maxerror: int) -> Clock:
+def clock_of(status: int, maxerror: int) -> Clock:
     """The clock by two fields of struct timex."""
     return Clock(not status & STA_UNSYNC, maxerror / 1e6)

@@ -27,7 +27,7 @@ _REMEDIES = {
 }
 
 Command = tuple[str, ...]
-Place = Path | Command  # a file, or a command whose output is read in its stead
+Place = Path | Command  # a file, or a command and its output is read instead
 Value = Callable[[Sequence[str]], float]  # makes a figure of the texts of some places. ValueError if they make none.
 
 

@@ -91,7 +91,7 @@ def too_fast(link: AskedLink, underlay: Underlay) -> bool:
 
 
 def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: Inventory) -> tuple[HostCrossing, ...]:
-    """The crossings between ``hosts``, by name. PlanError if a link asks for less delay than the underlay has."""
+    """The crossings between ``hosts``, by name. PlanError if a link has less delay than the underlay."""
     between: defaultdict[tuple[str, str], list[AskedLink]] = defaultdict(list)
     for link in links:
         if hosts[link.source] != hosts[link.target]:

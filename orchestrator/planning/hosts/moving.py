@@ -39,7 +39,7 @@ class Moves(NamedTuple):
 def moves(
     plan: Plan, homes: Mapping[str, str], nodes: Iterable[str], hosts: Collection[str], between: Between
 ) -> Moves:
-    """Find new hosts for ``nodes``, whose host is lost, among ``hosts``. ``homes``: the hosts of nodes until now."""
+    """Find new hosts for ``nodes`` of a lost host among ``hosts``. ``homes``: the hosts of nodes until now."""
     leaving = set(nodes)
     candidates = [Candidate(host) for host in plan.hosts if host.name in hosts and host.hardware is None]
     for candidate in candidates:
@@ -123,7 +123,7 @@ def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
 def _hindrance(
     plan: Plan, node: str, links: Iterable[AskedLink], homes: Mapping[str, str], between: Between
 ) -> str | None:
-    """Why a node cannot move, in words: a link that asks for too little delay, or media without a home."""
+    """Why a node cannot move, in words: a link with too little delay, or media without a home."""
     for link in links:
         if link.source not in homes or link.target not in homes:
             continue

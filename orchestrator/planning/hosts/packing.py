@@ -112,7 +112,7 @@ class Request:
         )
 
 
-Suits = Callable[[Sequence[Request], Candidate], bool]  # whether nodes may live on a host, besides room
+Suits = Callable[[Sequence[Request], Candidate], bool]  # whether nodes may run on a host, apart from room
 
 
 def pack(

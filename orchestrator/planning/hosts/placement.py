@@ -70,8 +70,8 @@ def place(
 ) -> Placement:
     """Place the nodes. ``hardware``: by node. ``pins``: the scenario's `hosts`. ``devices``: the accelerators of nodes
     that train on one. ``groups``: of nodes with a common medium, each with the node whose group it joins. Raises
-    PlanError if a node can live on no host, if memory does not suffice, or if a link asks for less delay than the
-    network between two hosts has."""
+    PlanError if a node can run on no host, if memory does not suffice, or if a link has less delay than the network
+    between two hosts."""
     candidates = [Candidate(host) for host in sorted(inventory.hosts, key=lambda host: host.name)]
     if not candidates and inventory.left_out:
         raise PlanError(("hosts",), f"no host can be used: {_listed(inventory.left_out)}")

@@ -66,7 +66,7 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
             MODEL, f"{name} has {text.size(size.bytes)}, and a message carries at most {most}: take a smaller model"
         )
     if entry is not None and _of_plugin(entry) and not size.partial:
-        size = _measured(scenario, entry, form)  # its closed form need not know
+        size = _measured(scenario, entry, form)  # its closed form may not know this
     demands = (
         (algorithm.featured, FEATURES, _featured),
         (algorithm.linear, "a classifier of one linear layer", _linear),
@@ -108,8 +108,8 @@ def _closed(entry: ModelEntry, form: Form) -> Size:
 
 
 def _measured(scenario: Scenario, entry: ModelEntry, form: Form) -> Size:
-    given = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters
-    return measured(scenario.plugins, entry.name, json.dumps(given, sort_keys=True), form)
+    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters
+    return measured(scenario.plugins, entry.name, json.dumps(params, sort_keys=True), form)
 
 
 @functools.lru_cache(maxsize=64)

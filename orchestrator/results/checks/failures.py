@@ -3,8 +3,8 @@ monitoring.
 
 If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
-standstill, or of a busy host that kept the orchestrator from monitoring, is unknown. What ended before the training
-began did not change it.
+standstill, or of a busy host that kept the orchestrator from monitoring, is unknown. What ended before the start of
+the training did not change it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ OUTCOMES = {
 
 
 class Part(NamedTuple):
-    """A client's part. ``round``: that of its answer, or of its start. ``began``: in seconds of training."""
+    """A client's part. ``round``: that of its answer, or of its start. ``began``: its start in seconds of training."""
 
     client: str
     round: int

@@ -45,7 +45,7 @@ LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 n
 class History(Facts):
     """The reader of one run directory. `open` raises RecordError if the directory has no readable run. A record may be
     damaged in more ways than can be checked beforehand. So a caller reads a record that may have been changed inside a
-    ``with``, which raises RecordError if the record makes no sense."""
+    ``with``, which raises RecordError if the record is inconsistent."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
@@ -202,8 +202,8 @@ class History(Facts):
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def faults(self) -> list[FaultSpan]:
-        """The course of every fault: the planned ones in the plan's order, then those by hand. A report asks for them
-        from many places, so they are read again only if the record has changed."""
+        """The course of every fault: the planned ones in the plan's order, then the manual ones. A report needs them in
+        many places, so they are read again only if the record has changed."""
         changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
         if self._faults is None or self._faults[0] != changes:
             planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)

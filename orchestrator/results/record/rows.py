@@ -1,4 +1,4 @@
-"""The typed rows of a record. Times are seconds since the run began."""
+"""The typed rows of a record. Times are seconds since the start of the run."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Totals:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables, views and the index that are not there, and set the version of the schema."""
+    """Create missing tables, views and the index, and set the version of the schema."""
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     for table, columns in TABLES.items():
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")

@@ -69,7 +69,7 @@ class Record:
 
     @classmethod
     def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
-        """Begin a record in ``directory``, which must not hold one yet. ``plan_json`` is the text of plan.json.
+        """Start a record in ``directory``, which must not have one yet. ``plan_json`` is the text of plan.json.
         ``meta`` is merged over the facts of ``environment``. Its key "effective", the scenario with every default
         filled in, becomes effective.json."""
         if (directory / DATABASE).exists():

@@ -131,7 +131,7 @@ async def _measure(
 
 
 def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]] | str, *, busy: bool) -> None:
-    """Record the figures of a channel, and tell those that are not as configured."""
+    """Record the figures of a channel, and show those that are not as configured."""
     t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
     if isinstance(found, str):
         say(f"{channel} could not be measured: {found}")
@@ -145,18 +145,18 @@ def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]
 
 
 def _write(run: RunContext, pair: ProbedPair, result: PairFigures, *, busy: bool) -> None:
-    """Record the figures, and tell those of real links and those that are not as asked."""
+    """Record the figures, and show those of real links and those that are not as configured."""
     t, say = run.clock(), run.view.line
     if isinstance(result, str):
         say(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
         result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []
-    for link, told in zip((pair.forward, pair.back), result, strict=True):
-        for figure in told:
+    for link, of_link in zip((pair.forward, pair.back), result, strict=True):
+        for figure in of_link:
             each = figure.on_a_busy_host() if busy else figure
             row = *astuple(each), link_kind(run.plan.driver, real=each.asked is None and pair.real)
             run.record.probe(t, link.source, link.target, link.link_class, *row)
             if each.verdict == "fail":
                 say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
-        if measured := [each for each in told if each.verdict == "measured"]:
+        if measured := [each for each in of_link if each.verdict == "measured"]:
             listed = ", ".join(f"{each.quantity} {text.quantity(each.quantity, each.measured)}" for each in measured)
             say(f"the real link {link.source} -> {link.target}, measured: {listed}")

@@ -157,14 +157,14 @@ class Links:
 
     async def _settle(self, pair: Ends) -> None:
         async with self._locks[pair]:
-            asked, done = self._states.of(pair), self._done[pair]
-            if asked.cut and not done.cut:
+            goal, done = self._states.of(pair), self._done[pair]
+            if goal.cut and not done.cut:
                 await self._fabric.cut(*pair)
-            if asked.profile != done.profile:
-                await self._fabric.change(*pair, asked.profile)
-            if asked.crossings != done.crossings:
+            if goal.profile != done.profile:
+                await self._fabric.change(*pair, goal.profile)
+            if goal.crossings != done.crossings:
                 assert isinstance(self._fabric, SharesMedia), "links cross channels only where the engine has them"
-                await self._fabric.reroute(*pair, asked.crossings)
-            if done.cut and not asked.cut:
+                await self._fabric.reroute(*pair, goal.crossings)
+            if done.cut and not goal.cut:
                 await self._fabric.restore(*pair)
-            self._done[pair] = asked
+            self._done[pair] = goal

@@ -78,11 +78,13 @@ class NodeProcesses:
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
         left, joined = self._past.left, self._past.joined
-        there = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
+        present = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
         tasks = Tasks()
         try:
-            await asyncio.gather(*(tasks.start(self.bring_up(node)) for node in self._plan.nodes if node.name in there))
-            while any(self.nodes[name].state in ("restarting", "starting") for name in there):
+            await asyncio.gather(
+                *(tasks.start(self.bring_up(node)) for node in self._plan.nodes if node.name in present)
+            )
+            while any(self.nodes[name].state in ("restarting", "starting") for name in present):
                 self._changed.clear()
                 await self._changed.wait()
         finally:

@@ -90,7 +90,8 @@ class Session:
         return None if self._began is None else self._clock() - self._began
 
     async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
-        """Make a user's fault at once; ``facts`` are recorded with it. OrchestratorError if it is not possible now."""
+        """Make a user's fault immediately; ``facts`` are recorded with it. OrchestratorError if it is not possible
+        now."""
 
         def made() -> None:
             first = not self._by_hand

@@ -58,8 +58,9 @@ _NULL = {"type": "null"}
 
 
 class LinkKeys(Strict):
-    """A profile's keys as written. ``profile`` names one to start from; keys beside it change it. The values keep their
-    written form: merged into another profile, an absent key and a key with its default value have different effects."""
+    """A profile's keys as written. ``profile`` names one to start from; keys next to it change it. The values keep
+    their written form: merged into another profile, an absent key and a key with its default value have different
+    effects."""
 
     short: ClassVar[str | None] = "profile"
     can_be_real: ClassVar[bool] = False

@@ -62,7 +62,7 @@ class Ended:
 def up(tell: Tell) -> LeftRunning:
     """Leave an agent running on each usable host, and bring the hosts the image of nodes. Agents that are there stay.
     ``tell`` receives what is going on, in words. HostError if no agents can be started, or if those that are there
-    cannot be used. KeyboardInterrupt after a signal; then agents that were not there before are gone."""
+    cannot be used. KeyboardInterrupt after a signal; then agents that did not run before are removed."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
         found = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
     if found is None:

@@ -16,8 +16,8 @@ from orchestrator.run.down import traces
 
 def living(runs: Path) -> list[dict[str, Any]]:
     """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes`` with
-    their proportional set size ``pss`` in bytes. A node of an orphaned run that has no process is "gone", whatever the
-    record says of it last."""
+    their proportional set size ``pss`` in bytes. A node of an orphaned run that has no process is "gone", whatever
+    the record says last."""
     return [_describe(run, directory) for run, directory in sorted(traces(runs).items())]
 
 

@@ -86,8 +86,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
     """The commands of the kernel engine for the links to a node, on the hub's end of its interface. In a run, the
-    number of the attachment, here 1, counts the nodes as they come. A seed is given only if this host's netem accepts
-    one."""
+    number of the attachment, here 1, counts the nodes in order of their start. A seed is given only if this host's
+    netem accepts one."""
     links = KernelLinks(Capabilities(seed=True))
     for link in plan.links:
         if link.target == target.name:

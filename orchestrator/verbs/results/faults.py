@@ -36,8 +36,8 @@ def print_faults(history: History, console: Console) -> None:
 
 def as_rules(history: History, *, by_round: bool = False) -> str:
     """The faults of a run as YAML: `faults` for its scenario. The rules of the scenario come first, then each fault
-    that was made manually, at its time of training, or at the beginning of its round. A rule by which a node joins is
-    left out if the node was made to join by hand: a node joins once."""
+    that was made manually, at its time of training, or at the start of its round. A rule by which a node joins is
+    left out if the node joined manually: a node joins once."""
     made = [event for event in history.events(INJECTED) if event.node is None]
     joined = {event.data["planned"]["node"] for event in made if event.data["planned"]["action"] == "join"}
     rules = history.effective.get("faults", ())

@@ -18,7 +18,7 @@ NAMED = 12  # nodes named in an error
 
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last.
-    What is no node but has a log, such as `up` in the background, has only that."""
+    Other parts with a log, such as `up` in the background, have only that."""
     log = history.directory / "logs" / f"{node}.log"
     if node not in history.nodes and log.exists():
         yield from follow_file(log, go_on)

@@ -118,9 +118,9 @@ def test_one_digit_is_found(reader: Path) -> None:
     done = call("reproduce", reader, "--trust", "--workers", "1", "--json")
     assert done.exit_code == 1, done.output
     file, digit = json.loads(done.stdout)["differences"]
-    assert (file["figure"], file["found"]) == (FILE, "a changed file")
+    assert (file["figure"], file["actual"]) == (FILE, "a changed file")
     assert (digit["run"], digit["figure"]) == (f"[1/2] {expected['runs'][run]['case']}, seed 1", "final.global")
-    assert float(digit["expected"]) == pytest.approx(float(digit["found"]) + 0.01)
+    assert float(digit["expected"]) == pytest.approx(float(digit["actual"]) + 0.01)
 
 
 def test_another_scenario_is_found(reader: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_value_that_only_the_archived_plan_has_is_found(reader: Path) -> None:
 
     rewrite(reader, change)
     found = edgebed.reproduce(reader, trust=True, workers=1)
-    assert ("plan.more", "1", "–") in {(each.figure, each.expected, each.found) for each in found.differences}
+    assert ("plan.more", "1", "–") in {(each.figure, each.expected, each.actual) for each in found.differences}
 
 
 def test_what_is_not_possible_here(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_other_packages_than_those_of_the_run(author: Path, monkeypatch: pytest.
     monkeypatch.setattr("orchestrator.archive.writing.packages", lambda: {"numpy": {"version": "0", "sha256": ""}})
     done = call("archive", "mine")
     assert isinstance(done.exception, RunError)
-    assert "and none is installed: run it again" in str(done.exception)
+    assert "but none is installed: run it again" in str(done.exception)
 
 
 def test_installed_packages() -> None:
@@ -280,7 +280,7 @@ def test_files_of_programs(tmp_path: Path) -> None:
     (tmp_path / "src/.git/config").write_text("")
     assert files_of_programs(tmp_path) == {"scenario/src/server.py": tmp_path / "src/server.py"}
     (tmp_path / "link").symlink_to("/etc/passwd")
-    with pytest.raises(RunError, match=r"link is a link, which no archive may have"):
+    with pytest.raises(RunError, match=r"link is a link, which an archive cannot contain"):
         files_of_programs(tmp_path)
 
 
@@ -307,7 +307,7 @@ def test_cases_that_share_a_run_or_have_other_figures(
 
 
 def test_an_archive_is_checked_alone(tmp_path: Path) -> None:
-    assert "an archive is checked alone" in call("reproduce", "a.zip", "b.zip").output
+    assert "an archive takes no claims or other options" in call("reproduce", "a.zip", "b.zip").output
     assert "--trust is for an archive" in call("reproduce", "mine", "--trust").output
     (tmp_path / "a.zip").write_bytes(b"")
     assert isinstance(call("reproduce", tmp_path / "a.zip").exception, ArchiveError)

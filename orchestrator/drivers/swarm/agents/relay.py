@@ -59,7 +59,7 @@ class Relay:
 
 
 def _hung_up(writer: asyncio.StreamWriter) -> bool:
-    """Whether nobody reads any more. A write would then fail, and drop what was sent before and is not read yet."""
+    """Whether the reader has gone. A write would then fail, and drop what was sent before and is not read yet."""
     poll = select.poll()
     poll.register(writer.get_extra_info("socket").fileno(), select.POLLHUP)
     return bool(poll.poll(0))

@@ -37,9 +37,9 @@ AT_ONCE = 4  # tries of the trunk; each starts two processes
 
 @dataclass
 class Examination:
-    """What was told, by host: the ``facts``, or why a host is ``silent``. By two hosts, in both orders: the
+    """Results, by host: the ``facts``, or why a host is ``silent``. By two hosts, in both orders: the
     ``underlay``. By two hosts, in one order: why it is ``unmeasured``; and what does not pass the trunk, which is
-    ``cut``. ``busy``: the runs that were going on in the swarm, so that no rates were measured."""
+    ``cut``. ``busy``: the runs in the swarm that prevented a measurement of rates."""
 
     facts: dict[str, HostState] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Examination:
 async def examine(
     cluster: Cluster, hosts: Sequence[SwarmHost], agent_image: str, image: str, tell: Tell
 ) -> Examination:
-    """Ask these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
+    """Examine these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
     result = Examination()
     if not hosts:
         return result
@@ -73,10 +73,12 @@ async def examine(
             hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), result)
             if len(hubs) > 1:
                 tell(f"measuring between {count(len(hubs), 'host')}")
-                told = [ends[name] for name in hubs]
-                await _measure_delays(agents, told, result)
+                ends_of_hubs = [ends[name] for name in hubs]
+                await _measure_delays(agents, ends_of_hubs, result)
                 await _try_trunk(agents, list(hubs.values()), result)
-                await _measure_rates(agents, told, result, lambda: tuple(sorted(cluster.runs().keys() - {run})), tell)
+                await _measure_rates(
+                    agents, ends_of_hubs, result, lambda: tuple(sorted(cluster.runs().keys() - {run})), tell
+                )
             tell("removing the agents")
     return result
 

@@ -114,7 +114,7 @@ def of_silent_pair(other: SwarmHost, error: str) -> HostFinding:
 
 
 def of_cut_trunk(other: SwarmHost, what: str) -> HostFinding:
-    """A host whose trunk to another one does not carry ``what`` ("packets of 1450 bytes")."""
+    """The trunk of a host to another one does not carry ``what`` ("packets of 1450 bytes")."""
     remedy = (
         f"have the firewalls pass UDP port {PORT} both ways; if only large packets are lost, give the interfaces of all"
         " hosts the MTU that the network between them carries"

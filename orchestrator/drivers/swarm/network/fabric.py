@@ -93,7 +93,7 @@ class SwarmFabric(Coalescing):
         await self._at(self._home(channel), SharesMedia.occupy, channel, traffic, seed)
 
     async def reshape(self, host: str) -> None:
-        """Make the links of a host that was opened anew; its counters start at 0. FabricError if that fails."""
+        """Make the links of a host that was opened again; its counters start at 0. FabricError if that fails."""
         if (last := self._counters.pop(host, None)) is not None:
             self._former_counters.append((host, _at_rest(last)))
         await self._make_channels(host, self._channels)

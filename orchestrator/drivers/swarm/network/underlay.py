@@ -66,7 +66,7 @@ async def measure_pair(one: HostEnd, other: HostEnd, prober: SwarmProber) -> Und
 async def rates_between(
     one: HostEnd, other: HostEnd, delay: float, prober: SwarmProber
 ) -> tuple[float | None, float | None]:
-    """The rates in bit/s of Ethernet frames there and back, by one TCP stream each; None if TCP does not pass.
+    """The rates in bit/s of Ethernet frames in both directions, by one TCP stream each; None if TCP does not pass.
     ``delay``: one way in seconds. HostError if a host cannot take part."""
     seconds = min(LONGEST, max(FILLING, RAMP * 2 * delay))
     stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
@@ -106,7 +106,7 @@ def deduction(homes: Mapping[str, str], between: Between, source: str, target: s
 
 class SwarmUnderlay:
     """The network between the hosts during the run, see `HostsNetwork`. ``frames``: of the links so far, ``strangers``:
-    packets in nobody's name, ``has``: whether a host is there."""
+    packets of unknown senders, ``has``: whether a host is present."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Brings the hosts of a run the images of nodes that they lack, or has them pull these from a registry: by the digest
-that their names have now, so that all hosts get the same."""
+"""Copies the images of nodes to the hosts of a run that lack them, or makes the hosts pull them from a registry. Images
+are pulled by their present digest, so that all hosts get the same ones."""
 
 from __future__ import annotations
 

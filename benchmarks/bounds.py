@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from benchmarks.learners import LearningNode, learning_nodes
 from node.learning.aggregation import State
+from node.learning.data.shards import Indices
 from node.learning.local_training import LocalTraining
-from node.learning.training import Indices, Scope
+from node.learning.training import Scope
 
 Bounds = dict[str, NDArray[np.float64]]
 

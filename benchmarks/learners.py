@@ -13,9 +13,10 @@ import torch
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
 from node.learning.data.datasets import open_prepared
+from node.learning.data.shards import Indices
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
-from node.learning.training import Indices, Learner
+from node.learning.training import Learner
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.reading import load

@@ -33,7 +33,8 @@ from node.assignment import derive_seed
 from node.catalogue.partitions import IID
 from node.learning.aggregation import State, weighted_mean
 from node.learning.data.datasets import Prepared, prepare
-from node.learning.data.partition import Indices, divide, own_test
+from node.learning.data.partition import divide, own_test
+from node.learning.data.shards import Indices
 from node.learning.errors import DataNotFound
 from node.learning.local_training import LocalTraining
 from node.learning.models import build

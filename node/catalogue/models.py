@@ -112,8 +112,7 @@ class ResNet(Parameters):
     """A residual network.
 
     width: channels of the first stage; the others have 2, 4 and 8 times as many
-    initialisation: initial weights of convolutions: fixup (blocks start as their shortcuts), kaiming, or torch (torch's
-        default, which stays at chance for some rounds)
+    initialisation: fixup (blocks start as their shortcuts), kaiming, or torch (which stays at chance for some rounds)
     """
 
     width: int = whole(64, low=1)
@@ -340,9 +339,7 @@ MODELS: dict[str, ModelEntry] = {
             _separable_cnn,
         ),
         ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features, _tiny_resnet),
-        ModelEntry(
-            "char-transformer", "a causal transformer that predicts the next character of a text", CharTransformer
-        ),
+        ModelEntry("char-transformer", "a causal transformer that predicts the next character", CharTransformer),
         ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }

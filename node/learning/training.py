@@ -8,12 +8,9 @@ exactly the same choices.
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import math
-import mmap
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.lib.format import read_array
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -29,6 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared, open_prepared
+from node.learning.data.shards import Indices, read_indices
 from node.learning.devices import PROCESSOR, Seeded
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
@@ -37,7 +34,6 @@ from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
 from node.learning.zoo import Pass, forward_operations
 
-Indices = NDArray[np.int64]
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch
 Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
@@ -114,7 +110,7 @@ class Learner:
         model_pool = model_pool_of(assignment, data)
         mine = assignment.data
         keys = (mine.train_key, mine.own_test_key, mine.personal_key)
-        train, own_test, personal = _read_indices(Path(mine.shards), keys)
+        train, own_test, personal = read_indices(Path(mine.shards), keys)
         return cls(model_pool, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
 
     @property
@@ -371,32 +367,3 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     build(name, data.shape, data.classes, seed, params)
     make = partial(build, name, data.shape, data.classes, seed, params)
     return ModelPool(make, assignment.device, assignment.precision)
-
-
-def _read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
-    """The sample indices of each key, or None without a key."""
-    if not any(keys):
-        return [None] * len(keys)
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as archive:
-            return [None if key is None else stored_array(archive, key).astype(np.int64) for key in keys]
-    except (OSError, ValueError, KeyError, struct.error) as error:
-        raise DataError(f"{path}: no sample indices {', '.join(map(repr, filter(None, keys)))}: {error}") from error
-
-
-def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
-    """An array of an npz file without compression, smaller than 4 GB. KeyError without such an array.
-
-    numpy would first read the directory of the whole file, with the arrays of all nodes. This function finds one
-    entry, from the end (PKWARE's APPNOTE.TXT, 4.3.7 and 4.3.12).
-    """
-    name = f"{key}.npy".encode()
-    at = archive.rfind(name)
-    while at >= 46:
-        signature, size, length, offset = struct.unpack_from("<4s20xLH12xL", archive, at - 46)
-        if signature == b"PK\x01\x02" and length == len(name):
-            start = offset + 30 + sum(struct.unpack_from("<HH", archive, offset + 26))
-            array: NDArray[Any] = read_array(io.BytesIO(archive[start : start + size]), allow_pickle=False)
-            return array
-        at = archive.rfind(name, 0, at)
-    raise KeyError(key)

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Shape, is_dataset
 from node.errors import lacking
-from node.learning.data import downloads, formats, leaf, pictures, texts
+from node.learning.data import downloads, formats
 from node.learning.data.files import below, open_regular, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.data.labels import refuse_gaps, refuse_unequal
+from node.learning.data.readers import FORMATS, FORMS, Reader, reader_of
 from node.learning.data.samples import arrays_from
 from node.learning.errors import DataError, DataNotFound
 
@@ -175,9 +176,6 @@ def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
     return named | {name: values for name, values in people.items() if values is not None}
 
 
-Reader = Callable[[], Arrays]
-
-
 def locate(name: str, cache: Path) -> str | None:
     """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
     try:
@@ -199,13 +197,13 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
         for candidate in candidates:
             if candidate.exists() and (form != "npz" or not candidate.is_dir()):
-                return candidate, _reader(_FORMS[form], candidate)
+                return candidate, reader_of(FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
         what = {"npz": "file", "images": "folder or zip"}.get(form, "folder")
         raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
-        if (reader := _FORMATS[name](place)) is not None:
+        if (reader := FORMATS[name](place)) is not None:
             return place, reader
     tried = [str(root) for root in (*search, *roots)]
     return _fetch(name, cache, tried, download)
@@ -216,7 +214,7 @@ def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Pa
         log.info("downloading data set %s", name)
         try:
             place = downloads.download(name, cache / "downloads")
-            reader = _FORMATS[name](place) if place else None
+            reader = FORMATS[name](place) if place else None
             if place and reader:
                 return place, reader
         except (OSError, RuntimeError, ImportError) as error:
@@ -249,58 +247,6 @@ def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Pa
         if given:
             yield root
         yield from (root / each for each in _NAMES[name])
-
-
-def _reader(read: Callable[[Path], Arrays], path: Path) -> Reader:
-    return lambda: read(path)
-
-
-_FORMS: dict[str, Callable[[Path], Arrays]] = {
-    "npz": formats.read_npz,
-    "images": pictures.read_pictures,
-    "leaf": leaf.read_leaf,
-    "text": texts.read_texts,
-}
-
-
-def _idx_format(place: Path) -> Reader | None:
-    return _reader(formats.read_idx_folder, place) if formats.idx_paths(place) else None
-
-
-def _cifar10_format(place: Path) -> Reader | None:
-    if place.is_file():
-        return _reader(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
-    if (place / formats.CIFAR10_FILES[0]).is_file():
-        return _reader(formats.read_cifar10, place)
-    return _reader(pictures.read_pictures, place) if (place / "train").is_dir() else None
-
-
-def _cifar100_format(place: Path) -> Reader | None:
-    there = place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file()
-    return _reader(formats.read_cifar100, place) if there else None
-
-
-def _emnist_format(split: str, place: Path) -> Reader | None:
-    there = formats.idx_paths(place, formats.emnist_files(split))
-    return functools.partial(formats.read_emnist, place, split) if there else None
-
-
-def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
-    if place.is_file():
-        return _reader(formats.read_npz, place)
-    there = (place / "train" / "Inertial Signals").is_dir()
-    return functools.partial(formats.read_har_folder, place, signals) if there else None
-
-
-_FORMATS: dict[str, Callable[[Path], Reader | None]] = {
-    "mnist": _idx_format,
-    "fashion-mnist": _idx_format,
-    "cifar10": _cifar10_format,
-    "cifar100": _cifar100_format,
-    "har": _har_format,
-    "har-9": functools.partial(_har_format, signals=formats.HAR_SIGNALS),
-    **{f"emnist-{split}": functools.partial(_emnist_format, split) for split in EMNIST},
-}
 
 
 def _fingerprint(name: str, source: Path | None) -> str:

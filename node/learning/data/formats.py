@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.data.files import open_regular, read_regular, read_text, refuse_large
-from node.learning.data.labels import refuse_unequal, whole_numbers
+from node.learning.data.labels import refuse_unequal, take_in_proportion, whole_numbers
 from node.learning.errors import DataError
 
 CHANNELS = (1, 3, 4)  # of pictures
@@ -49,8 +49,6 @@ class Arrays:
 
 def read_digits() -> Arrays:
     """The 1,797 digits of `digits/`, split 1,437 to 360 with every digit in proportion. The split is fixed."""
-    from node.learning.data.partition import take_in_proportion
-
     table = np.loadtxt(Path(__file__).with_name("digits") / "digits.csv.gz", delimiter=",", dtype=np.uint8)
     x = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     y = table[:, -1].astype(np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.learning.data.shards import Indices
 from node.learning.errors import DataError
 
 
@@ -60,3 +61,21 @@ def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
         f"{source}: {first}, but no sample has label {missing}: without it {others} of {int(occurring[-1]) + 1} "
         "classes occur; labels count from 0 without gaps: leave stray samples out, or renumber the classes"
     )
+
+
+def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
+    """Ascending positions of `size` samples (all, if there are fewer), with every label in its proportion."""
+    if size >= len(labels):
+        return np.arange(len(labels))
+    counts = apportion(np.bincount(labels) / len(labels), size)
+    chosen = [random.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def apportion(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """Whole numbers in these shares that sum to `size`: largest remainders, ties to the first."""
+    exact = shares * size
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    order = np.argsort(-(exact - counts), kind="stable")
+    counts[order[: size - counts.sum()]] += 1
+    return counts

@@ -27,9 +27,10 @@ from node.catalogue.partitions import (
     PartitionParameters,
     PartitionScheme,
 )
+from node.learning.data.labels import apportion, take_in_proportion
+from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
-Indices = NDArray[np.int64]
 Parts = list[Indices]
 
 
@@ -383,21 +384,3 @@ def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indic
     chosen = np.random.default_rng(seed).permutation(len(indices))
     count = round(share * len(indices))
     return np.sort(indices[chosen[:count]]), np.sort(indices[chosen[count:]])
-
-
-def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
-    """Ascending positions of `size` samples (all, if there are fewer), with every label in its proportion."""
-    if size >= len(labels):
-        return np.arange(len(labels))
-    counts = apportion(np.bincount(labels) / len(labels), size)
-    chosen = [random.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
-
-
-def apportion(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
-    """Whole numbers in these shares that sum to `size`: largest remainders, ties to the first."""
-    exact = shares * size
-    counts = np.floor(exact + 1e-9).astype(np.int64)
-    order = np.argsort(-(exact - counts), kind="stable")
-    counts[order[: size - counts.sum()]] += 1
-    return counts

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelShards, LabelsPerEdge, PartitionParameters
+from node.learning.data.labels import apportion, take_in_proportion
 from node.learning.data.partition import (
     LabelMove,
     Partition,
-    apportion,
     divide,
     edge_proportions,
     own_test,
     own_test_of,
     set_apart,
-    take_in_proportion,
     top_up,
 )
 from node.learning.errors import PartitionError

@@ -1,0 +1,65 @@
+"""The readers of data sets by name, and by the form of their files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from node.catalogue.datasets import EMNIST
+from node.learning.data import formats, leaf, pictures, texts
+from node.learning.data.formats import Arrays
+
+Reader = Callable[[], Arrays]
+
+
+def reader_of(read: Callable[[Path], Arrays], path: Path) -> Reader:
+    return lambda: read(path)
+
+
+FORMS: dict[str, Callable[[Path], Arrays]] = {
+    "npz": formats.read_npz,
+    "images": pictures.read_pictures,
+    "leaf": leaf.read_leaf,
+    "text": texts.read_texts,
+}
+
+
+def _idx_format(place: Path) -> Reader | None:
+    return reader_of(formats.read_idx_folder, place) if formats.idx_paths(place) else None
+
+
+def _cifar10_format(place: Path) -> Reader | None:
+    if place.is_file():
+        return reader_of(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+    if (place / formats.CIFAR10_FILES[0]).is_file():
+        return reader_of(formats.read_cifar10, place)
+    return reader_of(pictures.read_pictures, place) if (place / "train").is_dir() else None
+
+
+def _cifar100_format(place: Path) -> Reader | None:
+    there = place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file()
+    return reader_of(formats.read_cifar100, place) if there else None
+
+
+def _emnist_format(split: str, place: Path) -> Reader | None:
+    there = formats.idx_paths(place, formats.emnist_files(split))
+    return functools.partial(formats.read_emnist, place, split) if there else None
+
+
+def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
+    if place.is_file():
+        return reader_of(formats.read_npz, place)
+    there = (place / "train" / "Inertial Signals").is_dir()
+    return functools.partial(formats.read_har_folder, place, signals) if there else None
+
+
+FORMATS: dict[str, Callable[[Path], Reader | None]] = {
+    "mnist": _idx_format,
+    "fashion-mnist": _idx_format,
+    "cifar10": _cifar10_format,
+    "cifar100": _cifar100_format,
+    "har": _har_format,
+    "har-9": functools.partial(_har_format, signals=formats.HAR_SIGNALS),
+    **{f"emnist-{split}": functools.partial(_emnist_format, split) for split in EMNIST},
+}

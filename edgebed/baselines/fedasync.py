@@ -25,7 +25,7 @@ update is not finite gets no other model; of a population, another client is tri
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -72,10 +72,13 @@ class Proximal:
     rho: float
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
+        return self.of_weights(model, {name: start.to(batch.x.device) for name, start in self._starts.items()})
+
+    def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term with x_τ in `arrays`."""
         import torch
 
-        trained = [(name, x) for name, x in model.named_parameters() if name in self.start]
-        distances = [torch.sum((x - self._starts[name].to(x.device)) ** 2) for name, x in trained]
+        distances = [torch.sum((x - arrays[name]) ** 2) for name, x in model.named_parameters() if name in arrays]
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property

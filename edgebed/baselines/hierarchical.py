@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 import edgebed
-from edgebed.baselines import fedala, sdfeel
+from edgebed.baselines import fedala, fedasync, sdfeel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +58,16 @@ class ESPerHFL(sdfeel.Clusters):
 
 
 @dataclass(frozen=True)
-class Proximal:
-    """(μ / 2) ‖w_i − w‖², as a term of each mini-batch's loss. ``arrays`` w, ``form`` μ."""
+class Proximal(fedasync.Proximal):
+    """(μ / 2) ‖w_i − w‖², FedAsync's term with x_τ = w and ρ = μ, for devices that train together too."""
 
-    arrays: edgebed.State
-    form: float
+    @property
+    def arrays(self) -> edgebed.State:
+        return self.start
 
-    def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        return self.of_weights(model, {name: torch.tensor(w, device=batch.x.device) for name, w in self.arrays.items()})
-
-    def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term with w in `arrays`, for devices that train together."""
-        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
-        return self.form / 2 * torch.stack(distances).sum()
+    @property
+    def form(self) -> float:
+        return self.rho
 
 
 def trainable(model: edgebed.Model) -> list[Tensor]:

@@ -33,6 +33,7 @@ from orchestrator.host.docker_socket import NODE
 from orchestrator.host.training_devices import notes, refusals, trial_results
 from orchestrator.planning.plan import Accelerated, NodePlan
 from orchestrator.text import some
+from orchestrator.together import Tasks
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
 
@@ -74,7 +75,7 @@ class DockerDriver:
         self._notes: list[str] = []
         self._events: Stream[dict[str, Any]] | None = None
         self._closing = False
-        self._starting: list[asyncio.Future[tuple[int, Container]]] = []
+        self._starting = Tasks()
         self._threads: list[threading.Thread] = []
         self._started: Counter[str] = Counter()
         self._containers: dict[str, Container] = {}  # by node: its latest container, while that exists
@@ -97,8 +98,7 @@ class DockerDriver:
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
-        work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
-        self._starting.append(work)
+        work = self._starting.start(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
@@ -127,7 +127,7 @@ class DockerDriver:
     async def close(self) -> None:
         """Remove the run's containers. If the Engine is gone, `sweep` ends their processes by label instead."""
         self._closing = True
-        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*self._starting.running, return_exceptions=True)
         try:
             if not self.lost.is_set():
                 await asyncio.to_thread(self._remove_all)

@@ -135,7 +135,6 @@ async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
     del starting  # whose traceback holds the future
     refuse.set()
     await driver.close()
-    driver._starting.clear()
     gc.collect()
     assert unretrieved == []
 

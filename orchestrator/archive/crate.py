@@ -20,6 +20,7 @@ from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
 from orchestrator.exports.extras import imported
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.hashes import hash_of_file
 from orchestrator.results.record.history import History
 
 EXTRA = "archive"
@@ -133,10 +134,7 @@ def _file(path: str, content: Content) -> dict[str, Any]:
 
 
 def _sha256(content: Content) -> str:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).hexdigest()
-    with content.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else hash_of_file(content)
 
 
 def croissant(data: Prepared) -> bytes:
@@ -160,7 +158,7 @@ def croissant(data: Prepared) -> bytes:
             {
                 **{"@type": "cr:FileObject", "@id": each.name, "name": each.name, "contentUrl": each.name},
                 **{"encodingFormat": "application/x-npy", "contentSize": f"{each.stat().st_size} B"},
-                "sha256": _sha256(each),
+                "sha256": hash_of_file(each),
             }
             for each in sorted(data.directory.glob("*.npy"))
         ],

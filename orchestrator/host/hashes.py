@@ -1,4 +1,4 @@
-"""The hash by which a folder of files is the same on all hosts."""
+"""Hashes of files, and the hash by which a folder of files is the same on all hosts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import re
 from pathlib import Path
 
 
+def hash_of_file(file: Path) -> str:
+    """SHA-256 of the content of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def hash_of_files(folder: Path) -> str:
     """SHA-256 over the names, sizes and contents of the files in a folder, see `files_in`."""
     digest = hashlib.sha256()
     for file in files_in(folder):
-        with file.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()
-        digest.update(f"{content} {file.stat().st_size} {file.name}\n".encode())
+        digest.update(f"{hash_of_file(file)} {file.stat().st_size} {file.name}\n".encode())
     return digest.hexdigest()
 
 

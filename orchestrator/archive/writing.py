@@ -19,6 +19,7 @@ from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.extras import require
+from orchestrator.host.directory import RunDirectory
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
@@ -92,17 +93,9 @@ def archive(
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         for directory in directories:
-            with History.open(directory.path) as history:
-                result = expected_run(history, target, tolerances or {})
-                _refuse_changed_packages(history, installed)
-                origin, data = kept_origin(directory), None
-                if origin.scenario.algorithm is not None:
-                    data, content = _description_of_data(origin, history)
-                    files[data] = content
-            if origin.scenario.programs:
-                files |= files_of_programs(origin.file.parent)
-            archived.append(ArchivedRun(directory, f"runs/{directory.run}/", result, data))
-            files |= _files_of_run(archived[-1], Path(temporary, directory.run))
+            run_archived, own = _archived(directory, target, tolerances or {}, installed, Path(temporary))
+            archived.append(run_archived)
+            files |= own
         known = {figure for each in archived for figure in each.expected.figures}
         for figure in (tolerances or {}).keys() - known:
             raise MistakeError(f"tolerance: {unknown(f'figure of {name}', figure, sorted(known))}")
@@ -117,6 +110,28 @@ def archive(
         files[crate.METADATA] = crate.describe(name, files, archived, version("edgebed"), authors, license)
         _write(place, files)
     return place
+
+
+def _archived(
+    directory: RunDirectory,
+    target: Target | None,
+    tolerances: Mapping[str, str],
+    installed: Packages,
+    temporary: Path,
+) -> tuple[ArchivedRun, dict[str, Content]]:
+    """A run, and its files in the archive. Its record is copied into the folder ``temporary``."""
+    files: dict[str, Content] = {}
+    with History.open(directory.path) as history:
+        result = expected_run(history, target, tolerances)
+        _refuse_changed_packages(history, installed)
+        origin, data = kept_origin(directory), None
+        if origin.scenario.algorithm is not None:
+            data, content = _description_of_data(origin, history)
+            files[data] = content
+    if origin.scenario.programs:
+        files |= files_of_programs(origin.file.parent)
+    run = ArchivedRun(directory, f"runs/{directory.run}/", result, data)
+    return run, files | _files_of_run(run, temporary / directory.run)
 
 
 def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:

@@ -26,7 +26,8 @@ def beyond_kernel(
     for name in cross_traffic:
         return f"cross traffic on {name}"
     for name, profile in channels.items():
-        if profile.share == "frames" or any(rate != profile.rate for rate in profile.rates.values()):
+        turns_by_packets = profile.rule.own_rates and not profile.rule.by_rate  # the kernel's queues count bytes
+        if turns_by_packets or any(rate != profile.rate for rate in profile.rates.values()):
             return f"{name} has `share: {profile.share}`" + (" with rates of members" if profile.rates else "")
     for source, target, link, way in ways:
         if len(way) > 1:

@@ -44,21 +44,21 @@ def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
 
 
 def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
-    """One row per direction: the accepted range as a bar, the asked value as a stroke, the measured value as a dot."""
+    """One row per direction: the accepted range as a bar, the configured value as a stroke, the measured value as a dot."""
     numbered = list(enumerate(probes))
     bounds = [(row, _scaled(probe.low, factor), _scaled(probe.high, factor)) for row, probe in numbered]
     known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]
-    asked = [f"configured {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
+    values = [f"configured {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
     marks = [
         bars("accepted", [(low, high, row - 0.25, row + 0.25) for row, low, high in known], MANY_SERIES, opacity=0.45),
         points(
-            "asked",
+            "configured",
             [_scaled(probe.asked, factor) for probe in probes],
             [float(row) for row, _ in numbered],
             "var(--text)",
             size=16,
             stroke=True,
-            notes=asked,
+            notes=values,
         ),
     ]
     for verdict, colour in COLOURS.items():

@@ -44,7 +44,7 @@ def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
 
 
 def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
-    """One row per direction: the accepted range as a bar, the configured value as a stroke, the measured value as a dot."""
+    """One row per direction: the accepted range as a bar, the configured value as a stroke, the measured as a dot."""
     numbered = list(enumerate(probes))
     bounds = [(row, _scaled(probe.low, factor), _scaled(probe.high, factor)) for row, probe in numbered]
     known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]

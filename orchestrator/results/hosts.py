@@ -1,4 +1,4 @@
-"""What hosts told about themselves while a run trained, for the summary: energy, temperature, throttling.
+"""The reports of hosts while a run trained, for the summary: energy, temperature, throttling.
 
 All of it is about the hosts that carried out the run. It is not about the hardware that nodes emulate. The energy of
 several hosts is not added: their meters measure different parts.
@@ -67,7 +67,7 @@ class Throttling(NamedTuple):
 
 
 def hosts(history: History) -> list[dict[str, Any]] | None:
-    """The hosts of a run, '' for this host, for the summary; None if no host told anything. Keys of each:
+    """The hosts of a run, '' for this host, for the summary; None if no host reported anything. Keys of each:
 
     host; energy {joules, source, scope, rounds {round: J}}, over the training; node_energy_estimate {node: J}: the
     host's energy, shared out by the processor seconds of its nodes; temperature {highest, source, scope, at};
@@ -151,12 +151,12 @@ def restarts(rows: Sequence[SensorReading]) -> list[float]:
 
 def throttled(sensors: Mapping[Key, Sequence[SensorReading]], start: float, end: float) -> list[Throttling] | None:
     """The periods from ``start`` to ``end`` in which a host was throttled; None if nothing can be read that tells."""
-    told = {key: rows for key, rows in sensors.items() if key[0] in ("throttled", "throttle_events")}
-    if not any(row.value is not None for rows in told.values() for row in rows):
+    throttling = {key: rows for key, rows in sensors.items() if key[0] in ("throttled", "throttle_events")}
+    if not any(row.value is not None for rows in throttling.values() for row in rows):
         return None
     periods = [
         Throttling(max(since, start), min(until, end), (f"{scope}, by {source}",))
-        for (quantity, source, scope), rows in told.items()
+        for (quantity, source, scope), rows in throttling.items()
         for since, until in (_flagged(rows, end) if quantity == "throttled" else _counted(rows))
         if until > start and since < end
     ]

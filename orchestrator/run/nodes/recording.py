@@ -19,7 +19,7 @@ class Hearing:
 
     def __init__(self, nodes: Collection[str], record: Record, clock: Callable[[], float]) -> None:
         self.bad: Counter[str] = Counter()
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}  # of each node's last bad message
         self._nodes = nodes
         self._record = record
@@ -54,15 +54,15 @@ class Hearing:
     def end(self) -> None:
         """Record the total number of bad messages of each node, if the record does not have it yet."""
         for node, count in self.bad.items():
-            if count > self._told[node]:
+            if count > self._reported[node]:
                 self._tell(node)
 
     def _refuse(self, node: str, reason: str) -> None:
         self.bad[node] += 1
         self._reasons[node] = reason
-        if self.bad[node] <= TOLD or self.bad[node] >= 2 * self._told[node]:
+        if self.bad[node] <= TOLD or self.bad[node] >= 2 * self._reported[node]:
             self._tell(node)
 
     def _tell(self, node: str) -> None:
-        self._told[node] = self.bad[node]
+        self._reported[node] = self.bad[node]
         self._record.event(self._clock(), node, EVENT, None, {"reason": self._reasons[node], "count": self.bad[node]})

@@ -11,18 +11,20 @@ from orchestrator.population.population import HardwareShare, LinkShare, Populat
 
 def population_entries(population: Population) -> Iterator[tuple[str, str]]:
     """Labels with their texts."""
-    told = population.to_json()
-    params = ", ".join(f"{key} {value}" for key, value in told["selection"]["params"].items() if value is not None)
-    how = told["selection"]["name"] + (f" ({params})" if params else "")
+    description = population.to_json()
+    params = ", ".join(
+        f"{key} {value}" for key, value in description["selection"]["params"].items() if value is not None
+    )
+    how = description["selection"]["name"] + (f" ({params})" if params else "")
     asked = f" of {population.asked} that are selected" if population.asked > population.selected else ""
     when = "at a time" if population.asynchronous else "in each round"
     yield "selected", f"{population.selected}{asked}, {when}: {how}"
-    kind, settings = next(iter(told["availability"].items()))
+    kind, settings = next(iter(description["availability"].items()))
     yield "there", f"by the trace {settings}" if kind == "trace" else kind
     if population.speed is None:
         yield "hardware", _shares(population.hardware)
     yield "links", _shares(population.links)
-    for what, quantiles in told["quantiles"].items():
+    for what, quantiles in description["quantiles"].items():
         yield what, ", ".join(f"{part} {value:g}" for part, value in quantiles.items()) + " (quantiles)"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
+from orchestrator.claims.evaluation import ClaimEvaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.signals import INTERRUPTED
@@ -33,7 +33,7 @@ class Row:
     paper: Paper
     name: str
     figures: Mapping[str, Measured]
-    evaluation: Evaluation
+    evaluation: ClaimEvaluation
     made: Recorded
 
     @property

@@ -74,7 +74,7 @@ def carry_out(
 
 
 def carry_out_on(
-    engine: str,
+    scheduler: str,
     sweep: Sweep,
     directory: Path,
     arguments: Sequence[str],
@@ -84,11 +84,11 @@ def carry_out_on(
     tell: Callable[[str], None],
     track: Sequence[Destination] = (),
 ) -> SweepOutcome:
-    """Have an engine execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
+    """Have a scheduler execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
     complete, unless ``arguments`` repeat them."""
     if _to_do(sweep, directory, arguments):
-        job, file = write_job(engine, sweep, directory, arguments, workers=workers, image=image)
-        execute_job(engine, sweep, job, file, tell)
+        job, file = write_job(scheduler, sweep, directory, arguments, workers=workers, image=image)
+        execute_job(scheduler, sweep, job, file, tell)
     return collect(sweep, directory, tell=tell, track=track)
 
 

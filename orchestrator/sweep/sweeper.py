@@ -106,7 +106,7 @@ class Sweeper:
 
     @contextlib.contextmanager
     def _locked(self, combination: Combination, number: int) -> Iterator[None]:
-        """Wait until no other process executes a task, and lock it. An engine may restart a task on another host
+        """Wait until no other process executes a task, and lock it. A scheduler may restart a task on another host
         while the first host still executes it."""
         folder = self._directory / ".tasks" / f"task-{number}"
         try:

@@ -30,10 +30,9 @@ from pydantic import Field, ValidationError
 from orchestrator.claims.relations import Relation, parse
 from orchestrator.errors import PlaceError, Problem, ScenarioError
 from orchestrator.scenario.language import document
-from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.strict import Strict, problems, unknown
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.language.words import Name, dotted
 from orchestrator.scenario.reading import scenario_text
 from orchestrator.verbs import examples
 

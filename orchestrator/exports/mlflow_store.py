@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.exports.extras import imported
+from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History

@@ -1,4 +1,5 @@
-"""Shared media in a plan: their channels, the traffic of others, and what a member of them gets at worst."""
+"""Shared media in a plan: their channels, the traffic of others, what a member gets at worst, and how the kernel engine
+has them."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from netem.kernel.media import queue_limit
 from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
-from netem.profile import LONGEST, LinkProfile
+from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan, channels_of
 from orchestrator.population.population import Population, client_name
+from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.media.section import slowest
 from orchestrator.scenario.schema import Scenario
@@ -151,3 +154,22 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
         buffer=min(own, LONGEST),
         buffer_bytes=None,
     )
+
+
+def beyond_kernel_of(plan: Plan) -> str:
+    """What the kernel engine cannot do of a plan's media, see `beyond_kernel`."""
+    ways = [(link.source, link.target, link.profile, link.crossings) for link in plan.links]
+    traffic = [each.channel for each in plan.cross_traffic]
+    return beyond_kernel(channels_of(plan.media), ways, traffic, several_hosts=bool(plan.hosts))
+
+
+def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
+    """The channels of a plan as one member of each sees them: the kernel engine gives it a part of the buffer."""
+    channels, members = channels_of(plan.media), defaultdict[str, set[str]](set)
+    for link in plan.links if engine == "kernel" else ():
+        for each in link.crossings:
+            members[each.channel].add(each.member)
+    for name, found in members.items():
+        part = queue_limit(channels[name], len(found)) * FULL_FRAME
+        channels[name] = replace(channels[name], size=part)
+    return channels

@@ -14,9 +14,9 @@ from orchestrator.fabric.namespaces.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import course
-from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
+from orchestrator.report.fidelity import calibration_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
 from orchestrator.report.media import media_figure, media_rows

@@ -15,7 +15,7 @@ from orchestrator.results.record.history import LONGEST_DOCUMENT, History
 from orchestrator.sweep.curves import RunCurve, band, curve_of
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import spreads
-from orchestrator.verbs.results.compare_many import compare_many, run_overview, shown_setting
+from orchestrator.verbs.results.compare import compare_many, run_overview, shown_setting
 
 METRICS = ("accuracy", "loss")
 TOLD = 3  # settings that name a case

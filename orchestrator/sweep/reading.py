@@ -28,11 +28,10 @@ from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
-from orchestrator.scenario.language.names import Name, name_from
 from orchestrator.scenario.language.quantities import Fraction
 from orchestrator.scenario.language.strict import Strict, problems
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import unknown_node
 

@@ -21,8 +21,7 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
-from orchestrator.scenario.sections.faults import FaultSpec
-from orchestrator.scenario.sections.targets import candidates, links_between, links_by_node
+from orchestrator.scenario.sections.faults import FaultSpec, candidates, links_between, links_by_node
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 _ON_LINKS = ("disconnect", "partition", "degrade")

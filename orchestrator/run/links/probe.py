@@ -22,7 +22,7 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.kernel_media import seen_alone
+from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.record.rows import SHARED
 from orchestrator.run.context import RunContext

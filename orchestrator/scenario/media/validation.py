@@ -11,8 +11,7 @@ from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.scenario.sections.engines import ENGINES, candidates
+from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES, candidate_engines
 from orchestrator.scenario.sections.links import Mistake
 
 
@@ -46,8 +45,8 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
         [each.on for each in scenario.cross_traffic],
         several_hosts=DRIVERS[scenario.driver].several_hosts,
     )
-    if not candidates(scenario.engine, beyond):
-        able = " or ".join(name for name in ENGINES if candidates(name, beyond))
+    if not candidate_engines(scenario.engine, beyond):
+        able = " or ".join(name for name in ENGINES if candidate_engines(name, beyond))
         yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
     for name, spec in scenario.shared.items() if scenario.population is not None else ():
         if spec.rates:

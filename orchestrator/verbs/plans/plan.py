@@ -26,12 +26,11 @@ from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
-from orchestrator.planning.kernel_media import beyond_kernel_of
+from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import kind_of, link_kind
-from orchestrator.scenario.sections.engines import candidates
+from orchestrator.scenario.sections.drivers import candidate_engines, kind_of, link_kind
 from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
 from orchestrator.verbs.plans.population import population_entries
 
@@ -270,7 +269,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = candidates(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
+    first, *others = candidate_engines(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
         where = "" if not others else ", if it works on this host" if name == first else ", otherwise"

@@ -254,7 +254,7 @@ def test_nodes_that_wait_for_ever_are_named(tmp_path: Path, monkeypatch: pytest.
 def test_workers_are_for_simulations(tmp_path: Path) -> None:
     result = simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
     assert result.code == 2
-    assert "--workers is for --driver sim" in result.errors
+    assert "workers: only for the driver sim" in result.errors
 
 
 def test_there_is_nothing_to_calibrate(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan, channels_of
 from orchestrator.population.population import Population, client_name
-from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.media.section import slowest
+from orchestrator.scenario.media.validation import beyond_kernel
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import Ends
 

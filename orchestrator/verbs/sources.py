@@ -18,7 +18,7 @@ from orchestrator.planning.learning.dataset import looked_up
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.run.requirements import require_room
+from orchestrator.run.preparation import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.language.files import text_of
 from orchestrator.scenario.schema import Scenario

@@ -66,8 +66,8 @@ class ProbeResult(NamedTuple):
     low: float | None
     high: float | None
     verdict: str
-    detail: str
-    kind: str
+    detail: str = ""
+    kind: str = "emulated"
 
     @property
     def link(self) -> str:

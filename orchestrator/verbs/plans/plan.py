@@ -31,8 +31,14 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import candidate_engines, kind_of, link_kind
-from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
-from orchestrator.verbs.plans.population import population_entries
+from orchestrator.verbs.plans.words import (
+    CROSS_TRAFFIC,
+    changed_words,
+    cross_traffic_rows,
+    media_rows,
+    population_entries,
+    way,
+)
 
 T = TypeVar("T")
 FEW_NODES = 30  # up to this number, nodes are shown one by one

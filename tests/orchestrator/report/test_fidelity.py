@@ -23,6 +23,7 @@ from orchestrator.report.fidelity import (
 )
 from orchestrator.report.timeline import timeline
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.fidelity.test_loss_audit import CLASSES, row
@@ -113,10 +114,10 @@ def test_a_run_without_either(tmp_path: Path) -> None:
 def calibrated(directory: Path, ended: str = "calibrated") -> History:
     record = Record.create(directory, json.dumps(plan_of(Example(edges=1, devices_per_edge=1))), {})
     up, down = ("device-0-0", "edge-0", "device-edge"), ("edge-0", "device-0-0", "device-edge")
-    record.probe(1.0, *up, "rtt", 0.006, 0.0062, 0.005, 0.007, "pass", "median of 200")
-    record.probe(1.0, *up, "rate", 40e6, 35e6, 38.8e6, 41.2e6, "fail", "udp for 2 s")
-    record.probe(1.0, *down, "rate", 40e6, None, 38.8e6, 41.2e6, "unknown", "too little arrived")
-    record.probe(1.0, *up, "burst", 3.0, 2.8, 1.0, math.inf, "unknown", "4 bursts")
+    record.probe(ProbeResult(1.0, *up, "rtt", 0.006, 0.0062, 0.005, 0.007, "pass", "median of 200"))
+    record.probe(ProbeResult(1.0, *up, "rate", 40e6, 35e6, 38.8e6, 41.2e6, "fail", "udp for 2 s"))
+    record.probe(ProbeResult(1.0, *down, "rate", 40e6, None, 38.8e6, 41.2e6, "unknown", "too little arrived"))
+    record.probe(ProbeResult(1.0, *up, "burst", 3.0, 2.8, 1.0, math.inf, "unknown", "4 bursts"))
     record.outcome(2.0, {"ended": ended, "error": None})
     record.close()
     return History.open(directory)

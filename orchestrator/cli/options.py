@@ -134,12 +134,10 @@ def json_option(command: F) -> F:
 
 
 def is_quiet() -> bool:
-    """Whether the command has -q."""
     return bool(click.get_current_context().meta.get(QUIET))
 
 
 def is_verbose() -> bool:
-    """Whether the command has -v."""
     return VERBOSE in click.get_current_context().meta
 
 

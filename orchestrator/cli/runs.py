@@ -229,7 +229,6 @@ def _execute(
     *,
     as_json: bool,
 ) -> tuple[Conclusion, RunDirectory]:
-    """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
     from orchestrator.run.options import Origin
     from orchestrator.scenario.reading import load, placed

@@ -92,7 +92,6 @@ class MlflowStore:
             raise PlaceError(f"MLflow cannot write to {self._place}: {said}") from None
 
     def metric(self, scalar: Scalar, epoch: float) -> Any:
-        """A scalar as MLflow takes it."""
         return self._entities.Metric(_key(scalar.tag), scalar.value, _milliseconds(epoch + scalar.t), scalar.step)
 
     def _where(self, history: History) -> str:

@@ -27,7 +27,6 @@ _OTHERS = "\0"  # stands for cross traffic among the members of a channel
 
 
 def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
-    """The media of a plan."""
     media = scenario.resolved_media
     return tuple(
         MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name))
@@ -48,7 +47,6 @@ def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
 
 
 def media_of(plan: Plan) -> ResolvedMedia:
-    """The media of a plan as a scenario has them."""
     return ResolvedMedia(
         channels={medium.name: dict(medium.channels) for medium in plan.media},
         members={medium.name: medium.members for medium in plan.media},

@@ -335,7 +335,6 @@ class Scenario(Strict):
         return self.stack.get(node) or self.stack.get(tier) or StackSpec()
 
     def device_of(self, node: str, tier: Tier) -> str:
-        """What a node trains on."""
         return self.hardware_of(node, tier).accelerator or self.compute.device
 
     def link(self, link_class: str) -> LinkSpec:

@@ -77,7 +77,6 @@ class Comparison:
     p_holm: float | None
 
     def row(self) -> dict[str, Any]:
-        """The comparison as plain JSON."""
         found = self.difference
         return {
             **{"figure": self.figure, "case": self.case, "reference": self.reference, "seeds": len(found.by_seed)},

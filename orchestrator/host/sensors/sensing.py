@@ -39,7 +39,6 @@ class Sensing:
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Find the sensors, and read each of them once."""
         self._sampler = await self._answer(self._find)
         await self.sense()
 

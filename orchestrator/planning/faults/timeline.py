@@ -75,7 +75,6 @@ class Fault:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
-        """A fault from its entry in plan.json."""
         sides, links = written["between"], written["links"]
         between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
         crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))

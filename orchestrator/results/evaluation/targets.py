@@ -67,7 +67,6 @@ def clients(history: History) -> list[str]:
 
 
 def tier(history: History, name: str) -> list[str]:
-    """The nodes of a tier."""
     return [node for node, facts in history.nodes.items() if facts.get("tier") == name]
 
 

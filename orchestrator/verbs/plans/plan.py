@@ -48,7 +48,6 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """Print the whole plan."""
     few = len(plan.nodes) <= FEW_NODES
     write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
     write_entries(console, _facts(plan))
@@ -80,7 +79,7 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """The content of plan.json with the kind of each link, and who lives where and why."""
+    """The content of plan.json with the kind of each link, and the placement."""
     links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
     return (
         plan.to_json()
@@ -167,8 +166,8 @@ def _remarks(node: NodePlan) -> Iterator[str]:
 
 
 def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:
-    """Print who lives where and why, and the links between hosts."""
-    _title(console, f"Who lives where ({text.count(len(plan.hosts), 'host')})")
+    """Print the placement with its reasons, and the links between hosts."""
+    _title(console, f"Placement ({text.count(len(plan.hosts), 'host')})")
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
         node.name if few else (node.tier, node.host, placement.reasons[node.name])
     )

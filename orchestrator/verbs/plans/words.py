@@ -70,20 +70,18 @@ def _traffic(plan: CrossTrafficPlan) -> str:
 
 def population_entries(population: Population) -> Iterator[tuple[str, str]]:
     """Labels with their texts."""
-    description = population.to_json()
-    params = ", ".join(
-        f"{key} {value}" for key, value in description["selection"]["params"].items() if value is not None
-    )
-    how = description["selection"]["name"] + (f" ({params})" if params else "")
+    facts = population.to_json()
+    params = ", ".join(f"{key} {value}" for key, value in facts["selection"]["params"].items() if value is not None)
+    how = facts["selection"]["name"] + (f" ({params})" if params else "")
     asked = f" of {population.asked} that are selected" if population.asked > population.selected else ""
     when = "at a time" if population.asynchronous else "in each round"
     yield "selected", f"{population.selected}{asked}, {when}: {how}"
-    kind, settings = next(iter(description["availability"].items()))
+    kind, settings = next(iter(facts["availability"].items()))
     yield "there", f"by the trace {settings}" if kind == "trace" else kind
     if population.speed is None:
         yield "hardware", _shares(population.hardware)
     yield "links", _shares(population.links)
-    for what, quantiles in description["quantiles"].items():
+    for what, quantiles in facts["quantiles"].items():
         yield what, ", ".join(f"{part} {value:g}" for part, value in quantiles.items()) + " (quantiles)"
 
 

@@ -55,7 +55,6 @@ class ManyRuns:
     differences: dict[str, list[Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
         differences = [{"setting": setting, "values": values} for setting, values in self.differences.items()]
         return {
             "runs": [run.row for run in self.runs],
@@ -180,7 +179,6 @@ class RunComparison:
     rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values. Each row also has its change."""
         a, b = (run.row["run"] for run in self.both.runs)
         differences = [{"setting": setting, "a": x, "b": y} for setting, (x, y) in self.both.differences.items()]
         rows = [{**asdict(row), "change": row.change} for row in self.rows]

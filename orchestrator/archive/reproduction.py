@@ -68,6 +68,7 @@ class Reproduction:
         return "not possible here" if self.impossible else "confirmed"
 
     def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON."""
         return {"state": self.state, **asdict(self), "runs": [str(each) for each in self.runs]}
 
 

@@ -172,13 +172,13 @@ def _combinations(
                 for index, node in enumerate(read.target.nodes if read.target else []):
                     if node not in names:
                         of = ("target", "of", index)
-                        told = Problem(source.place(of), dotted(of), f"in case '{name}': {unknown_node(node, names)}")
-                        found.setdefault((told.where, told.path, node), told)
+                        place, path, message = source.place(of), dotted(of), unknown_node(node, names)
+                        found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
             except ScenarioError as error:
                 for problem in error.problems:
                     place = said.get(problem.where.removeprefix("--set "), problem.where)
-                    told = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                    found.setdefault((place, problem.path, problem.message), told)
+                    in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
+                    found.setdefault((place, problem.path, problem.message), in_case)
     if found:
         raise ScenarioError(list(found.values()))
     return tuple(combinations)

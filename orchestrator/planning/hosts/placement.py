@@ -1,4 +1,4 @@
-"""Who lives where: a host for each node.
+"""The placement: a host for each node.
 
 The rules, in this order:
 

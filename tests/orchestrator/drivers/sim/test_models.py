@@ -126,6 +126,11 @@ def test_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) ->
     check_adapters(tmp_path, texts, EVERY[name])
 
 
+def test_tied_weights_and_a_mask(tmp_path: Path, texts: str) -> None:
+    done = run(tmp_path, texts, EVERY["scaffold"], "tied", "--set", "data.samples_per_client=10")
+    assert (done.code, done.summary["rounds"]) == (0, 2), done.errors
+
+
 @pytest.mark.parametrize("model", ["cnn", "mlp"])
 def test_models_of_floats_refuse_tokens(tmp_path: Path, texts: str, model: str) -> None:
     with pytest.raises(ScenarioError, match=f"{model} takes pictures or floats, not integer tokens: take char-trans"):

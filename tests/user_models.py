@@ -115,6 +115,7 @@ def tied(shape: tuple[int, ...], classes: int, _: Any) -> nn.Module:
             self.tokens, self.query = nn.Embedding(classes, 8), nn.Linear(8, 8)
             self.head = nn.Linear(8, classes, bias=False)
             self.head.weight = self.tokens.weight
+            self.mask: torch.Tensor
             self.register_buffer("mask", torch.ones(*shape, *shape, dtype=torch.bool).tril())
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,6 +200,7 @@ def test_tied_weights_travel_once(monkeypatch: pytest.MonkeyPatch, lora: dict[st
     assert (size.parameters, size.bytes, size.partial) == (floats, 4 * floats + 256, lora is not None)
     assert size.bytes == sum(values.nbytes for values in state.values())
     model.set({name: np.ones_like(values) for name, values in state.items()})
-    head = model.extractor.head
-    assert (head if lora is None else head.layer).weight is model.extractor.tokens.weight
+    head: Any = model.extractor.head
+    tokens: Any = model.extractor.tokens
+    assert (head if lora is None else head.layer).weight is tokens.weight
     assert all((values == 1).all() for values in model.get().values())

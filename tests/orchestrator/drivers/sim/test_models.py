@@ -6,14 +6,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
 from node.catalogue.datasets import Form
@@ -124,6 +127,49 @@ def check_adapters(tmp_path: Path, texts: str, algorithm: Algorithm) -> None:
 @pytest.mark.parametrize("name", ["fedprox", "scaffold", "feddistill"])
 def test_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:
     check_adapters(tmp_path, texts, EVERY[name])
+
+
+def test_tied_weights_and_a_mask(tmp_path: Path, texts: str) -> None:
+    done = run(tmp_path, texts, EVERY["scaffold"], "tied", "--set", "data.samples_per_client=10")
+    assert (done.code, done.summary["rounds"]) == (0, 2), done.errors
+
+
+class CausalLM(torch.nn.Module):
+    """What a causal language model of transformers has, with tied weights, on bytes as tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed_tokens, self.lm_head = torch.nn.Embedding(128, 8), torch.nn.Linear(8, 128, bias=False)
+        self.q_proj, self.v_proj = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        self.lm_head.weight = self.embed_tokens.weight
+
+    def forward(self, input_ids: torch.Tensor, *, use_cache: bool) -> Any:
+        x = self.embed_tokens(input_ids)
+        return SimpleNamespace(logits=self.lm_head(self.v_proj(x) * self.q_proj(x)))
+
+
+def test_the_guides_model_of_transformers(tmp_path: Path, texts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plug-in and its scenario, with a stand-in for transformers, which CI does not install."""
+    page = (ROOT / "docs/guides/language-models.md").read_text()
+    (code,) = re.findall(r"\(`causal.py`\).*?^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (scenario,) = re.findall(r"^```yaml\n(plugins.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "causal.py").write_text(code)
+
+    def tokenizer(folder: Path, *, local_files_only: bool) -> Any:
+        return lambda text: {"input_ids": list(text.encode())}
+
+    def model(folder: Path, *, local_files_only: bool, dtype: torch.dtype) -> CausalLM:
+        return CausalLM().to(dtype)
+
+    stand_in: Any = ModuleType("transformers")
+    stand_in.AutoTokenizer, stand_in.AutoModelForCausalLM = (
+        SimpleNamespace(from_pretrained=f) for f in (tokenizer, model)
+    )
+    monkeypatch.setitem(sys.modules, "transformers", stand_in)
+    small = ("topology.devices=2", "algorithm.rounds=2", "model.lora.rank=2")
+    done = simulate(tmp_path, scenario, "--workers", "1", *(word for each in small for word in ("--set", each)))
+    assert (done.code, done.summary["rounds"]) == (0, 2), done.errors
+    assert json.loads((done.directory / "plan.json").read_text())["data"]["classes"] == ord("w") + 1
 
 
 @pytest.mark.parametrize("model", ["cnn", "mlp"])

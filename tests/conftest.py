@@ -56,9 +56,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marks = set(re.findall(r"\bmark\.(\w+)", text))
     if {"engine", *ENGINES} & set(re.findall(r"\w+", text)):
         marks.add("engine")
-    some = (subset for size in range(len(marks) + 1) for subset in combinations(marks, size))
+    some = (subset.__contains__ for size in range(len(marks) + 1) for subset in combinations(marks, size))
     expression = Expression.compile(config.option.markexpr)
-    return None if any(expression.evaluate(lambda name, **_: name in subset) for subset in some) else True
+    return None if any(expression.evaluate(lambda name, has=has, **_: has(name)) for has in some) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

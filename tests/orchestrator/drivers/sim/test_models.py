@@ -20,7 +20,7 @@ import torch
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
 from node.catalogue.datasets import Form
-from node.catalogue.models import BACKBONES, MODELS
+from node.catalogue.models import MODELS
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import measured
@@ -41,14 +41,20 @@ OF_BASELINES: dict[str, Algorithm] = {
 EVERY = ALGORITHMS | OF_BASELINES
 BUILT_IN = [name for name in MODELS if name not in ("torchvision", "celeba-cnn", "char-transformer")]
 TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
-REPEATED = [*BUILT_IN, *(TORCHVISION % each for each in list(BACKBONES)[::4]), "transformer"]
-"""Models that are trained twice to the same record. One in four of torchvision's, which consist of the same layers."""
-MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
+REPEATED = [*BUILT_IN, TORCHVISION % "squeezenet-1.1", "transformer"]
+"""Models that are trained twice to the same record."""
+MODELS_TRIED = ["torchvision", *user_models.NAMES]
+"""`cnn` and `mlp`, of the same layers as the user's, are the models of each algorithm's own tests."""
 TENSORS_ALONE = [
     *("fedavg", "fedprox", "fednova", "hierfavg", "onlyedge", "edgecloud", "sdfeel", "scaffold"),
     *("fedasync", "fedbuff", "masked-sum", *(name for name in EVERY if name.startswith(("top-k-", "qsgd-")))),
 ]
-ALIKE = [(TENSORS_ALONE, 4), (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3)]
+ALIKE = [
+    (TENSORS_ALONE, 5),
+    (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3),
+    (["fedproto", "fedtgp", "fedgh", "feddistill"], 2),
+    (["lgfedavg", "fedala", "fml", "fedkd"], 2),
+]
 """Algorithms that do the same with models: each is tried with one in so many of them, and together they have all."""
 REFUSED = {
     "featured": {"maps", "whole"},
@@ -124,9 +130,7 @@ def check_adapters(tmp_path: Path, texts: str, algorithm: Algorithm) -> None:
     assert found == ("refused" if refused else "finished"), algorithm.name
 
 
-@pytest.mark.parametrize("name", ["fedprox", "scaffold", "feddistill"])
-def test_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:
-    check_adapters(tmp_path, texts, EVERY[name])
+ADAPTED = ("fedprox", "scaffold", "feddistill")  # each time
 
 
 def test_tied_weights_and_a_mask(tmp_path: Path, texts: str) -> None:
@@ -178,8 +182,9 @@ def test_models_of_floats_refuse_tokens(tmp_path: Path, texts: str, model: str) 
         run(tmp_path, texts, EVERY["fedavg"], model)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ADAPTED)) for each in EVERY]
+)
 def test_every_algorithm_with_adapters_of_a_model_of_tokens(tmp_path: Path, texts: str, name: str) -> None:
     check_adapters(tmp_path, texts, EVERY[name])
 

@@ -357,7 +357,7 @@ class Learner:
 
 def batches(
     samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
-) -> Iterator[Batch]:
+) -> Iterator[tuple[int, int, Tensor]]:
     """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
     new random order, or `steps` steps."""
     if samples == 0:

@@ -30,7 +30,10 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     algorithm declares to need."""
     if form.tokens and scenario.scheme.floats:
         raise PlanError(("data", "dataset"), f"has integer tokens, and {scenario.scheme.name} needs pictures or floats")
-    sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form)]
+    ranks: list[int | None] = [*sorted(set(scenario.ranks.values()))] or [None]
+    sizes = _in_closed_form(scenario, form) or [
+        _measured(scenario, MODELS[scenario.model.name], form, rank) for rank in ranks
+    ]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]
     _check_demands(scenario, sizes, form)
@@ -107,8 +110,8 @@ def _closed(entry: ModelEntry, form: Form) -> Size:
         return Size(0)
 
 
-def _measured(scenario: Scenario, entry: ModelEntry, form: Form) -> Size:
-    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters
+def _measured(scenario: Scenario, entry: ModelEntry, form: Form, rank: int | None = None) -> Size:
+    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters(rank)
     return measured(scenario.plugins, entry.name, json.dumps(params, sort_keys=True), form)
 
 

@@ -65,7 +65,9 @@ def test_the_longest_training_counts_whole_steps_and_the_second_forward_pass() -
     work = ClientWork(100, 1, (1, 8, 8), 10, Size(1))
     assert LocalTraining(epochs=2, gradient_accumulation=4).longest_training(work) == 200
     assert LocalTraining(steps=5, batch_size=8, gradient_accumulation=4).longest_training(work) == 160
-    assert HierFAVG(kappa1=5, batch_size=8, gradient_checkpointing=True).longest_training(work) == pytest.approx(40 * 4 / 3)
+    assert HierFAVG(kappa1=5, batch_size=8, gradient_checkpointing=True).longest_training(work) == pytest.approx(
+        40 * 4 / 3
+    )
 
 
 def test_partition_parameters() -> None:

@@ -32,7 +32,7 @@ def test_a_value_too_large_for_fp16_is_refused_by_the_sender(send: Callable[[Mes
     words = "message 'update', tensor 'b': -70000 is beyond fp16, which ends at 65504: set compute.precision to bf16"
     with pytest.raises(WireError, match=words):
         send(Message("update", "device-0", 1, {}, tensors, "fp16"))
-    for fine in (tensors | {"b": tensors["b"][2:]}, {"b": np.float32([65519])}):
+    for fine in (tensors | {"b": tensors["b"][2:]}, {"b": np.array([65519], np.float32)}):
         send(Message("update", "device-0", 1, {}, fine, "fp16"))
     send(Message("update", "device-0", 1, {}, tensors, "bf16"))
 

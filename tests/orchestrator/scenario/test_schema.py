@@ -768,8 +768,8 @@ model: {name: mlp, lora: {rank: 3, targets: [classifier], ranks: {phone: 4, rasp
 topology: {devices: 3}
 hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
 """
-    plan = make_plan(parse(text, "f.yaml"), None)
-    found = {node.name: node.model_params["lora"] for node in plan.nodes}
+    scenario = parse(text, "f.yaml")
+    found = {member.name: scenario.adapters(member.name)["lora"] for member in scenario.members}
     ranks = {"device-0": 4, "device-1": 2, "device-2": 3}
     assert found["cloud"] == {"rank": 4, "alpha": 16, "targets": ["classifier"], "ranks": ranks}
     assert {name: lora["rank"] for name, lora in found.items()} == ranks | {"cloud": 4}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ MEMES = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
 class FML(edgebed.LocalTraining):
     """meme: the model that clients share; own_weight α and meme_weight β: of the labels, against the other model."""
 
+    own_loop: ClassVar[bool] = True
     meme: str = edgebed.word("cnn", *MEMES)
     own_weight: float = edgebed.number(0.5, low=0, high=1)
     meme_weight: float = edgebed.number(0.5, low=0, high=1)

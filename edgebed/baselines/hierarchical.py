@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,6 +44,7 @@ class FedProxH(sdfeel.Clusters):
 class HPFL(sdfeel.Clusters):
     """adaptation_rate α. The model adapts to a mini-batch, and then learns from the next one."""
 
+    own_loop: ClassVar[bool] = True
     adaptation_rate: float = edgebed.number(0.01, low=0)
 
     def longest_training(self, work: edgebed.ClientWork) -> float:

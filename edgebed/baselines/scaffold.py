@@ -12,7 +12,7 @@ Control variates of zero are FedAvg with equal weights: the first round is, and 
 
 Departures: every client is asked in every round, and S are those that answered. The term (c − c_i)·y of the loss has
 the gradient c − c_i. Only trained parameters have control variates. Batch normalisation's statistics are averaged, and
-its counters take the maximum. Option II supposes plain SGD: momentum, Adam and weight decay are refused.
+its counters take the maximum. Option II supposes plain SGD: momentum, Adam, weight decay and clipping are refused.
 
 A client's c_i lives in its memory and is 0 again after a crash. In a population it is in the client's checkpoint. The
 server's c goes into its checkpoint. If an update does not reach the server, c lacks the change of that client's c_i.
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaffold(edgebed.LocalTraining):
-    """server_learning_rate η_g; learning_rate is η_ℓ, and K are the mini-batches of `epochs` or `steps`."""
+    """server_learning_rate η_g; learning_rate is η_ℓ, and K are the steps of `epochs` or `steps`."""
 
     server_learning_rate: float = edgebed.number(1.0, low=0, above=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.optimizer != "sgd" or self.momentum or self.weight_decay:
-            raise ValueError("optimizer: SCAFFOLD corrects plain SGD: leave out adam, momentum and weight_decay")
+        if self.optimizer != "sgd" or self.momentum or self.weight_decay or self.gradient_clipping:
+            raise ValueError(
+                "optimizer: SCAFFOLD corrects plain SGD: leave out adam, momentum, weight_decay and gradient_clipping"
+            )
 
 
 def difference(a: edgebed.State, b: edgebed.State) -> edgebed.State:

@@ -24,7 +24,7 @@ async def train(
 ) -> TrainResult:
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
     takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
-    samples = math.ceil(role.learner.work(params) * (1 + beside))
+    samples = math.ceil(role.learner.work(params) * (params.passes + beside))
     result: TrainResult = await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
     return result
 

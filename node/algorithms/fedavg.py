@@ -32,7 +32,7 @@ class Cloud(Role):
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
             clients = self.selected(t)
-            await self.publish(clients, "model", w, round=t)
+            await self.issue(clients, w, t)
             updates = await self.gather("update", clients, round=t)
             w = await self.aggregate(updates, w, t)
             await self.score(w, t)
@@ -43,6 +43,10 @@ class Cloud(Role):
         share = getattr(self.params, "participation", 1.0)  # the parameters of an algorithm built on this one lack it
         available = [child for child in self.children if child in self.present]
         return self.children if share == 1 else participants(self, share, t, available or self.children)
+
+    async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
+        """Send the global model to the clients of round t."""
+        await self.publish(clients, "model", w, round=t)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         """The next global model. `w` itself if no client that answered has samples."""

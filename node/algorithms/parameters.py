@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from node.learning.local_training import LABEL_BYTES, ClientWork, LocalTraining
 from node.parameters import Between, number, whole, word
@@ -60,7 +61,7 @@ class HierFAVG(LocalTraining):
         return self.kappa2
 
     def longest_training(self, work: ClientWork) -> float:
-        return super().longest_training(work) if self.kappa1 is None else self.kappa1 * self.batch_size
+        return self.local(steps=self.kappa1 or self.steps).longest_training(work)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,6 +124,7 @@ class FedFeat(LocalTraining):
     retrain_batch_size: mini-batch size of the retraining
     """
 
+    own_loop: ClassVar[bool] = True
     optimizer: str = word("adam", "adam", "sgd")
     epochs: int = whole(5, low=1)
     noise: str = word("gaussian", "gaussian", "laplace", "none")

@@ -36,6 +36,8 @@ class Algorithm:
     `whole`: needs all weights of a model in messages, so frozen parameters must be sent too.
     `floats`: needs samples of floats or pictures with one label each, not integer tokens.
     `aligned`: the features of all clients' models are compared, so they need one size.
+    `ranked`: works on low-rank adapters, so the model needs them. Clients may have different ranks, which the leader
+    has by the clients' names in ``model_params["lora"]["ranks"]``.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.
     `asynchronous`: the leader waits for no round of all its clients. Of a population it selects clients by itself
@@ -60,6 +62,7 @@ class Algorithm:
     whole: bool = False
     floats: bool = False
     aligned: bool = False
+    ranked: bool = False
     population: bool = False
     asynchronous: bool = False
 
@@ -126,6 +129,13 @@ ALGORITHMS: dict[str, Algorithm] = {
             "node.algorithms.fednova",
             FedNova,
             "FedAvg that normalises the update of each client by its number of steps",
+        ),
+        _flat(
+            "flexlora",
+            "node.algorithms.flexlora",
+            FedAvg,
+            "FedAvg of low-rank adapters, whose ranks may differ: the cloud averages and splits their products",
+            ranked=True,
         ),
         _tree(
             "fededs",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import MODELS
 from node.catalogue.sizes import Size
-from node.parameters import Parameters, number, whole, word
+from node.parameters import Parameters, flag, number, whole, word
 
 LABEL_BYTES = 8  # bytes of a label that is sent with features
 EVALUATION_BATCH = 250  # samples
+RECOMPUTED = 4 / 3  # the work of a step with checkpointing: forward twice and backward, which is two forward passes
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,17 @@ class LocalTraining(Parameters):
     weight_decay: weight of an L2 term that is added to the gradient
     batch_size: B, samples per mini-batch
     epochs: E, passes over a client's data per round
-    steps: mini-batch steps per round, instead of epochs
+    steps: steps per round, instead of epochs
+    gradient_clipping: largest norm of a step's gradients, all together; default: no clipping
+    gradient_accumulation: mini-batches in a step, which is that of one batch of so many times batch_size
+    gradient_checkpointing: whether the backward pass computes activations again, so that they take less memory
     evaluate_samples: number of test samples that models are evaluated on, a fixed random subset; default: all
+
+    Parameters of an algorithm whose clients train in an ``own_loop``, not by `Learner.train`, refuse the three of
+    gradients.
     """
+
+    own_loop: ClassVar[bool] = False
 
     optimizer: str = word("sgd", "sgd", "adam")
     learning_rate: float = number(0.01, low=0, above=True)
@@ -55,12 +64,20 @@ class LocalTraining(Parameters):
     batch_size: int = whole(32, low=1)
     epochs: int = whole(1, low=1)
     steps: int | None = whole(None, low=1, none=True)
+    gradient_clipping: float | None = number(None, low=0, above=True, none=True)
+    gradient_accumulation: int = whole(1, low=1)
+    gradient_checkpointing: bool = flag(False)
     evaluate_samples: int | None = whole(None, low=1, none=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
+        for entry in fields(self) if self.own_loop else ():
+            if entry.name.startswith("gradient_") and getattr(self, entry.name) != entry.default:
+                raise ValueError(
+                    f"{entry.name}: is not for this algorithm, whose clients train in their own way: leave it out"
+                )
 
     def local(self, **changes: Any) -> LocalTraining:
         """The values of local training alone, without those that an algorithm adds, and with ``changes``."""
@@ -71,10 +88,21 @@ class LocalTraining(Parameters):
         """The number of passes over its data, with those over a peer's data, in a client's longest round."""
         return self.epochs
 
+    @property
+    def step_size(self) -> int:
+        """The samples of a step."""
+        return self.batch_size * self.gradient_accumulation
+
+    @property
+    def passes(self) -> float:
+        """The work of a step, as a multiple of that without checkpointing."""
+        return RECOMPUTED if self.gradient_checkpointing else 1.0
+
     def longest_training(self, work: ClientWork) -> float:
         """The most work of a client between a request and its answer. In samples of its own model that are trained,
         as an algorithm gives to `Role.compute`. The evaluation of test sets and of each own sample is not in it."""
-        return self.most_epochs * work.samples if self.steps is None else self.steps * self.batch_size
+        samples = self.most_epochs * work.samples if self.steps is None else self.steps * self.step_size
+        return samples * self.passes
 
     @property
     def coordinator_training(self) -> int:

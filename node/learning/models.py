@@ -324,7 +324,7 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
             model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))
             model.classifier = nn.Linear(chosen.features, classes)
         if adapters is not None:
-            adapt(model, **adapters)
+            adapt(model, adapters["rank"], adapters["alpha"], adapters["targets"])
             model.frozen_travels = False
     if not any(each.requires_grad for each in model.parameters()):
         raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")

@@ -8,7 +8,8 @@ decay either, and their moments stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -19,20 +20,58 @@ from node.learning.devices import as_array
 from node.learning.local_training import LocalTraining
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-DescentStep = Callable[[Tensor], None]
+Gradients = Sequence[Tensor | None]
+"""The gradient for each parameter; None for a parameter that the loss does not depend on."""
+NO_GRADIENTS: Gradients = ()
+
+
+class DescentStep(Protocol):
+    """Takes steps of an optimizer, by the gradients of a loss or by given gradients, for its ``parameters``."""
+
+    parameters: list[Tensor]
+
+    def __call__(self, loss: Tensor) -> None: ...
+
+    def descend(self, given: Gradients) -> None: ...
 
 
 def _trainable(parameters: Sequence[Tensor]) -> list[Tensor]:
     return [w for w in parameters if w.requires_grad]
 
 
-def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[list[int], list[Tensor]]:
-    """The places of the parameters that the loss depends on, and their gradients."""
-    if not parameters:
-        return [], []
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> Gradients:
+    """The gradients of a loss."""
+    return torch.autograd.grad(loss, parameters, allow_unused=True) if parameters else ()
+
+
+def added(sums: Gradients, gradients: Gradients) -> Gradients:
+    """The sum of two gradients for each parameter. Empty ``sums`` are zero."""
+    if not sums:
+        return gradients
+    return [b if a is None else a if b is None else a + b for a, b in zip(sums, gradients, strict=True)]
+
+
+def clipped(gradients: Gradients, most: float | None, stacked: bool = False) -> Gradients:
+    """The gradients g · min(1, most / (‖g‖ + 1e-6)), where ‖g‖ is the norm of all together, as by
+    `torch.nn.utils.clip_grad_norm_`. ``stacked``: of each client in their first dimension. None for ``most``: as they
+    are."""
+    places, present = _present(gradients)
+    if most is None or not places:
+        return gradients
+    rows = [each.reshape(len(each) if stacked else 1, -1) for each in present]
+    norms = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in rows]), dim=0)
+    factors = (most / (norms + 1e-6)).clamp(max=1.0)[:, None]
+    scaled = {
+        place: (each * factors).reshape(gradient.shape)
+        for place, each, gradient in zip(places, rows, present, strict=True)
+    }
+    return [scaled.get(place) for place in range(len(gradients))]
+
+
+def _present(gradients: Gradients) -> tuple[list[int], list[Tensor]]:
+    """The places of the gradients that are not None, and these gradients."""
     places = [place for place, gradient in enumerate(gradients) if gradient is not None]
-    return places, [gradients[place] for place in places]
+    return places, [cast(Tensor, gradients[place]) for place in places]
 
 
 class Descent:
@@ -44,7 +83,10 @@ class Descent:
         self.velocities = [torch.zeros_like(w) for w in self.parameters] if params.momentum else []
 
     def __call__(self, loss: Tensor) -> None:
-        places, gradients = _gradients(loss, self.parameters)
+        self.descend(gradients_of(loss, self.parameters))
+
+    def descend(self, given: Gradients) -> None:
+        places, gradients = _present(given)
         if not places:
             return
         weights = [self.parameters[place] for place in places]
@@ -83,7 +125,10 @@ class Adam:
         self.second = [torch.zeros_like(w) for w in self.parameters]
 
     def __call__(self, loss: Tensor) -> None:
-        places, gradients = _gradients(loss, self.parameters)
+        self.descend(gradients_of(loss, self.parameters))
+
+    def descend(self, given: Gradients) -> None:
+        places, gradients = _present(given)
         if not places:
             return
         weights, first, second = (

@@ -30,8 +30,8 @@ from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import sample_losses
 from node.learning.models import Model
-from node.learning.optimizers import optimizer
-from node.learning.training import ExtraLoss, Learner, TrainResult, batches
+from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
+from node.learning.training import ExtraLoss, Learner, TrainResult, batches, steps_of
 
 Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
 
@@ -63,10 +63,10 @@ class Training:
 
 
 def form(learner: Learner, training: Training) -> Hashable | None:
-    """Equal for clients that can train together. None for a client that trains alone: one without samples, and one
-    whose loss has a term that is no `WeightsTerm`."""
-    term = training.extra
-    if not learner.samples or not (term is None or isinstance(term, WeightsTerm)):
+    """Equal for clients that can train together. None for a client that trains alone: one without samples, one that
+    checkpoints activations, and one whose loss has a term that is no `WeightsTerm`."""
+    term, alone = training.extra, not learner.samples or training.params.gradient_checkpointing
+    if alone or not (term is None or isinstance(term, WeightsTerm)):
         return None
     own_term = None if term is None else (type(term), term.form)
     equal_samples = learner.samples if learner.normalises_batches else 0
@@ -82,7 +82,7 @@ def hindrance(model: Model, data: Prepared) -> str | None:
     y, weight = torch.zeros(2, 2, *data.labels, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
     stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
     try:
-        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight)
+        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight, weight.sum(1))
     except Exception as error:
         return f"torch cannot compute it for several clients at once ({str(error).strip().splitlines()[0]})"
     return None
@@ -115,10 +115,14 @@ class Crew:
         for number in range(max(steps)):
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
-            with first.passes():
-                losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
-            step(losses.sum())
-            total = total + losses.detach()
+            gradients = NO_GRADIENTS
+            for part, each in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
+                share = each.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
+                with first.passes():
+                    losses = losses_of(stacked, constants, first.normalise(x[part]), y[part], each, share)
+                gradients = added(gradients, gradients_of(losses.sum(), parameters))
+                total = total + losses.detach()
+            step.descend(clipped(gradients, params.gradient_clipping, stacked=True))
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
                 states, summed = _unstacked(stacked, done), as_array(total).tolist()
                 for client, state in zip(done, states, strict=True):
@@ -129,19 +133,20 @@ class Crew:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The mini-batches of one client, as indices of its samples."""
+    """The samples of each step of one client, as their indices."""
 
     chosen: list[NDArray[np.int64]]
 
     def batch(self, number: int) -> NDArray[np.int64]:
-        """The mini-batch of a step; of a step after the client's last, that one again."""
+        """The samples of a step; of a step after the client's last, those again."""
         return self.chosen[min(number, len(self.chosen) - 1)]
 
 
 def _plan(learner: Learner, training: Training) -> _Plan:
     _check(learner, training)
     made = batches(learner.samples, training.params, learner.random("batches", training.round))
-    return _Plan([chosen.numpy() for _, _, chosen in made])
+    parts = steps_of(made, training.params)
+    return _Plan([np.concatenate([chosen.numpy() for *_, chosen in part]) for part in parts])
 
 
 def _check(learner: Learner, training: Training) -> None:
@@ -151,8 +156,8 @@ def _check(learner: Learner, training: Training) -> None:
 
 
 def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The samples and labels of all clients one after the other; the places of each client's mini-batches in them,
-    (clients, steps, B); and the weight of each, which is 0 for what fills a mini-batch up."""
+    """The samples and labels of all clients one after the other; the places of the samples of each client's steps in
+    them, (clients, steps, samples of a step); and the weight of each, which is 0 for what fills a step up."""
     device = learners[0].device
     x, y = (torch.cat(each) for each in zip(*(learner.train_data for learner in learners), strict=True))
     steps = max(len(plan.chosen) for plan in plans)
@@ -197,18 +202,19 @@ class _ClientLoss(nn.Module):
         super().__init__()
         self.model, self.term, self.own = model, term, own
 
-    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor, share: Tensor) -> Tensor:
         logits = self.model(x)
         loss = self.own * (sample_losses(logits, y) * weight).sum()
-        return loss if self.term is None else loss + self.term.of_weights(self.model, constants)
+        return loss if self.term is None else loss + share * self.term.of_weights(self.model, constants)
 
 
 def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
-    """A function of stacked states, constants, inputs, labels and weights that gives the loss of each client."""
+    """A function of stacked states, constants, inputs, labels, weights of samples and of the term that gives the loss
+    of each client."""
     module = _ClientLoss(model, term, own)
 
-    def of_one(state: Stacked, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Any:
+    def of_one(state: Stacked, *of_batch: Any) -> Any:
         named = {f"model.{name}": each for name, each in state.items()}
-        return functional_call(module, named, (constants, x, y, weight))
+        return functional_call(module, named, of_batch)
 
     return torch.vmap(of_one)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,11 +32,15 @@ from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import correct, cross_entropy
 from node.learning.models import Model, ModelPool, build
-from node.learning.optimizers import optimizer
+from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
+from node.learning.recomputation import recomputing
 from node.learning.zoo import Pass, forward_operations
+
+log = logging.getLogger(__name__)
 
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch
+Batch = tuple[int, int, Tensor]  # local epoch, place of the mini-batch in it, and indices of samples
 Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
 
 
@@ -122,7 +127,7 @@ class Learner:
         """Number of samples that one call of `train` with `params` processes."""
         if params.steps is None:
             return self.samples * params.epochs
-        sizes = [min(params.batch_size, self.samples - start) for start in range(0, self.samples, params.batch_size)]
+        sizes = [min(params.step_size, self.samples - start) for start in range(0, self.samples, params.step_size)]
         rounds, rest = divmod(params.steps, len(sizes)) if sizes else (0, 0)
         return rounds * self.samples + sum(sizes[:rest])
 
@@ -258,26 +263,32 @@ class Learner:
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros((), device=self.device), 0
-        for epoch, place, chosen in batches(self.samples, params, random, self.device):
-            inputs, labels = self.normalise(x[chosen]), y[chosen]
-            with self.passes():
-                features = model.extractor(inputs)
-                logits = model.classifier(features)
-                loss = own * cross_entropy(logits, labels)
-                if extra is not None:
-                    loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
-            step(loss)
-            total += loss.detach()
+        for parts in steps_of(batches(self.samples, params, random, self.device), params):
+            samples, gradients = sum(len(chosen) for *_, chosen in parts), NO_GRADIENTS
+            for epoch, place, chosen in parts:
+                inputs, labels = self.normalise(x[chosen]), y[chosen]
+                with self.passes(), recomputing(model, params):
+                    features = model.extractor(inputs)
+                    logits = model.classifier(features)
+                    loss = own * cross_entropy(logits, labels)
+                    if extra is not None:
+                        loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
+                    loss = loss * (len(chosen) / samples)
+                gradients = added(gradients, gradients_of(loss, step.parameters))
+                total += loss.detach()
+            step.descend(clipped(gradients, params.gradient_clipping))
             steps += 1
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
     def warm_up(self, params: LocalTraining) -> None:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
-        later ones. Slow hardware would stretch this to seconds. A model that cannot be trained fails later, with its
-        message."""
+        later ones. Slow hardware would stretch this to seconds. A failure is logged. If the algorithm trains in this
+        way, its first training fails too."""
         if self.samples:
-            with contextlib.suppress(Exception):
+            try:
                 self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
+            except Exception as error:
+                log.info("the training of two samples failed, before the run: %s: %s", type(error).__name__, error)
             self.set(self.initial())
 
     def evaluate(
@@ -348,17 +359,23 @@ def batches(
     samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
-    new random order, or `steps` mini-batches."""
+    new random order, or `steps` steps."""
     if samples == 0:
         return
-    taken = 0
+    taken, size = 0, params.step_size
     for epoch in range(params.epochs) if params.steps is None else itertools.count():
         order = torch.from_numpy(random.permutation(samples)).to(device)
         for place, start in enumerate(range(0, samples, params.batch_size)):
             yield epoch, place, order[start : start + params.batch_size]
-            taken += 1
+            taken += (start + params.batch_size) % size == 0 or start + params.batch_size >= samples
             if taken == params.steps:
                 return
+
+
+def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[list[Batch]]:
+    """The mini-batches of each step, those of one epoch."""
+    of_step = itertools.groupby(mini_batches, lambda batch: (batch[0], batch[1] // params.gradient_accumulation))
+    return (list(parts) for _, parts in of_step)
 
 
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:

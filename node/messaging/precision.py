@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FP16_MAX = float(np.finfo(np.float16).max)
 SHORT = {"bf16": np.dtype("<u2"), "fp16": np.dtype("<f2")}  # the stored type of each
 
 
 def shortened(values: NDArray[Any], precision: str) -> NDArray[Any]:
-    """Single precision in two bytes, rounded to nearest, ties to even. A value that is too large becomes infinite."""
+    """Single precision in two bytes, rounded to nearest, ties to even. Raises OverflowError for a finite value that
+    is too large for fp16. One that is too large for bf16, above 3.39e38, becomes infinite."""
     if precision == "fp16":
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16)
+        try:
+            with np.errstate(over="raise"):
+                return values.astype(np.float16)
+        except FloatingPointError:
+            finite = values[np.isfinite(values)]
+            worst = finite[np.argmax(np.abs(finite))]
+            raise OverflowError(f"{worst:g} is beyond fp16, which ends at {FP16_MAX:g}") from None
     bits = np.asarray(values, order="C").view(np.uint32)
     with np.errstate(over="ignore"):  # of NaN
         rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16

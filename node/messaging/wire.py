@@ -110,7 +110,8 @@ class Header:
 def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
     """Make the frames of a message. The tensors are copied, so the caller may change them at once.
 
-    WireError if the message exceeds ``limits``, or the type of a tensor or field has no encoding.
+    WireError if the message exceeds ``limits``, the type of a tensor or field has no encoding, or a value is too large
+    for the message's precision.
     """
     arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
     header = _pack_header(message, arrays)
@@ -121,7 +122,7 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | t
     for place, array in zip(read.places, arrays.values(), strict=True):
         if place.size:
             target = body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
-            np.copyto(target, shortened(array, place.short) if place.short else array)
+            np.copyto(target, _shortened(message, place.name, array) if place.short else array)
         body[place.start + place.size : place.start + _aligned(place.size)] = 0
     return header, body.data
 
@@ -141,7 +142,7 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
         read_header(header, limits)
     if precision:
         arrays = {
-            name: widened(shortened(each, precision), precision) if each.dtype == _SINGLE else each
+            name: widened(_shortened(message, name, each), precision) if each.dtype == _SINGLE else each
             for name, each in arrays.items()
         }
         constant = Message(constant.kind, constant.sender, constant.round, constant.fields, arrays)
@@ -246,6 +247,13 @@ def assemble(header: Header, body: Buffer) -> Message:
         if place.short:
             tensors[place.name] = widened(tensors[place.name], place.short)
     return Message(header.kind, header.sender, header.round, header.fields, tensors)
+
+
+def _shortened(message: Message, name: str, values: Tensor) -> Tensor:
+    try:
+        return shortened(values, message.precision)
+    except OverflowError as error:
+        raise WireError(f"message {message.kind!r}, tensor {name!r}: {error}: set compute.precision to bf16") from None
 
 
 def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Message:

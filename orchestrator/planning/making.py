@@ -152,7 +152,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
         clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,
-        model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters,
+        model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters(),
         model_bytes=largest(sizes).bytes,
         data=_data(scenario, data, shards),
         gathering=_gathering(scenario, work, system),
@@ -176,7 +176,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
         model, model_params = "", dict[str, Any]()
         if scenario.algorithm is not None:
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
-            model_params |= scenario.model.adapters
+            model_params |= scenario.adapters(member.name)
         of_tier[member.tier] += 1
         counts = shards.counts[member.name] if member.name in shards.train else ()
         spec = scenario.hardware_of(member.name, member.tier)

@@ -143,6 +143,9 @@ class LoraSpec(Strict):
     targets: list[str] = Field(
         min_length=1, description="linear layers that get an adapter, by their names or ends of their names"
     )
+    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict, description="ranks of clients by their hardware class; default: rank"
+    )
 
 
 class ModelSpec(Named):
@@ -153,10 +156,12 @@ class ModelSpec(Named):
 
     lora: LoraSpec | None = Field(default=None, description="train and send low-rank adapters instead of the model")
 
-    @property
-    def adapters(self) -> dict[str, Any]:
-        """The further parameter of a model with adapters."""
-        return {} if self.lora is None else {"lora": self.lora.model_dump()}
+    def adapters(self, rank: int | None = None, ranks: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """The further parameter of a model with adapters, with this ``rank``. ``ranks``: its clients'."""
+        if self.lora is None:
+            return {}
+        own = self.lora.model_dump(exclude={"ranks"}) | ({} if rank is None else {"rank": rank})
+        return {"lora": own | ({"ranks": dict(ranks)} if ranks else {})}
 
 
 @dataclass(frozen=True)

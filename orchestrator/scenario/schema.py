@@ -318,6 +318,21 @@ class Scenario(Strict):
         given = {} if self.algorithm is None else self.algorithm.params
         return read_parameters(self.scheme.params, given | ({} if own is None else {"evaluate_samples": own}))
 
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each client's adapters, for an algorithm that takes different ones."""
+        lora = self.model.lora
+        if lora is None or not self.scheme.ranked:
+            return {}
+        clients = [(member.name, member.tier) for member in self.members if member.parent is not None]
+        return {name: lora.ranks.get(self.hardware_of(name, tier).class_, lora.rank) for name, tier in clients}
+
+    def adapters(self, node: str) -> dict[str, Any]:
+        """The further parameter of a node's model if it has adapters. The leader of clients with different ranks has
+        the largest, and their ``ranks``."""
+        ranks = self.ranks
+        return self.model.adapters(ranks.get(node) or max(ranks.values(), default=None), {} if node in ranks else ranks)
+
     @property
     def leaders(self) -> list[str]:
         """All nodes of the algorithm's leading tier: their rounds are the rounds of the run."""

@@ -94,8 +94,21 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
 
 
 def _model(scenario: Scenario) -> Iterator[Mistake]:
-    model, algorithm = scenario.model.name, scenario.scheme
-    if model in MODEL_GROUPS and scenario.model.lora is not None:
+    model, algorithm, lora = scenario.model.name, scenario.scheme, scenario.model.lora
+    if algorithm.ranked and lora is None:
+        yield ("model", "lora"), f"is missing, and {algorithm.name} averages adapters: give rank, alpha and targets"
+    if lora is not None and lora.ranks and not algorithm.ranked:
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.ranked)
+        yield (
+            ("model", "lora", "ranks"),
+            f"{algorithm.name} averages adapters of one rank: leave it out, or take {able}",
+        )
+    classes = {scenario.hardware_of(member.name, member.tier).class_ for member in scenario.members if member.parent}
+    for key in lora.ranks if lora is not None else ():
+        if key not in classes:
+            why = "no client has this hardware" if key in HARDWARE else unknown("hardware class", key, HARDWARE)
+            yield ("model", "lora", "ranks", key), why
+    if model in MODEL_GROUPS and lora is not None:
         yield ("model", "lora"), f"the models of {model} have different layers: take one model"
     if model in MODEL_GROUPS and not algorithm.personal:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)

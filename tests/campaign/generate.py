@@ -132,6 +132,8 @@ def _model(algorithm: Algorithm, dice: Dice) -> Any:
     small = {"name": "mlp", "hidden": dice.whole(2, 40), "layers": dice.whole(1, 2)}
     if algorithm.personal and dice.coin():
         return "small"
+    if algorithm.ranked:
+        return small | {"lora": {"rank": dice.whole(1, 2), "alpha": 2, "targets": ["classifier"]}}
     return small if dice.coin(0.7) else dice.pick(["cnn", "lenet", "tiny-resnet", "separable-cnn"])
 
 

@@ -42,6 +42,18 @@ FEATURES = {"partition": LabelShards(shard_size="auto", samples_per_client=60)}
 SMALL = {"encryptor_width": 2, "encryptor_epochs": 1, "model_epochs": 1, "weight_decay": 0.0}
 CASES = {
     **{name: Case(name, star(3), 4, OF_CLIENTS) for name in ("fedavg", "fedprox", "fednova")},
+    "flexlora": Case(
+        *("flexlora", star(3), 4, OF_CLIENTS),
+        more={
+            "model": "mlp",
+            "model_params": {
+                "lora": {
+                    **{"rank": 2, "alpha": 4, "targets": ["1", "classifier"]},
+                    "ranks": {f"device-{k}": 2 for k in range(3)},
+                }
+            },
+        },
+    ),
     "hierfavg": Case("hierfavg", TWO_EDGES, 3, {"cloud": PAUSE, "edge-1": PAUSE, "device-0-1": PAUSE}, {"kappa2": 2}),
     "onlyedge": Case(
         *("onlyedge", TWO_EDGES, 4, {"edge-1": (0.5, 0.9), "device-0-1": (0.5, 0.9)}, {"kappa2": 2}),

@@ -62,6 +62,7 @@ class DFFKE(LocalTraining):
         },
     }
 
+    own_loop: ClassVar[bool] = True
     profile: str = word("paper", "paper", "fast")
     participation: float = number(1.0, low=0, above=True, high=1)
     optimizer: str = word("adam", "adam")

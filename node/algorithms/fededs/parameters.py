@@ -48,6 +48,7 @@ class FedEDS(LocalTraining):
     encryptor_learning_rate: learning rate of the encryptor
     """
 
+    own_loop: ClassVar[bool] = True
     profile: str = word("paper", "paper", "literal", "fast")
     base: str = word("fedavg", "fedavg", "fedprox", "fednova")
     mu: float = number(0.1, low=0)

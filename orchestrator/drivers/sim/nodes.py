@@ -83,10 +83,11 @@ class Nodes:
         asked = plan.clients_at_once
         if asked == 1:
             return 1
-        for pool in self._model_pools.values():
-            if reason := hindrance(pool.sample, self._data):
-                self.notes.append(f"clients train one by one, not {asked} at a time: of the model, {reason}")
-                return 1
+        reasons = ["gradient_checkpointing is on"] if self._params.gradient_checkpointing else []
+        found = (hindrance(pool.sample, self._data) for pool in self._model_pools.values())
+        if reasons := reasons or [f"of the model, {reason}" for reason in found if reason]:
+            self.notes.append(f"clients train one by one, not {asked} at a time: {reasons[0]}")
+            return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
         fitting = max(1, SLOT_BYTES // ((8 if plan.precision else 4) * max(1, plan.model_bytes)))
         if fitting < asked:

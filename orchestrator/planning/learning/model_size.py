@@ -27,11 +27,12 @@ FEATURES = "an extractor that makes a vector of features, and a classifier of it
 
 
 def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
-    """The size of each kind of model, for data of this form. PlanError if one cannot take it, or lacks what the
-    algorithm declares to need."""
+    """The size of each kind of model, for data of this form; with adapters, that of the largest rank. PlanError if one
+    cannot take it, or lacks what the algorithm declares to need."""
     if form.tokens and scenario.scheme.floats:
         raise PlanError(("data", "dataset"), f"has integer tokens, and {scenario.scheme.name} needs pictures or floats")
-    sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form)]
+    rank = max(scenario.ranks.values(), default=None)
+    sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form, rank)]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]
     _check_demands(scenario, sizes, form)
@@ -96,8 +97,8 @@ def _closed(entry: ModelEntry, form: Form) -> Size:
         return Size(0)
 
 
-def _measured(scenario: Scenario, entry: ModelEntry, form: Form) -> Size:
-    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters
+def _measured(scenario: Scenario, entry: ModelEntry, form: Form, rank: int | None = None) -> Size:
+    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters(rank)
     return measured(scenario.plugins, entry.name, json.dumps(params, sort_keys=True), form)
 
 

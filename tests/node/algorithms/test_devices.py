@@ -5,6 +5,7 @@ The device is `tests.toy_device`: it computes as the processor does, and refuses
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ CASES: dict[str, tuple[str, dict[str, str | None], str, dict[str, Any]]] = {
     "fedavg by adam": ("fedavg", FLAT, "lenet", {"optimizer": "adam"}),
     "fedprox": ("fedprox", FLAT, "tiny-resnet", {"mu": 0.1}),
     "fednova": ("fednova", FLAT, "mlp", {}),
+    "flexlora": ("flexlora", FLAT, "mlp", {}),
     "hierfavg": ("hierfavg", TREE, "separable-cnn", {}),
     "onlyedge": ("onlyedge", SILOS, "mlp", {}),
     "edgecloud": ("edgecloud", TREE, "mlp", {}),
@@ -47,6 +49,11 @@ CASES: dict[str, tuple[str, dict[str, str | None], str, dict[str, Any]]] = {
     "dffke": ("dffke", EDGES, "cnn", {**DECODER, "privacy": "clip"}),
     "dffke with empirical noise": ("dffke", EDGES, "lenet", {**DECODER, "privacy": "empirical"}),
 }
+
+
+def adapters(tree: Mapping[str, str | None]) -> dict[str, Any]:
+    ranks = {node: 2 for node, parent in tree.items() if parent}
+    return {"lora": {"rank": 2, "alpha": 4, "targets": ["classifier"], "ranks": ranks}}
 
 
 def test_no_algorithm_is_left_out() -> None:
@@ -67,7 +74,16 @@ def test_an_algorithm_follows_its_device(
         personal = 0.3 if ALGORITHMS[name].personalises else 0.0
         folder = tmp_path / device
         return Federation(
-            digits, tree, name, read, folder, rounds=2, model=model, device=device, personal=personal
+            digits,
+            tree,
+            name,
+            read,
+            folder,
+            rounds=2,
+            model=model,
+            device=device,
+            personal=personal,
+            model_params=adapters(tree) if ALGORITHMS[name].ranked else {},
         ).run()
 
     on_processor, on_toy = run("cpu"), run(TOY)

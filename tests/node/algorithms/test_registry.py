@@ -14,8 +14,9 @@ from node.algorithms.registry import ALGORITHMS, Algorithm, algorithm
 from node.catalogue.datasets import DATASETS, is_dataset
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS, Dirichlet, LabelShards
+from node.catalogue.sizes import Size
 from node.errors import PluginError
-from node.learning.local_training import LocalTraining
+from node.learning.local_training import ClientWork, LocalTraining
 from node.parameters import read_parameters
 from node.role import Role
 
@@ -49,6 +50,24 @@ def test_parameters_of_a_scenario() -> None:
 def test_hierfavg_takes_steps_once() -> None:
     with pytest.raises(ValueError, match="give one of them"):
         HierFAVG(kappa1=60, steps=60)
+
+
+def test_an_algorithm_with_its_own_loop_refuses_the_parameters_of_gradients() -> None:
+    own = [name for name, each in ALGORITHMS.items() if each.params.own_loop]
+    assert own == ["fededs", "dffke", "fedfeat"]
+    for name in own:
+        for key, value in {"clipping": 1.0, "accumulation": 2, "checkpointing": True}.items():
+            with pytest.raises(ValueError, match=f"gradient_{key}: .* train in their own way: leave it out"):
+                read_parameters(ALGORITHMS[name].params, {f"gradient_{key}": value})
+
+
+def test_the_longest_training_counts_whole_steps_and_the_second_forward_pass() -> None:
+    work = ClientWork(100, 1, (1, 8, 8), 10, Size(1))
+    assert LocalTraining(epochs=2, gradient_accumulation=4).longest_training(work) == 200
+    assert LocalTraining(steps=5, batch_size=8, gradient_accumulation=4).longest_training(work) == 160
+    assert HierFAVG(kappa1=5, batch_size=8, gradient_checkpointing=True).longest_training(work) == pytest.approx(
+        40 * 4 / 3
+    )
 
 
 def test_partition_parameters() -> None:

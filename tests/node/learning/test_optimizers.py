@@ -8,7 +8,7 @@ from torch import Tensor
 
 from node.learning.aggregation import State
 from node.learning.local_training import LocalTraining
-from node.learning.optimizers import Adam, Descent, optimizer
+from node.learning.optimizers import Adam, Descent, clipped, gradients_of, optimizer
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,27 @@ def test_frozen_unused_and_sometimes_unused_parameters_are_left_alone_as_by_torc
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a, b)
     assert [torch.equal(w, torch.linspace(1, 2, 3)) for w in mine] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("most", [0.5, 1e6])
+def test_clipping_is_torchs(most: float) -> None:
+    weights = start()
+    gradients = [*gradients_of(loss_of(weights, 2), weights), None, torch.tensor(3.0)]
+    theirs = [None if each is None else torch.zeros_like(each) for each in gradients]
+    for parameter, gradient in zip(theirs, gradients, strict=True):
+        if parameter is not None and gradient is not None:
+            parameter.grad = gradient.clone()
+    torch.nn.utils.clip_grad_norm_([each for each in theirs if each is not None], most)
+    for mine, parameter in zip(clipped(gradients, most), theirs, strict=True):
+        if mine is None or parameter is None:
+            assert mine is parameter
+        else:
+            torch.testing.assert_close(mine, parameter.grad)
+    doubled = [None if each is None else 2 * each for each in gradients]
+    stacked = [torch.stack([a, b]) for a, b in zip(gradients, doubled, strict=True) if a is not None and b is not None]
+    together = clipped(stacked, most, stacked=True)
+    for client, alone in enumerate((gradients, doubled)):
+        expected = [each for each in clipped(alone, most) if each is not None]
+        for many, one in zip(together, expected, strict=True):
+            assert many is not None
+            torch.testing.assert_close(many[client], one)

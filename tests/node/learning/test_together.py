@@ -8,7 +8,7 @@ bias before batch normalisation, Adam makes a step of it as long as of any other
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from tests.toy_device import TOY
 SGD = LocalTraining(learning_rate=0.05, momentum=0.9, weight_decay=0.001, epochs=2, batch_size=16)
 ADAM = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=2, batch_size=16)
 STEPS = LocalTraining(learning_rate=0.05, steps=4, batch_size=16)
+PARTS = LocalTraining(learning_rate=0.05, epochs=2, batch_size=8, gradient_accumulation=3, gradient_clipping=0.5)
 UNEQUAL = (50, 33, 32, 16, 7, 1)  # 4, 3, 2, 1, 1 and 1 mini-batches, some of them not full
 TOLERANCE = 2e-6
 
@@ -66,7 +67,7 @@ def apart(alone: TrainResult, together: TrainResult) -> float:
     return max(float(each.max()) for each in differences)
 
 
-@pytest.mark.parametrize("params", [SGD, STEPS])
+@pytest.mark.parametrize("params", [SGD, STEPS, PARTS])
 @pytest.mark.parametrize(
     ("model", "samples"),
     [("mlp", UNEQUAL), ("lenet", UNEQUAL), ("tiny-resnet", (20, 9)), ("cnn", (48,) * 4), ("separable-cnn", (32,) * 3)],
@@ -91,10 +92,11 @@ def test_by_adam_too(digits: Prepared) -> None:
 
 def test_with_fedproxs_term_and_a_weight_of_the_own_loss(digits: Prepared) -> None:
     clients = learners(digits, "mlp", UNEQUAL)
-    plain, _ = both(clients, SGD)
-    alone, together = both(clients, SGD, ProximalTerm(clients[0].initial(), 0.5), own=0.7)
-    assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
-    assert apart(plain[0], together[0]) > 1e-3  # the term acts
+    for params in (SGD, PARTS):
+        plain, _ = both(clients, params)
+        alone, together = both(clients, params, ProximalTerm(clients[0].initial(), 0.5), own=0.7)
+        assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+        assert apart(plain[0], together[0]) > 1e-3  # the term acts
 
 
 def test_each_client_has_the_arrays_of_its_own_term(digits: Prepared) -> None:
@@ -166,6 +168,7 @@ def test_who_trains_together(digits: Prepared) -> None:
     ]
     assert len({alike, *others}) == 6
     assert form(empty, Training(w, SGD, 1)) is None
+    assert form(first, Training(w, replace(SGD, gradient_checkpointing=True), 1)) is None
     assert form(first, Training(w, SGD, 1, OfItsOwn())) is None
     small, large, equal = learners(digits, "cnn", (20, 30, 20))
     w = small.initial()

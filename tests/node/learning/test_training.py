@@ -80,10 +80,14 @@ def test_a_warm_up_changes_nothing(digits: Prepared) -> None:
     assert results[0].loss == results[1].loss
 
 
-def test_a_warm_up_leaves_it_to_the_training_to_fail(digits: Prepared) -> None:
+def test_a_warm_up_leaves_it_to_the_training_to_fail(digits: Prepared, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     one = learner(digits, model="mlp")
     one.model.classifier.register_forward_hook(lambda *_: 1 / 0)
     one.warm_up(PARAMS)
+    assert caplog.messages == [
+        "the training of two samples failed, before the run: ZeroDivisionError: division by zero"
+    ]
     with pytest.raises(ZeroDivisionError):
         one.train(one.initial(), PARAMS, 1)
 
@@ -101,6 +105,24 @@ def test_one_step_by_hand(digits: Prepared) -> None:
     np.testing.assert_allclose(result.weights["classifier.bias"], -0.5 * error, atol=1e-6)
     assert result.loss == pytest.approx(np.log(10))
     assert (result.samples, result.steps) == (1, 1)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("limit", [{"epochs": 2}, {"steps": 3}])
+def test_accumulated_mini_batches_are_one_batch(digits: Prepared, optimizer: str, limit: dict[str, Any]) -> None:
+    """100 samples are mini-batches of 16 and one of 4: steps of 3, 3 and 1 of them, or of 48, 48 and 4 samples."""
+    one = learner(digits, model="mlp")
+    params = LocalTraining(optimizer=optimizer, learning_rate=0.01, batch_size=48, gradient_clipping=1.0, **limit)
+
+    def pull(model: Model, _: MiniBatch) -> torch.Tensor:
+        return torch.stack([w.square().sum() for w in model.parameters()]).sum()
+
+    accumulating = replace(params, batch_size=16, gradient_accumulation=3)
+    whole, parts = (one.train(one.initial(), each, 1, pull) for each in (params, accumulating))
+    assert (parts.steps, one.work(accumulating)) == (whole.steps, one.work(params))
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
+    for name, values in whole.weights.items():
+        np.testing.assert_allclose(parts.weights[name], values, atol=1e-5)
 
 
 def test_an_extra_loss_is_added(digits: Prepared) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
+from node.errors import WireError
 from node.messaging.precision import shortened, widened
 from node.messaging.wire import Message, decode, encode, handed_over
 
@@ -17,9 +20,21 @@ VALUES = np.concatenate([BITS.view(np.float32), EDGES])
 
 @pytest.mark.parametrize("precision", TYPES)
 def test_rounds_as_torch(precision: str) -> None:
-    """Random bits: also infinities, NaN and subnormal numbers."""
-    expected = torch.from_numpy(VALUES).to(TYPES[precision]).float().numpy()
-    np.testing.assert_array_equal(widened(shortened(VALUES, precision), precision), expected)
+    """Random bits: also infinities, NaN and subnormal numbers. fp16 rounds 65520 and above up to 65536."""
+    values = VALUES if precision == "bf16" else VALUES[~(np.isfinite(VALUES) & (abs(VALUES) >= 65520))]
+    expected = torch.from_numpy(values).to(TYPES[precision]).float().numpy()
+    np.testing.assert_array_equal(widened(shortened(values, precision), precision), expected)
+
+
+@pytest.mark.parametrize("send", [encode, handed_over])
+def test_a_value_too_large_for_fp16_is_refused_by_the_sender(send: Callable[[Message], object]) -> None:
+    tensors = {"a": np.ones(2, np.float32), "b": np.array([1, -7e4, np.inf, np.nan], np.float32)}
+    words = "message 'update', tensor 'b': -70000 is beyond fp16, which ends at 65504: set compute.precision to bf16"
+    with pytest.raises(WireError, match=words):
+        send(Message("update", "device-0", 1, {}, tensors, "fp16"))
+    for fine in (tensors | {"b": tensors["b"][2:]}, {"b": np.array([65519], np.float32)}):
+        send(Message("update", "device-0", 1, {}, fine, "fp16"))
+    send(Message("update", "device-0", 1, {}, tensors, "bf16"))
 
 
 @pytest.mark.parametrize("precision", TYPES)

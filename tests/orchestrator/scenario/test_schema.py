@@ -741,6 +741,40 @@ def test_participation_is_above_0_and_at_most_1(given: str) -> None:
     assert found.endswith(" is not a number above 0 and at most 1")
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "lora", "message"),
+    [
+        (
+            "fedavg",
+            "ranks: {phone: 4}",
+            "model.lora.ranks: fedavg averages adapters of one rank: leave it out, or take ",
+        ),
+        ("flexlora", "ranks: {host: 4}", "model.lora.ranks.host: no client has this hardware"),
+        ("flexlora", "ranks: {pone: 4}", "model.lora.ranks.pone: 'pone' is no hardware class; did you mean 'phone'?"),
+        ("flexlora", None, "model.lora: is missing, and flexlora averages adapters: give rank, alpha and targets"),
+    ],
+)
+def test_ranks_of_adapters(algorithm: str, lora: str | None, message: str) -> None:
+    adapters = "" if lora is None else f", lora: {{targets: [classifier], {lora}}}"
+    text = f"algorithm: {algorithm}\nmodel: {{name: mlp{adapters}}}\ntopology: {{devices: 2}}\n"
+    (found,) = messages(text + "hardware: {device: phone}\n")
+    assert message in found
+
+
+def test_a_node_has_the_rank_of_its_hardware() -> None:
+    text = """\
+algorithm: flexlora
+model: {name: mlp, lora: {rank: 3, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
+topology: {devices: 3}
+hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
+"""
+    scenario = parse(text, "f.yaml")
+    found = {member.name: scenario.adapters(member.name)["lora"] for member in scenario.members}
+    ranks = {"device-0": 4, "device-1": 2, "device-2": 3}
+    assert found["cloud"] == {"rank": 4, "alpha": 16, "targets": ["classifier"], "ranks": ranks}
+    assert {name: lora["rank"] for name, lora in found.items()} == ranks | {"cloud": 4}
+
+
 def test_a_population_has_its_own_selection() -> None:
     text = """\
 algorithm: {name: fedavg, participation: 30%}

@@ -143,14 +143,19 @@ def test_a_simulation_in_batches_has_the_accuracies_of_one_by_one(
     assert runs[0].summary["seconds"] == one_by_one.summary["seconds"]
 
 
+@pytest.mark.parametrize(
+    ("checkpointing", "reason"),
+    [("false", "of the model, its dropout draws"), ("true", "gradient_checkpointing is on")],
+)
 def test_a_model_that_does_not_allow_it_trains_one_by_one_and_a_note_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpointing: str, reason: str
 ) -> None:
     monkeypatch.setattr("orchestrator.drivers.sim.nodes.hindrance", lambda *_: "its dropout draws")
-    found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4")
+    setting = ("--set", f"algorithm.gradient_checkpointing={checkpointing}")
+    found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4", *setting)
     assert found.code == 0
     notes = [event.data["text"] for event in found.history().events("note")]
-    assert "clients train one by one, not 4 at a time: of the model, its dropout draws" in notes
+    assert f"clients train one by one, not 4 at a time: {reason}" in notes
 
 
 def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from types import FrameType
@@ -56,9 +57,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marks = set(re.findall(r"\bmark\.(\w+)", text))
     if {"engine", *ENGINES} & set(re.findall(r"\w+", text)):
         marks.add("engine")
-    some = (subset.__contains__ for size in range(len(marks) + 1) for subset in combinations(marks, size))
+    some = (subset for size in range(len(marks) + 1) for subset in combinations(marks, size))
     expression = Expression.compile(config.option.markexpr)
-    return None if any(expression.evaluate(lambda name, has=has, **_: has(name)) for has in some) else True
+    return None if any(expression.evaluate(partial(_is_in, subset)) for subset in some) else True
+
+
+def _is_in(marks: tuple[str, ...], name: str, /, **_: object) -> bool:
+    return name in marks
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
     *("sch_netem", "sch_htb", "sch_ingress", "cls_u32", "act_gact", "act_mirred", "act_skbedit"),
-    *("veth", "bridge", "vxlan", "ifb", "overlay"),
+    *("veth", "bridge", "vxlan", "ifb"),
 )
 POWER_OFF = 0x4321FEDC  # reboot(2), LINUX_REBOOT_CMD_POWER_OFF
 
@@ -42,13 +42,6 @@ def main(results: str, seconds: str) -> None:
     Path("/run/lib/modules", release).symlink_to(Path("/usr/lib/uml/modules", release))
     run("modprobe", "--dirname", "/run", "--all", *MODULES)
     run("ip", "link", "set", "lo", "up")
-    # A Docker Engine keeps a key in /etc: what is written there stays in the guest's memory.
-    for name in ("etc", "work"):
-        Path("/run", name).mkdir()
-    layers = "lowerdir=/etc,upperdir=/run/etc,workdir=/run/work"
-    run("mount", "-t", "overlay", "-o", layers, "overlay", "/etc")
-    Path("/etc/docker").mkdir(exist_ok=True)  # the key of the host's own Engine is there, which only root may read
-    run("mount", "-t", "tmpfs", "tmpfs", "/etc/docker")
     options = ["-p", "no:cacheprovider", "--color=no", "--basetemp=/run/pytest", "@/run/results/arguments"]
     run(sys.executable, "-m", "pytest", *options, seconds=float(seconds))
 

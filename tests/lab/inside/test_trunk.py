@@ -119,8 +119,6 @@ def test_hosts_with_different_engines(tmp_path: Path) -> None:
 class TestMoves(test_trunk.TestMoves):
     """With the kernel engine only, and one move: three hosts take a guest a third of a minute."""
 
-    test_to_the_host_of_its_peer = None
-
     @pytest.fixture
     def engine(self) -> Opening:
         return kernel

@@ -95,6 +95,7 @@ def test_operations_are_those_of_torchs_counter(architecture: str) -> None:
     assert forward_operations(model, torch.zeros(1, 3, 32, 32)) == counter.get_total_flops() // 2
 
 
+@pytest.mark.slow
 def test_counting_loads_no_compiler() -> None:
     """It would take a second in each process."""
     counted = "from node.learning import zoo; zoo.forward_work(nn.Linear(2, 2), torch.zeros(1, 2))"

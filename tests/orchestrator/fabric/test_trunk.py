@@ -334,8 +334,7 @@ def laying(request: pytest.FixtureRequest) -> Laying:
 THREE = {"cloud": 0, "device-0": 0, "device-1": 1, "device-2": 2}
 
 
-@netns
-class TestMoves:
+class OfThreeHosts:
     """Of three hosts, the second is lost. Its node moves to another one, and what was of it there still sends."""
 
     @pytest.fixture
@@ -347,6 +346,9 @@ class TestMoves:
             assert datagrams(made, "cloud", "device-1", 5) == list(range(5))
             yield made
 
+
+@netns
+class TestMoves(OfThreeHosts):
     def test_to_a_third_host(self, hosts: Hosts) -> None:
         """For the host of the cloud it was, and is, a node of another host."""
         move(hosts, "device-1", 2)
@@ -360,6 +362,9 @@ class TestMoves:
         hosts.do(hosts.fabric("device-1").cut("device-1", "cloud"))
         assert datagrams(hosts, "device-1", "cloud", 5) == []
 
+
+@netns
+class TestMovesHome(OfThreeHosts):
     def test_to_the_host_of_its_peer(self, hosts: Hosts) -> None:
         """Nothing of it passes the trunk any more."""
         hosts.change("cloud", "device-1", LinkProfile(latency=0.030))

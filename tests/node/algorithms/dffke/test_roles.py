@@ -372,6 +372,7 @@ def test_a_run_that_ends_early_is_attacked_too(digits: Prepared, tmp_path: Path)
     assert [each.message.round for each in run.of_kind("judged")] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_embeddings_that_came_late_are_compared_with_the_pictures_that_they_are_of(
     digits: Prepared, tmp_path: Path
 ) -> None:
@@ -399,6 +400,7 @@ def test_nothing_shared_cannot_be_inverted() -> None:
 # Who takes part
 
 
+@pytest.mark.slow
 def test_only_those_who_are_asked_take_part_and_all_remember(digits: Prepared, tmp_path: Path) -> None:
     run = mesh(digits, tmp_path, params=replace(QUICK, participation=2 / 3), rounds=4).run()
     asked = {each.message.round: each.message.fields["participants"] for each in run.of_kind("begin")}
@@ -466,6 +468,7 @@ def test_who_drops_out_while_training_misses_that_phase(digits: Prepared, tmp_pa
     assert list(run.journals["cloud"].series("global")) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_who_drops_out_in_the_exchange_teaches_nobody(digits: Prepared, tmp_path: Path, slow: Mesh) -> None:
     """edge-2 crashes when it has shared its model in round 2, and is back in round 3 with the model it had trained."""
     at = (when(slow, "knowledge", 2) + when(slow, "exchange", 2)) / 2
@@ -524,6 +527,7 @@ def test_a_coordinator_that_falls_in_the_exchange_goes_on_with_the_next_round(
 # Reports, parameters, scenarios
 
 
+@pytest.mark.slow
 def test_reports(calm: Mesh) -> None:
     assert list(calm.journals["edge-2"].series("own-before-exchange")) == [1, 2, 3]
     for scope in ("global", "own"):

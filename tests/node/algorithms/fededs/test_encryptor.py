@@ -71,6 +71,7 @@ def test_with_the_other_layers_pictures_resemble_what_they_were(
     assert recognised(learner, other)[1] > recognised(learner, made)[1] + 0.05
 
 
+@pytest.mark.slow
 def test_pictures_are_not_those_they_were(trained: Trained, made: EncryptedSet) -> None:
     plain = trained[0].normalise(trained[0].train_data[0]).numpy().reshape(200, -1)
     pictures = made.images.reshape(200, -1).astype(float)

@@ -212,6 +212,7 @@ def test_a_crash_of_an_edge_changes_nothing(digits: Prepared, tmp_path: Path, at
     assert exchanged(crash, "edge-0") == {"sets": 2, "missing": []}
 
 
+@pytest.mark.slow
 def test_round_1_begins_where_it_is_told_to(digits: Prepared, tmp_path: Path) -> None:
     """From θ_0, or from the model that was trained to make the set. A crash between the two changes nothing."""
     params = replace(SMALL, model_epochs=20, annealing=False)
@@ -224,6 +225,7 @@ def test_round_1_begins_where_it_is_told_to(digits: Prepared, tmp_path: Path) ->
     assert same(on.state("cloud"), crash.state("cloud"))
 
 
+@pytest.mark.slow
 def test_a_late_edge_is_served_and_makes_no_set(digits: Prepared, tmp_path: Path) -> None:
     params = replace(SMALL, m=0.0)
     run = mesh(digits, tmp_path, params, rounds=30, late={"edge-2": 6.0}, gathering=FEW).run()
@@ -234,6 +236,7 @@ def test_a_late_edge_is_served_and_makes_no_set(digits: Prepared, tmp_path: Path
     assert exchanged(run, "edge-0") == {"sets": 1, "missing": ["edge-2"]}
 
 
+@pytest.mark.slow
 def test_an_edge_that_never_delivers_costs_only_the_deadline(digits: Prepared, tmp_path: Path) -> None:
     ends: list[float] = []
 

@@ -266,6 +266,7 @@ def test_half_of_the_devices_take_part_and_others_each_time(digits: Prepared, tm
     assert all(0 < each < 12 for each in sent)
 
 
+@pytest.mark.slow
 def test_a_literal_silo_learns_nothing(digits: Prepared, tmp_path: Path) -> None:
     """Algorithm 1 line 17 as printed, η = 0.1: models are taken from models, so that weights shrink; accuracy stays at
     chance where the mean of the same devices learns."""
@@ -323,6 +324,7 @@ def test_what_an_edge_tells_of_a_meeting(digits: Prepared, tmp_path: Path) -> No
 SLOW = {"device-0-0": 400.0, "device-0-1": 400.0}
 
 
+@pytest.mark.slow
 def test_a_slow_edge_delays_nobody_and_answers_while_it_trains(digits: Prepared, tmp_path: Path) -> None:
     even, uneven = (
         silos(digits, tmp_path / str(len(slow)), [2, 2, 2], quick(), rounds=6, slow=slow) for slow in ({}, SLOW)
@@ -378,6 +380,7 @@ def test_an_edge_that_joins_late_is_taken_in(digits: Prepared, tmp_path: Path) -
     assert run.diary("edge-2").meetings()[1]["shares"]  # what was published before reaches it at once
 
 
+@pytest.mark.slow
 def test_an_edge_that_vanishes_ages_out(digits: Prepared, tmp_path: Path) -> None:
     """edge-2 leaves: it is not asked from then on, its entry grows old, loses weight and is forgotten."""
     gone = dict.fromkeys(("edge-2", "device-2-0", "device-2-1"), 2.5)
@@ -391,6 +394,7 @@ def test_an_edge_that_vanishes_ages_out(digits: Prepared, tmp_path: Path) -> Non
     assert entries[last][3] < entries[min(entries)][3]  # weight
 
 
+@pytest.mark.slow
 def test_a_restarted_edge_goes_on_where_it_was(digits: Prepared, tmp_path: Path) -> None:
     p = quick(refreshed=2)
     calm, crash = (

@@ -80,7 +80,7 @@ SHORTER = {
     "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
     "feelpgen-dropout": (*FEW, "data.evaluate_samples=100", "topology.devices_per_edge=2", "algorithm.rounds=9"),
     "feelpgen-stragglers": (*FEW, "data.evaluate_samples=100", "algorithm.rounds=2"),
-    "lora-over-lte": ("algorithm.rounds=4",),
+    "lora-over-lte": ("algorithm.rounds=6",),
     "partition": ("data.evaluate_samples=100",),
     "masked-sum": FEW,
     "scaffold": FEW,

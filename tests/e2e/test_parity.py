@@ -14,7 +14,7 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from tests import tutorial, user_models
-from tests.e2e.harness import FEW, up
+from tests.e2e.harness import FEW, ROOT, THREE, up
 
 pytestmark = pytest.mark.e2e
 
@@ -56,5 +56,17 @@ def test_a_model_that_draws_learns_the_same_in_namespaces(tmp_path: Path) -> Non
     scenario = f"plugins: [{user_models.__file__}]\n{FEW.replace('model: mlp', 'model: transformer')}"
     simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
     assert "transformer" in scenario
+    assert {scope for _, _, scope, _ in simulated[0]} >= {"global", "train"}
+    assert simulated == namespaces
+
+
+def test_adapters_of_a_model_of_tokens_learn_the_same_in_namespaces(tmp_path: Path) -> None:
+    data = f'data: {{dataset: "text:{ROOT}/scenarios/texts", partition: by-author}}'
+    lora = "lora: {rank: 2, alpha: 4, targets: [query, classifier]}"
+    model = f"model: {{name: char-transformer, layers: 1, width: 16, {lora}}}"
+    scenario = THREE.replace("data: {dataset: digits, partition: iid}", data).replace("model: mlp", model)
+    assert data in scenario
+    assert model in scenario
+    simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
     assert {scope for _, _, scope, _ in simulated[0]} >= {"global", "train"}
     assert simulated == namespaces

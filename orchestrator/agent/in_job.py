@@ -31,7 +31,7 @@ async def serve_job(directory: Path) -> int:
     """Serve the orchestrator of the run of this directory. Returns the exit code."""
     extend_path()
     host = os.environ["SLURMD_NODENAME"]
-    folder = directory / HOSTS / host
+    folder = RunDirectory(directory).nodes / HOSTS / host
     folder.mkdir(parents=True, exist_ok=True)
     return await work(host, folder, partial(_make, directory.parent))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -54,7 +53,7 @@ async def open_environment(
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
     from orchestrator.drivers.slurm.driver import SlurmDriver
-    from orchestrator.drivers.slurm.job import HOSTS, Step, own_address
+    from orchestrator.drivers.slurm.job import Step, own_address
     from orchestrator.drivers.swarm.agents.channel import Agents
     from orchestrator.drivers.swarm.agents.settings import LEASE, Settings
     from orchestrator.drivers.swarm.environment import connected, trunk_of
@@ -70,7 +69,6 @@ async def open_environment(
     address = own_address(used[0].address)
     endpoint = f"tcp://{address}:{agents.listen(address)}"
     settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
-    stack.callback(shutil.rmtree, directory.path / HOSTS, ignore_errors=True)
     label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
     step = await Step.start(used, settings, directory.path, label, directory.logs / "slurm.log")
     stack.push_async_callback(step.close)

@@ -7,6 +7,7 @@ them, also after SIGKILL of srun or of this process.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import shutil
@@ -18,12 +19,14 @@ from pathlib import Path
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.agents.settings import Settings
-from orchestrator.errors import DriverError, HostError
+from orchestrator.errors import HostError
 from orchestrator.host.process import python
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.text import how_ended
 
-HOSTS = "hosts"  # in the directory of a run: the folders of the agents, while they live
+logger = logging.getLogger(__name__)
+
+HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folders of the agents
 JOB = "SLURM_JOB_NODELIST"  # the variable of a job's hosts (sbatch(1))
 MIB = 1 << 20
 UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
@@ -93,7 +96,7 @@ def own_address(other: str) -> str:
 
 def _address_of(name: str) -> str:
     try:
-        return socket.gethostbyname(name)
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
 
@@ -146,13 +149,13 @@ class Step:
         return f"the step of the job with the agents ended ({how_ended(await self._process.wait())}): see `logs slurm`"
 
     async def close(self) -> None:
-        """End the input of the agents, and wait for their end. DriverError if they do not end."""
+        """End the input of the agents, and wait for their end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
             async with asyncio.timeout(ENDING):
                 await self._process.wait()
         except TimeoutError:
+            logger.warning("the agents of the run did not end with it: they end with the job")
             self._process.kill()
             await self._process.wait()
-            raise DriverError("the agents of the run did not end with it: `scancel` the job") from None

@@ -16,7 +16,7 @@ from orchestrator.agent.work import work
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
-from orchestrator.drivers.slurm.job import HOSTS
+from orchestrator.drivers.slurm.job import HOST, HOSTS
 from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostSetup
 from orchestrator.drivers.swarm.agents.settings import Settings
 from orchestrator.drivers.swarm.doctor.facts import HostState
@@ -30,7 +30,7 @@ from orchestrator.host.directory import RunDirectory
 async def serve_job(directory: Path) -> int:
     """Serve the orchestrator of the run of this directory. Returns the exit code."""
     extend_path()
-    host = os.environ["SLURMD_NODENAME"]
+    host = os.environ[HOST]
     folder = RunDirectory(directory).nodes / HOSTS / host
     folder.mkdir(parents=True, exist_ok=True)
     return await work(host, folder, partial(_make, directory.parent))

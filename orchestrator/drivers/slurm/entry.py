@@ -25,15 +25,16 @@ LAST_PORT = 65535
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """Errors outside a job, for hosts that are not in it, and for what this host lacks as one of them."""
+    """Errors outside a job, for hosts that are not in it, and for what this host lacks if it is one of them."""
     from orchestrator.drivers.namespaces import entry as namespaces
-    from orchestrator.drivers.slurm.job import hosts, refusal
+    from orchestrator.drivers.slurm.job import HOST, hosts, refusal
 
     if (error := refusal()) is not None:
         return [error]
     wanted = set() if plan is None else {node.host for node in plan.nodes}
     away = sorted(wanted - {each.name for each in hosts(memory=1)})
-    return [*namespaces.missing(), *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
+    lacking = namespaces.missing() if HOST in os.environ else []
+    return [*lacking, *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
 
 
 def open_files(plan: Plan, workers: int) -> int:
@@ -53,7 +54,7 @@ async def open_environment(
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
     from orchestrator.drivers.slurm.driver import SlurmDriver
-    from orchestrator.drivers.slurm.job import Step, own_address
+    from orchestrator.drivers.slurm.job import HOST, Step, own_address
     from orchestrator.drivers.swarm.agents.channel import Agents
     from orchestrator.drivers.swarm.agents.settings import LEASE, Settings
     from orchestrator.drivers.swarm.environment import connected, trunk_of
@@ -73,7 +74,7 @@ async def open_environment(
     step = await Step.start(used, settings, directory.path, label, directory.logs / "slurm.log")
     stack.push_async_callback(step.close)
     await step.wait_for(agents, driver.hosts)
-    driver.here = os.environ.get("SLURMD_NODENAME") in driver.hosts
+    driver.here = os.environ.get(HOST) in driver.hosts
     stack.push_async_callback(driver.close)
     watching = asyncio.create_task(driver.watch(step))
     stack.callback(watching.cancel)

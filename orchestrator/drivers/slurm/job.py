@@ -27,7 +27,7 @@ from orchestrator.text import how_ended
 logger = logging.getLogger(__name__)
 
 HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folders of the agents
-JOB = "SLURM_JOB_NODELIST"  # the variable of a job's hosts (sbatch(1))
+JOB, HOST = "SLURM_JOB_NODELIST", "SLURMD_NODENAME"  # the variables of a job's hosts, and of this one (sbatch(1))
 MIB = 1 << 20
 UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
 AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
@@ -76,7 +76,7 @@ def read_hosts(told: str, environment: Mapping[str, str], memory: int) -> list[H
                 architecture=ARCHITECTURES.get(machine, machine),
                 cores=of_job,
                 memory=given * MIB or (own * MIB if own > UNKNOWN else memory),
-                manager=fields["NodeName"] == environment.get("SLURMD_NODENAME"),
+                manager=fields["NodeName"] == environment.get(HOST),
             )
         )
     return found

@@ -234,12 +234,12 @@ def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
     up = f"exec {ordinary.python} -P -m orchestrator up spread.yaml --driver slurm --runs $1"
     (folder / "job.sh").write_text(f"#!/bin/sh\n{up}\n")
     words = ("sbatch", "--wait", "--nodes=2", "--output=job.log", "job.sh")
-    with ordinary.start(*words, "whole"):
-        pass
+    with ordinary.start(*words, "whole") as job:
+        assert job.wait() in (0, 3), (folder / "job.log").read_text()  # 3: on a busy host links are late
     (run,) = known_runs(folder / "whole")
     with History.open(run.path) as history:
         assert history.outcome is not None
-        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30), (folder / "job.log").read_text()
+        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
         assert [each.target for each in history.faults() if each.start is not None] == ["device-1"]
         measured = [NetworkReading.from_json(each.data) for each in history.events(EVENT)]
     assert measured[0].first

@@ -46,7 +46,10 @@ class Port:
         self.interface = interface
         self.mac = mac
         self._drops = 0
-        self._socket = _packet_socket(name, interface)
+        try:
+            self._socket = open_packets(interface, virtio=True)
+        except SwitchError as error:
+            raise SwitchError(f"port {name}: {error}") from error
         self.fd = self._socket.fileno()
         self._stamp = bytearray(_STAMP.size)
         self._ahead = time.time() - time.monotonic()  # of the wall clock, s
@@ -108,15 +111,16 @@ def parse_mac(text: str) -> bytes:
     return mac
 
 
-def _packet_socket(name: str, interface: str) -> socket.socket:
+def open_packets(interface: str, *, virtio: bool = False) -> socket.socket:
+    """A packet socket on an interface, which does not block. With ``virtio`` packets carry a virtio header. SwitchError
+    if that fails."""
     try:
         # Protocol 0 receives nothing yet: all options are set before the first packet can arrive.
         packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     except PermissionError as error:
-        advice = "run as root or within unshare -Urn"
-        raise SwitchError(f"port {name}: packet sockets need CAP_NET_RAW; {advice}") from error
+        raise SwitchError("packet sockets need CAP_NET_RAW; run as root or within unshare -Urn") from error
     try:
-        packets.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        packets.setsockopt(SOL_PACKET, PACKET_VNET_HDR, int(virtio))
         packets.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         packets.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         enlarge_receive_buffer(packets)
@@ -125,7 +129,7 @@ def _packet_socket(name: str, interface: str) -> socket.socket:
         packets.close()
         missing = "no such interface in the switch's network namespace"
         reason = missing if error.errno == errno.ENODEV else error.strerror
-        raise SwitchError(f"port {name}: cannot open {interface}: {reason}") from error
+        raise SwitchError(f"cannot open {interface}: {reason}") from error
     return packets
 
 

@@ -1,16 +1,19 @@
-"""VXLAN (RFC 7348) by a process, for hosts whose kernel has no VXLAN device.
+"""VXLAN (RFC 7348) by a process, for hosts whose kernel has no VXLAN device, and for users who may not make one.
 
-`python -m netem.userspace.vxlan PID INTERFACE ADDRESS PORT ID` opens a UDP socket on ADDRESS in the network namespace
-in which it starts. Then it enters that of the process PID, and makes the TAP device INTERFACE there. What the device is
-given goes to the host of its destination address; what comes from the hosts comes out of the device. The packets are
-those of the kernel's device, which the other hosts may have. The device ends with the process.
+`python -m netem.userspace.vxlan PID NEAR FAR ADDRESS PORT ID` opens a UDP socket on ADDRESS in the network namespace in
+which it starts. Then it enters that of the process PID, where NEAR and FAR are a veth pair. What comes out of FAR goes
+to the host of its destination address; what comes from the hosts goes into it. The packets are those of the kernel's
+device, which the other hosts may have, unless there is a key.
 
-The kernel splits super-packets and completes checksums before they reach a TAP device without offloads, so that each
-frame fits in one UDP packet.
+NEAR completes checksums and splits super-packets, so that each frame fits in one UDP packet.
+
+With a key each packet ends with a tag: BLAKE2b with this key (RFC 7693, section 2.9), in TAG bytes, of all before it.
+Nobody without the key can write to the trunk. Who is on the way can read it, and can repeat packets.
 
 Requests and replies are lines as in netem.userspace.switch:
 
-    forward   hosts      the IPv4 addresses of the other hosts by the hardware addresses of their nodes; replaces all
+    forward   hosts, key the IPv4 addresses of the other hosts by the hardware addresses of their nodes; replaces all;
+                         the key in hexadecimal digits, by default none
     counters  -          the counters so far, see Tunnel.counters
 
 The process ends when its standard input ends, when the reader of its output has closed, or when the device is removed.
@@ -21,12 +24,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import hashlib
+import hmac
 import ipaddress
 import os
 import select
 import signal
 import socket
-import stat
 import struct
 import sys
 from collections.abc import Callable, Mapping
@@ -35,26 +39,26 @@ from typing import Any
 from netem.errors import SwitchError
 from netem.priority import run_promptly
 from netem.userspace.console import Console, answer
-from netem.userspace.port import SEND_BUFFER, enlarge_receive_buffer, parse_mac
+from netem.userspace.port import SEND_BUFFER, enlarge_receive_buffer, open_packets, parse_mac
 
 HEADER = struct.Struct("!B3xI")  # RFC 7348, section 5: flags, and the identifier in the upper 24 bits
 KNOWN = 0x08  # the flag I: the identifier is valid
 LARGEST = 65_536  # bytes of a UDP packet
 BURST = 32  # packets of one way before the other way is served
 
-TAPS = "/dev/net/tun"
-DEVICE_NUMBER = "10:200"  # of TAPS (Linux, Documentation/admin-guide/devices.txt)
-# <linux/if_tun.h>, <linux/sched.h>
-TUNSETIFF = 0x400454CA
-IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
-CLONE_NEWNET = 0x40000000
-NAME_SIZE = 16  # IFNAMSIZ, the ending zero included
+TAG = 16  # bytes
+NOT_TAKEN = (errno.EINVAL, errno.EMSGSIZE, errno.ENETDOWN, errno.ENOBUFS, errno.EAGAIN)
+"""A frame is too short or too long, or the device is down or full."""
+
+# <linux/sched.h>, <linux/sockios.h>, <linux/ethtool.h>
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
 
 Hosts = Mapping[bytes, tuple[str, int]]
 
 
 class Tunnel:
-    """The frames' way out and in. ``device`` is the TAP device's descriptor, ``underlay`` a UDP socket."""
+    """The frames' way out and in. ``device`` is the descriptor of a socket with frames, ``underlay`` a UDP socket."""
 
     def __init__(self, device: int, underlay: socket.socket, port: int, identifier: int) -> None:
         self._device = device
@@ -63,6 +67,7 @@ class Tunnel:
         self._header = HEADER.pack(KNOWN, identifier << 8)
         self._hosts: Hosts = {}
         self._known: set[str] = set()
+        self._key = b""
         self.sent = 0
         self.received = 0
         self.unrouted = 0
@@ -77,9 +82,9 @@ class Tunnel:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
         return answer(request, self._operations)
 
-    def forward(self, hosts: Mapping[str, str]) -> dict[str, Any]:
+    def forward(self, hosts: Mapping[str, str], key: str = "") -> dict[str, Any]:
         found = {parse_mac(mac): (str(ipaddress.IPv4Address(host)), self._port) for mac, host in dict(hosts).items()}
-        self._hosts, self._known = found, {host for host, _ in found.values()}
+        self._hosts, self._known, self._key = found, {host for host, _ in found.values()}, bytes.fromhex(key)
         return {}
 
     def counters(self) -> dict[str, Any]:
@@ -88,7 +93,8 @@ class Tunnel:
         sent, received  frames to the other hosts and from them
         unrouted        frames whose destination is no node of another host, such as those to all
         unsent          frames that the underlay did not take
-        from_strangers  UDP packets that were dropped: from no host of the run, or with another identifier
+        from_strangers  UDP packets that were dropped: from no host of the run, with another identifier, or without the
+                        tag of the key
         """
         names = ("sent", "received", "unrouted", "unsent", "from_strangers")
         return {name: getattr(self, name) for name in names}
@@ -104,8 +110,9 @@ class Tunnel:
             if host is None:
                 self.unrouted += 1
                 continue
+            packet = self._header + frame
             try:
-                self._underlay.sendto(self._header + frame, host)
+                self._underlay.sendto(packet + self._tag(packet), host)
             except OSError:  # no room, no way there, or larger than the underlay's MTU
                 self.unsent += 1
             else:
@@ -120,17 +127,22 @@ class Tunnel:
                 return
             except ConnectionRefusedError:  # what an earlier packet met
                 continue
-            if host not in self._known or packet[: HEADER.size] != self._header:
+            end = len(packet) - TAG if self._key else len(packet)
+            known = host in self._known and packet[: HEADER.size] == self._header
+            if not known or not hmac.compare_digest(packet[end:], self._tag(packet[:end])):
                 self.from_strangers += 1
                 continue
             try:
-                os.write(self._device, packet[HEADER.size :])
+                os.write(self._device, packet[HEADER.size : end])
             except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EIO, errno.ENOBUFS, errno.EAGAIN):
+                if error.errno not in NOT_TAKEN:
                     raise
-                self.from_strangers += 1  # no frame: the device is down, or this is too short to be one
+                self.from_strangers += 1
             else:
                 self.received += 1
+
+    def _tag(self, packet: bytes) -> bytes:
+        return hashlib.blake2b(packet, key=self._key, digest_size=TAG).digest() if self._key else b""
 
 
 def open_underlay(address: str, port: int) -> socket.socket:
@@ -147,33 +159,27 @@ def open_underlay(address: str, port: int) -> socket.socket:
 
 
 def enter(pid: int) -> None:
-    """Move this thread to the network namespace of a process (setns(2), which os has from Python 3.12 on)."""
+    """Move this process, which must have one thread, to the network namespace of another one, and to its user namespace
+    if that is another (setns(2), which os has from Python 3.12 on)."""
     library = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if library.setns(descriptor, CLONE_NEWNET):
-            code = ctypes.get_errno()
-            raise SwitchError(f"cannot enter the network namespace of process {pid}: {os.strerror(code)}")
-    finally:
-        os.close(descriptor)
+    own = os.stat("/proc/self/ns/user").st_ino == os.stat(f"/proc/{pid}/ns/user").st_ino
+    for name, kind in (() if own else (("user", CLONE_NEWUSER),)) + (("net", CLONE_NEWNET),):
+        descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if library.setns(descriptor, kind):
+                reason = os.strerror(ctypes.get_errno())
+                raise SwitchError(f"cannot enter the {name} namespace of process {pid}: {reason}")
+        finally:
+            os.close(descriptor)
 
 
-def open_device(interface: str) -> int:
-    """Make a TAP device in this network namespace; its descriptor. SwitchError if this host refuses."""
-    try:
-        if not os.path.exists(TAPS):  # as in a container
-            os.makedirs(os.path.dirname(TAPS), exist_ok=True)
-            os.mknod(TAPS, stat.S_IFCHR | 0o600, os.makedev(*map(int, DEVICE_NUMBER.split(":"))))
-        device = os.open(TAPS, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise SwitchError(f"cannot open {TAPS}: {error.strerror}") from error
-    request = struct.pack(f"{NAME_SIZE}sH22x", interface.encode(), IFF_TAP | IFF_NO_PI)
-    try:
-        fcntl.ioctl(device, TUNSETIFF, request)
-    except OSError as error:
-        os.close(device)
-        raise SwitchError(f"cannot make the device {interface}: {error.strerror}") from error
-    return device
+def complete_packets(interface: str) -> None:
+    """Have the kernel complete checksums and split super-packets before they pass this end of a veth pair, which else
+    leaves both to the other end. Without checksums Linux does not offload segmentation either (netdev_fix_features)."""
+    value = ctypes.create_string_buffer(struct.pack("=II", ETHTOOL_STXCSUM, 0))
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCETHTOOL, request)
 
 
 def run(tunnel: Tunnel, console: Console, device: int, underlay: socket.socket) -> None:
@@ -199,17 +205,18 @@ def main() -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C signals the whole group; the trunk stays until the orderly end
-    pid, interface, address, port, identifier = sys.argv[1:]
+    pid, near, far, address, port, identifier = sys.argv[1:]
     console = Console(sys.stdin.fileno(), sys.stdout.fileno())
-    run_promptly()
     try:
         underlay = open_underlay(address, int(port))
         enter(int(pid))
-        device = open_device(interface)
-    except SwitchError as error:
+        device = open_packets(far)
+        complete_packets(near)
+    except (SwitchError, OSError) as error:
         sys.exit(f"netem.userspace.vxlan: {error}")
+    run_promptly()
     console.write({"event": "ready"})
-    run(Tunnel(device, underlay, int(port), int(identifier)), console, device, underlay)
+    run(Tunnel(device.fileno(), underlay, int(port), int(identifier)), console, device.fileno(), underlay)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`python -m orchestrator.agent serve` is the task of the service, `... work` the container that it starts. `... sweep`
-removes what a run has left, and with `data` the data sets that the host keeps.
+removes what a run has left, and with `data` the data sets that the host keeps. `... job DIRECTORY` is the task of a
+Slurm job's step, for the run of this directory.
 
 The kernel discards a signal for the first process of a container that has no handler for it. So SIGTERM gets one before
 the imports, which take a second: otherwise a task that is to end then goes on, and is killed before it has cleaned up.
@@ -31,12 +32,17 @@ def main() -> int:
 
             return sweep(data=bool(sys.argv[2:]))
         if sys.argv[1:] == ["work"]:
-            from orchestrator.agent.work import work  # imports a second's worth of what the other does not need
+            from orchestrator.agent.in_container import make  # imports a second's worth of what the other does not need
+            from orchestrator.agent.work import work
 
-            return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER])))
+            return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER]), make))
+        if sys.argv[1:2] == ["job"] and len(sys.argv) == 3:
+            from orchestrator.agent.in_job import serve_job
+
+            return asyncio.run(serve_job(Path(sys.argv[2])))
     except OrchestratorError as error:
         sys.exit(str(error))
-    sys.exit("usage: python -m orchestrator.agent serve|work|sweep [data]")
+    sys.exit("usage: python -m orchestrator.agent serve|work|sweep [data]|job DIRECTORY")
 
 
 if __name__ == "__main__":

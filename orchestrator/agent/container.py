@@ -16,7 +16,6 @@ from typing import Any
 from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
-from netem.userspace.vxlan import DEVICE_NUMBER
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.swarm.agents.settings import (
@@ -140,7 +139,6 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
         "network_mode": "host",  # the trunk's socket belongs there
         "pid_mode": "host",  # it enters the namespaces of nodes
         "cap_add": [*RIGHTS],
-        "device_cgroup_rules": [f"c {DEVICE_NUMBER} rw"],  # where the kernel has no VXLAN, a process carries the trunk
         "security_opt": ["apparmor=unconfined"],
         "mounts": mounts,
         "stdin_open": True,

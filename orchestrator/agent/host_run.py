@@ -62,6 +62,13 @@ async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, s
     await driver.open()
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
+    return await with_links(setup, driver, hub, directory, stack)
+
+
+async def with_links(
+    setup: HostSetup, driver: Driver, hub: Hub, directory: RunDirectory, stack: AsyncExitStack
+) -> HostRun:
+    """The run on this host with an open driver: open its links."""
     carrier = None
     if setup.trunk is not None:
         carrier = await create_trunk(setup.trunk, hub, directory.run, directory.path)

@@ -1,4 +1,4 @@
-"""The container of an agent that does the work: it has the rights that a service cannot have.
+"""The work of an agent: to serve an orchestrator.
 
 Its input holds it: the first line is its `Settings`, and at the end of the input it ends what it has made.
 """
@@ -16,25 +16,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
-from orchestrator.agent.container import SENSORS, name_of
-from orchestrator.agent.datasets import DataSets
-from orchestrator.agent.facts import examine
-from orchestrator.agent.host_run import open_host_run
-from orchestrator.agent.worker import Worker
-from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.swarm.agents.channel import AgentChannel
-from orchestrator.drivers.swarm.agents.settings import DATASETS, ORPHANED, Settings
+from orchestrator.drivers.swarm.agents.settings import ORPHANED, Settings
 from orchestrator.errors import HostError
-from orchestrator.host.sensors.sensor import Sensor
-from orchestrator.host.sensors.sources import discover, memory
+
+Make = Callable[[Settings, Path, Tell], Worker]
 
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
 
 
-async def work(host: str, folder: Path) -> int:
+async def work(host: str, folder: Path, make: Make) -> int:
     """Serve an orchestrator until the input ends, the orchestrator is silent or releases this agent, this host fails,
     or SIGTERM arrives. An agent that was left running waits for an orchestrator. Returns the exit code."""
     loop = asyncio.get_running_loop()
@@ -43,12 +37,12 @@ async def work(host: str, folder: Path) -> int:
     settings = Settings.from_json(await held.readline())
     end = asyncio.create_task(held.read())
     loop.add_signal_handler(signal.SIGTERM, end.cancel)
-    while (code := await _serve(settings, host, folder, end)) is None:
+    while (code := await _serve(settings, host, folder, make, end)) is None:
         pass  # its hello may have gone to an orchestrator that has ended since
     return code
 
 
-async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[bytes]) -> int | None:
+async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: asyncio.Task[bytes]) -> int | None:
     """Serve one orchestrator, at most until ``end``. Returns the exit code; None to say hello again."""
     async with AsyncExitStack() as stack:
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: worker.notice(message))
@@ -56,9 +50,7 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         forwarder = _LogForwarder(channel.tell)
         logging.getLogger().addHandler(forwarder)
         stack.callback(logging.getLogger().removeHandler, forwarder)
-        on_begin, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
-        look = partial(examine, datasets.folder)
-        worker = Worker(folder, channel.tell, open_host_run, look, sensors, on_begin=on_begin, datasets=datasets)
+        worker = make(settings, folder, channel.tell)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,
@@ -71,6 +63,8 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         over = asyncio.create_task(worker.over.wait())
         await asyncio.wait((serving, end, over), return_when=asyncio.FIRST_COMPLETED)
         orphaned = serving.done()
+        if end.cancelled():
+            channel.tell("broken", error="its agent was told to end (SIGTERM)")
         for task in (serving, over):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -78,18 +72,6 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         if orphaned and settings.standing and not channel.has_contact:
             return None
         return ORPHANED if orphaned else 0
-
-
-def sensors() -> list[Sensor]:
-    """The sensors of the host. Commands of boards are not among them."""
-    return [*discover(SENSORS), *memory(Path("/proc"))]
-
-
-def _rename(service: str, run: str) -> None:
-    """Give the container of this agent the name of its run, by which `sweep` finds it."""
-    if service != run:
-        with contextlib.closing(Engine.connect()) as engine, plain_words(f"naming the agent of {run}"):
-            engine.client.containers.get(name_of(service)).rename(name_of(run))
 
 
 class _LogForwarder(logging.Handler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from node.assignment import Assignment
 from node.errors import ControlError
@@ -26,10 +27,11 @@ FIRST = 64  # open files of a process without peers, with a reserve: at most 40 
 OF_A_PEER = 3  # open files of a node for each peer: a connection each way, and ZeroMQ's own signalling
 
 
-async def sweep(run: str) -> None:
-    """End every process of the run that is still alive. Its trackers end by themselves after the run."""
+async def sweep(run: str, directory: Path | None = None) -> None:
+    """End every process of the run that is still alive, or those of this ``directory``. The run's trackers end by
+    themselves after it."""
     found = await asyncio.to_thread(processes.run_processes, run)
-    left = [each for each in found if each.part != processes.TRACKER]
+    left = [each for each in found if each.part != processes.TRACKER and directory in (None, each.directory)]
     if left:
         await asyncio.to_thread(processes.end, left)
 

@@ -8,14 +8,17 @@ One command makes the device: the kernel opens its UDP socket in the network nam
 itself directly into the hub (`ip link add ... netns`, IFLA_NET_NS_PID). So the device ends with the hub, and a process
 that is killed leaves nothing behind. The kernel removes a namespace some milliseconds after its last process.
 
-A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.userspace.vxlan).
+A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.userspace.vxlan). So
+does a trunk with a key, which an ordinary user can make: its packets prove that they are of the run. Nobody else can
+write to it.
 
-**Who can write to it.** VXLAN neither encrypts nor authenticates (RFC 7348, section 7). The UDP socket accepts packets
-on every address of the host. Whoever can send to this port, and knows or guesses the 24 bits of `id`, can put frames
-into the hub in the name of any node. Whoever is on the way can read the frames and change them. An engine drops a frame
-whose source is not a node of another host, and a frame without a link of the run. Frames with forged addresses of
-nodes with a link pass. They cannot take part in the nodes' conversations, which CURVE encrypts and authenticates, but
-programs' own protocols may have no such protection. So the underlay must be a network that its users trust.
+**Who can write to one without a key.** VXLAN neither encrypts nor authenticates (RFC 7348, section 7). The UDP socket
+accepts packets on every address of the host. Whoever can send to this port, and knows or guesses the 24 bits of `id`,
+can put frames into the hub in the name of any node. Whoever is on the way can read the frames and change them. An
+engine drops a frame whose source is not a node of another host, and a frame without a link of the run. Frames with
+forged addresses of nodes with a link pass. They cannot take part in the nodes' conversations, which CURVE encrypts and
+authenticates, but programs' own protocols may have no such protection. So the underlay must be a network that its users
+trust.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ import hashlib
 import ipaddress
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from netem.userspace.vxlan import TAG
 from orchestrator.errors import ChildError, HostError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.process import python
@@ -37,6 +41,7 @@ from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 
 DEVICE = "trunk"  # its name in the hub
+FAR = "trunk.far"  # the other end of the veth pair that it is where a process carries the packets
 OVERHEAD = 50  # bytes: the headers of IPv4, UDP and VXLAN, and the inner Ethernet header
 NO_VXLAN = ("Unknown device type", "Operation not supported")  # what `ip` says of it
 START_TIMEOUT = 20.0  # s
@@ -52,6 +57,7 @@ class Trunk:
     remotes  for each node of another host, by its MAC: the IPv4 address of that host in the underlay
     mtu      largest packet of a node in bytes, see `mtu_of`; the same on all hosts
     port     UDP port; the same on all hosts
+    key      of the run in hexadecimal digits, for a trunk by processes; the same on all hosts. "": none
     """
 
     local: str
@@ -59,6 +65,7 @@ class Trunk:
     remotes: Mapping[str, str]
     mtu: int
     port: int = PORT
+    key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for address in (self.local, *self.remotes.values()):
@@ -73,9 +80,9 @@ def id_of(run: str) -> int:
     return int.from_bytes(hashlib.sha256(run.encode()).digest()[:3])
 
 
-def mtu_of(underlay: int) -> int:
-    """The largest packet of a node if the underlay carries packets of ``underlay`` bytes."""
-    return underlay - OVERHEAD
+def mtu_of(underlay: int, *, key: bool = False) -> int:
+    """The largest packet of a node if the underlay carries ``underlay`` bytes. ``key``: the trunk has one."""
+    return underlay - OVERHEAD - (TAG if key else 0)
 
 
 def remote_nodes(nodes: Iterable[NodePlan], trunk: Trunk | None) -> dict[str, str]:
@@ -94,6 +101,14 @@ def host_lines(trunk: Trunk, hub: int) -> str:
 def hub_lines(trunk: Trunk) -> str:
     """Lines of `ip -batch` for the hub."""
     return f"link set {DEVICE} mtu {trunk.mtu} addrgenmode none\nlink set {DEVICE} up\n"
+
+
+def pair_lines(trunk: Trunk) -> str:
+    """Lines of `ip -batch` for the hub: the pair of a trunk by a process."""
+    return (
+        f"link add {DEVICE} mtu {trunk.mtu} type veth peer name {FAR} mtu {trunk.mtu}\n"
+        f"link set {FAR} addrgenmode none\nlink set {FAR} up\n{hub_lines(trunk)}"
+    )
 
 
 def forwarding_lines(remotes: Mapping[str, str], before: Iterable[str] = ()) -> str:
@@ -140,16 +155,17 @@ class KernelCarrier:
 
 
 class ProcessCarrier:
-    """`netem.userspace.vxlan`, for kernels without the device."""
+    """`netem.userspace.vxlan`, for kernels without the device and for trunks with a key."""
 
-    def __init__(self, child: JsonChild) -> None:
-        self._child = child
+    def __init__(self, child: JsonChild, key: str) -> None:
+        self._child, self._key = child, key
 
     def notes(self) -> list[str]:
-        return ["the trunk: this host's kernel has no VXLAN device, so that a process carries the packets"]
+        why = "" if self._key else "this host's kernel has no VXLAN device, so that "
+        return [f"the trunk: {why}a process carries the packets"]
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        await self._child.request("forward", hosts=dict(remotes))
+        await self._child.request("forward", hosts=dict(remotes), key=self._key)
 
     async def watch(self) -> None:
         await self._child.watch()
@@ -162,6 +178,8 @@ async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: 
     """Make the trunk in the hub. The hub's anchor must be a process of this host. HostError if this host refuses.
     ``host``: a process in its network namespace, by default this one. ``directory``: of the run here."""
     pid = os.getpid() if host is None else host
+    if trunk.key:
+        return await create_trunk_by_process(trunk, hub, run, directory, pid)
     code, _, errors = await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=host_lines(trunk, hub.anchor.pid))
     if code == 0:
         await hub.run(["ip", "-batch", "-"], stdin=hub_lines(trunk))
@@ -175,7 +193,8 @@ async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: 
 
 async def create_trunk_by_process(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
     """As `create_trunk`, without VXLAN in the kernel."""
-    arguments = (hub.anchor.pid, DEVICE, trunk.local, trunk.port, trunk.id)
+    await hub.run(["ip", "-batch", "-"], stdin=pair_lines(trunk))
+    arguments = (hub.anchor.pid, DEVICE, FAR, trunk.local, trunk.port, trunk.id)
     child = await JsonChild.start(
         "the trunk",
         [*hub.enter(host), *python.module("netem.userspace.vxlan"), *map(str, arguments)],
@@ -184,16 +203,14 @@ async def create_trunk_by_process(trunk: Trunk, hub: Hub, run: str, directory: P
     )
     try:
         await child.wait_ready(START_TIMEOUT)
-        carrier = ProcessCarrier(child)
+        carrier = ProcessCarrier(child, trunk.key)
         await carrier.redirect(trunk.remotes)
-        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(trunk))
     except BaseException as error:
         await child.close()
         if isinstance(error, ChildError):
             raise HostError(
-                f"the trunk to the other hosts cannot be made: this host's kernel has no VXLAN device, and {error}",
-                "a trunk needs root, and the kernel module vxlan or tun on each host",
-                ["modprobe vxlan", "modprobe tun"],
+                f"the trunk to the other hosts cannot be made by a process ({error})",
+                f"is UDP port {trunk.port} of {trunk.local} free (`ss -ulnp`)?",
             ) from error
         raise
     return carrier

@@ -136,7 +136,8 @@ def _had_containers(directory: RunDirectory) -> bool:
 def _hosts(directory: RunDirectory) -> list[str]:
     """The hosts of a swarm that a run was on."""
     with contextlib.suppress(RecordError), History.open(directory.path) as history:
-        return [host["name"] for host in history.plan.get("hosts", [])]
+        if kind_of(history.driver).images:  # other agents keep all in this directory
+            return [host["name"] for host in history.plan.get("hosts", [])]
     return []
 
 

@@ -70,7 +70,7 @@ async def examine() -> list[Trial]:
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
     job = os.environ.get("SLURM_JOB_ID", "")
-    return [_job(job), *map(_on_a_cluster, findings)] if job else findings
+    return [_job(job), _hosts(), *map(_on_a_cluster, findings)] if job else findings
 
 
 def print_findings(findings: Sequence[Trial], console: Console) -> None:
@@ -92,6 +92,18 @@ def _job(job: str) -> Trial:
     node, of = os.environ.get("SLURMD_NODENAME", platform.node()), os.cpu_count()
     detail = f"job {job} on {node}: {processors()} of {of} processors, temporary files in {tempfile.gettempdir()}"
     return Trial("Slurm job", "everything", True, detail)
+
+
+def _hosts() -> Trial:
+    """The hosts of the job, over which a run can spread."""
+    from orchestrator.drivers.slurm.job import hosts
+
+    name, used_by = "its hosts", "the driver slurm"
+    try:
+        found = hosts(memory=1)
+    except HostError as error:
+        return Trial.missing(name, used_by, error, ok=None)
+    return Trial(name, used_by, True, ", ".join(f"{each.name} ({each.address}, {each.cores:g})" for each in found))
 
 
 def _on_a_cluster(finding: Trial) -> Trial:

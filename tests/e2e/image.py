@@ -64,7 +64,7 @@ HOST = Contents(
 
 AGENT = Contents(
     HOST.packages,
-    "import orchestrator.agent.container, orchestrator.agent.work, orchestrator.fabric.userspace"
+    "import orchestrator.agent.container, orchestrator.agent.in_container, orchestrator.fabric.userspace"
     ", netem.userspace.switch",
     HOST.commands,
 )

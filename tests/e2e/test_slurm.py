@@ -6,18 +6,20 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import RecordError
+from orchestrator.fabric.underlay import EVENT, NetworkReading
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.record.history import History
 from tests.e2e.harness import ROOT, SMALL, THREE, command, traces_of, wait_for
@@ -31,6 +33,11 @@ pytestmark = [
 ]
 
 LONG = THREE.replace("rounds: 3", "rounds: 30").replace("latency: 10ms", "latency: 100ms")
+SPREAD = f"""\
+{LONG}
+hosts: {{cloud: n1, device-0: n1, device-1: n2}}
+faults: [{{at: 2s, node: device-1, action: crash, for: 1s}}]
+"""
 CONFIGURATION = """\
 ClusterName=edgebed
 SlurmctldHost=localhost(127.0.0.1)
@@ -52,7 +59,7 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.2 Port={ports[2]} CPUs=1
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -114,21 +121,41 @@ def test_an_array_on_two_nodes_is_followed_and_collected(tmp_path: Path) -> None
     assert "submitted" not in done[1].stdout  # all runs are complete
 
 
-Edgebed = Callable[..., subprocess.Popen[str]]
+USER = "nobody"
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """An ordinary user: a folder, what starts a program there as this user, and a Python that may be read."""
+
+    folder: Path
+    start: Callable[..., subprocess.Popen[str]]
+    python: str
+
+    def edgebed(self, *words: str) -> subprocess.Popen[str]:
+        return self.start(self.python, "-P", "-m", "orchestrator", *words)
+
+    def processes(self) -> dict[int, str]:
+        """The processes that this has started, and their commands."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"HOME={self.folder}\0".encode() in (entry / "environ").read_bytes():
+                    found[int(entry.name)] = (entry / "comm").read_text().strip()
+        return found
 
 
 @pytest.fixture
-def ordinary(slurm: None) -> Iterator[tuple[Path, Edgebed]]:
-    """The folder of an ordinary user, and what starts edgebed there as this user."""
-    user = pwd.getpwnam("nobody")
+def ordinary(slurm: None) -> Iterator[Ordinary]:
+    user = pwd.getpwnam(USER)
     with tempfile.TemporaryDirectory(prefix="edgebed-") as name:
         os.chown(name, user.pw_uid, user.pw_gid)
         paths = f"{ROOT}:{sysconfig.get_path('purelib')}"
         environment = os.environ | {"PYTHONPATH": paths, "HOME": name, "EDGEBED_CACHE": name}
 
-        def start(*words: str, python: str = sys.executable) -> subprocess.Popen[str]:
+        def start(*words: str) -> subprocess.Popen[str]:
             return subprocess.Popen(
-                [python, "-P", "-m", *words],
+                words,
                 cwd=name,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -139,9 +166,10 @@ def ordinary(slurm: None) -> Iterator[tuple[Path, Edgebed]]:
             )
 
         for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-            with contextlib.suppress(PermissionError), start("orchestrator", "--version", python=python) as trial:
+            found = Ordinary(Path(name), start, python)
+            with contextlib.suppress(PermissionError), found.edgebed("--version") as trial:
                 if trial.wait() == 0:
-                    yield Path(name), partial(start, "orchestrator", python=python)
+                    yield found
                     return
         pytest.skip("an ordinary user may not read this Python")
 
@@ -156,7 +184,7 @@ def task() -> str:
 
 
 def wait_for_round(folder: Path, round: int) -> RunDirectory:
-    run = wait_for(lambda: next(iter(known_runs(folder / "runs/long")), None), "the run's directory")
+    run = wait_for(lambda: next(iter(known_runs(folder)), None), "the run's directory")
 
     def reached() -> bool | None:
         with contextlib.suppress(RecordError), History.open(run.path) as history:
@@ -167,12 +195,12 @@ def wait_for_round(folder: Path, round: int) -> RunDirectory:
     return run
 
 
-def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordinary: tuple[Path, Edgebed]) -> None:
-    folder, edgebed = ordinary
+def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordinary: Ordinary) -> None:
+    folder, edgebed = ordinary.folder, ordinary.edgebed
     (folder / "long.yaml").write_text(LONG)
     words = ("sweep", "long.yaml", "--on", "slurm")
     with edgebed(*words) as first:
-        run = wait_for_round(folder, 3)
+        run = wait_for_round(folder / "runs/long", 3)
         slurm_says("scancel", task())
         assert "cancelled" in first.communicate()[0]
     wait_for(lambda: run.holder() is None or None, "the end of the run")
@@ -182,7 +210,7 @@ def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordi
         assert history.outcome.ended == "interrupted"
         rounds = history.rounds_done()
     with edgebed(*words) as second:
-        wait_for_round(folder, rounds + 3)
+        wait_for_round(folder / "runs/long", rounds + 3)
         name = task()
         slurm_says("scancel", "--batch", "--signal=USR1", name)  # as near the limit
         wait_for(
@@ -198,3 +226,31 @@ def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordi
         assert history.outcome is not None
         assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
     assert traces_of(run.run) == []
+
+
+def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
+    folder = ordinary.folder
+    (folder / "spread.yaml").write_text(SPREAD)
+    up = f"exec {ordinary.python} -P -m orchestrator up spread.yaml --driver slurm --runs $1"
+    (folder / "job.sh").write_text(f"#!/bin/sh\n{up}\n")
+    words = ("sbatch", "--wait", "--nodes=2", "--output=job.log", "job.sh")
+    with ordinary.start(*words, "whole") as job:
+        assert job.wait() in (0, 3), (folder / "job.log").read_text()  # 3: on a busy host links are late
+    (run,) = known_runs(folder / "whole")
+    with History.open(run.path) as history:
+        assert history.outcome is not None
+        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
+        assert [each.target for each in history.faults() if each.start is not None] == ["device-1"]
+        measured = [NetworkReading.from_json(each.data) for each in history.events(EVENT)]
+    assert measured[0].first
+    assert [each.hosts for each in measured[-1].pairs] == [("n1", "n2")]
+    frames = {(each.source, each.target): each for each in measured[-1].frames}
+    assert frames["n2", "n1"].sent > 0
+    assert frames["n2", "n1"].missing == 0
+    with ordinary.start(*words, "killed") as job:
+        run = wait_for_round(folder / "killed", 3)
+        for pid in [pid for pid, name in ordinary.processes().items() if name == "srun"]:
+            os.kill(pid, signal.SIGKILL)
+        assert job.wait() == 1
+    wait_for(lambda: ordinary.processes() == {} or None, "the end of all processes")
+    assert not run.nodes.exists()

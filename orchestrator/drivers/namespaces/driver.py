@@ -66,7 +66,8 @@ SAME_USER = (
 
 class NamespacesDriver:
     """See `Driver` for the methods. ``data`` is the folder of the prepared data. ``accelerators``: those that nodes
-    train on, with the nodes of each. ``nodes``: about how many it will start."""
+    train on, with the nodes of each. ``nodes``: about how many it will start. ``hidden``: a folder that no node sees,
+    by default that of the runs."""
 
     name = "namespaces"
     breakdown = ""
@@ -79,12 +80,14 @@ class NamespacesDriver:
         data: Path,
         accelerators: Mapping[str, Sequence[str]] | None = None,
         nodes: int = 0,
+        hidden: Path | None = None,
     ) -> None:
         self._hub = hub
         self._directory = directory
         self._data = data
         self._accelerators = accelerators or {}
         self._nodes = nodes
+        self._hidden = hidden or directory.path.parent
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
@@ -117,7 +120,7 @@ class NamespacesDriver:
                 "control": str(directory.control),
                 "plugins": str(directory.plugins),
             },
-            "hidden": str(directory.path.parent),
+            "hidden": str(self._hidden),
             "strangers": self._own_users,
             "devices": device_files() if self._accelerators else (),
         }

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import FIRST, open_control, open_programs
-from orchestrator.drivers.programs import addresses
+from orchestrator.drivers.local import FIRST
 from orchestrator.drivers.swarm.agents import agent_image
 from orchestrator.drivers.swarm.transfers.images import is_in_registry
 from orchestrator.errors import HostError
-from orchestrator.fabric.namespaces.wiring import MTU, wires_of
-from orchestrator.fabric.trunk import Trunk, id_of, mtu_of
-from orchestrator.fabric.underlay import crossed
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
@@ -81,9 +78,7 @@ async def open_environment(
     from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_all
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.driver import SwarmDriver
-    from orchestrator.drivers.swarm.network.fabric import SwarmFabric
-    from orchestrator.drivers.swarm.network.prober import SwarmProber
-    from orchestrator.drivers.swarm.network.underlay import HostEnd, SwarmUnderlay, deduction, measure_all, refuse_short
+    from orchestrator.drivers.swarm.environment import connected
     from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
     from orchestrator.drivers.swarm.transfers.image_copies import copy_images, image_of_agents, images_of
 
@@ -105,42 +100,17 @@ async def open_environment(
     architectures = {each.name: each.architecture for each in plan.hosts}
     images, programs = images_of(plan), bool(plan.programs)
     driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
-    await driver.open()
-    hellos = {host: agents.hello(host) for host in driver.hosts}
-    mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
-    mtu = mtu_of(min(mtus.values())) if len(mtus) > 1 else MTU
-    await driver.open_links(lambda host: _setup(plan, driver.homes, directory.run, host, mtu))
-    prober = SwarmProber(agents, mtu)
-    addresses = {host.name: host.address for host in plan.hosts}
-    ends = [HostEnd(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
-    between = driver.between = await measure_all(ends, prober)
-    refuse_short(plan, between)
-    fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))
-    driver.on_reopen, driver.on_move = fabric.reshape, fabric.redirect
-    network = None
-    if crossed(plan.links, driver.homes):
-        network = SwarmUnderlay(
-            plan, agents, driver.homes, between, fabric.frames.readings, fabric.strangers, driver.has
-        )
-    if isinstance(driver, SwarmProgramsDriver):
-        return Environment(driver, fabric, open_programs(plan, directory, driver, stack), prober, network=network)
-    control, told = await open_control(plan, directory, stack)
-    return Environment(driver, fabric, control, prober, told, network)
+    setup = partial(_setup, plan, directory.run)
+    return await connected(driver, agents, plan, directory, stack, setup)
 
 
-def _setup(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> HostSetup:
+def _setup(plan: Plan, run: str, homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
     """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
-    from orchestrator.drivers.swarm.agents.calls import HostSetup
-    from orchestrator.drivers.swarm.network.fabric import remotes
+    from orchestrator.drivers.swarm.environment import setup_of, trunk_of
 
-    (address,) = [each.address for each in plan.hosts if each.name == host]
-    elsewhere = remotes(plan, homes, host)
-    return HostSetup(
+    return replace(
+        setup_of(plan, trunk_of(plan, homes, run, host, mtu)),
         image=node_image.image_name(),
         images=sorted(plan.images_of(plan.nodes_on(host))),
         accelerated=plan.accelerated(host),
-        programs=plan.programs or None,
-        names=addresses(plan),
-        wires=wires_of(plan),
-        trunk=Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None,
     )

@@ -85,7 +85,10 @@ class Hub:
         return refused(reason, root=self.privileged)
 
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
-        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub)."""
+        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub). There is none for
+        this process: only root could enter the host's namespace from another user namespace."""
+        if pid == os.getpid():
+            return []
         target = self.anchor.pid if pid is None else pid
         return entry(target, ["--net"] if network else [], None if self.privileged else self.anchor.pid)
 

@@ -34,6 +34,7 @@ DRIVERS: dict[str, DriverKind] = {
         DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True),
         DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
         DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
+        DriverKind("slurm", "orchestrator.drivers.slurm.entry", several_hosts=True),
         DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
     )
 }

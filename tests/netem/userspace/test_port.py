@@ -19,7 +19,7 @@ def test_a_wall_clock_that_is_set_makes_no_packet_late(monkeypatch: pytest.Monke
     def stamp(_fd: int, _request: int, buffer: bytearray) -> None:
         port_module._STAMP.pack_into(buffer, 0, int(wall), round(wall % 1 * 1e9))
 
-    monkeypatch.setattr(port_module, "_packet_socket", lambda *_: ours)
+    monkeypatch.setattr(port_module, "open_packets", lambda *_, **__: ours)
     monkeypatch.setattr(fcntl, "ioctl", stamp)
     monkeypatch.setattr(time, "monotonic", lambda: 5.0)
     monkeypatch.setattr(time, "time", lambda: wall)

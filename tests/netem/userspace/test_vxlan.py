@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import struct
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netem.userspace.vxlan import Tunnel, open_underlay
+from netem.userspace.vxlan import TAG, Tunnel, open_underlay
 from tests.netem.wiring import ROOT
 
 NODE = "02:ed:00:00:00:02"
@@ -86,6 +87,21 @@ def test_a_packet_from_no_host_of_the_run_is_dropped(ends: Ends) -> None:
     assert ends.tunnel.counters()["from_strangers"] == 1
 
 
+def test_with_a_key_only_packets_with_its_tag_pass(ends: Ends) -> None:
+    key = bytes(range(32))
+    ends.tunnel.forward({NODE: HOST}, key.hex())
+    ends.inside.send(FRAME)
+    ends.tunnel.send()
+    packet = ends.other.recv(2000)
+    # RFC 7693: BLAKE2b with a key and 16 bytes of output, as Python has it.
+    assert packet == HEADER + FRAME + hashlib.blake2b(HEADER + FRAME, key=key, digest_size=TAG).digest()
+    for forged in (HEADER + FRAME, packet[:-1] + bytes([packet[-1] ^ 1]), packet[:20] + b"!" + packet[21:], HEADER):
+        ends.receive(forged)
+    assert ends.tunnel.counters()["from_strangers"] == 4
+    ends.receive(packet)
+    assert ends.inside.recv(2000) == FRAME
+
+
 @pytest.mark.parametrize("hosts", [{"02:ed": HOST}, {NODE: "pi-7"}, {NODE: None}, [NODE]])
 def test_a_wrong_request_changes_nothing(ends: Ends, hosts: object) -> None:
     assert ends.tunnel.handle({"id": 2, "op": "forward", "hosts": hosts})["error"].startswith("forward: ")
@@ -96,7 +112,7 @@ def test_a_wrong_request_changes_nothing(ends: Ends, hosts: object) -> None:
 def test_a_port_that_is_taken_ends_the_process_with_one_line() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind((HOST, 0))
-        arguments = [str(os.getpid()), "trunk", HOST, str(taken.getsockname()[1]), "237"]
+        arguments = [str(os.getpid()), "trunk", "trunk.far", HOST, str(taken.getsockname()[1]), "237"]
         done = subprocess.run(
             [sys.executable, "-m", "netem.userspace.vxlan", *arguments],
             stdin=subprocess.PIPE,

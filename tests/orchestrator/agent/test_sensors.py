@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import work
+from orchestrator.agent import in_container
 from orchestrator.agent.container import SENSOR_FOLDERS, SENSORS
 from orchestrator.host.sensors.sources import discover
 from tests.orchestrator.host.sensors import trees
@@ -17,8 +17,8 @@ def test_an_agent_sees_what_its_host_shows_in_these_folders(tmp_path: Path, monk
     for there, here in SENSOR_FOLDERS.items():
         if (host / there.relative_to("/")).exists():
             shutil.copytree(host / there.relative_to("/"), seen / here.relative_to(SENSORS), symlinks=True)
-    monkeypatch.setattr(work, "SENSORS", seen)
-    names = {sensor.name for sensor in work.sensors()}
+    monkeypatch.setattr(in_container, "SENSORS", seen)
+    names = {sensor.name for sensor in in_container.sensors()}
     assert names == {sensor.name for sensor in discover(host)}
     assert ("energy", "rapl", "package-0") in names
 

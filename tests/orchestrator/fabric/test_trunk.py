@@ -8,6 +8,7 @@ import os
 import socket
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,13 +17,13 @@ import pytest
 from netem.measurement.intervals import binomial_range
 from netem.measurement.measure import plan_probe
 from netem.profile import LinkProfile
-from netem.userspace.vxlan import TAPS
 from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.trunk import (
     PORT,
+    Carrier,
     Trunk,
     create_trunk,
     create_trunk_by_process,
@@ -40,9 +41,6 @@ from tests.netem.wiring import Namespace, NamespacesRefusedError
 from tests.orchestrator.fabric.hosts import MTU, RUN, Hosts, Laying, Opening, vxlan_header
 
 netns = pytest.mark.netns
-tap = pytest.mark.skipif(
-    os.geteuid() != 0 and not os.access(TAPS, os.R_OK | os.W_OK), reason=f"this user may not open {TAPS}"
-)
 
 TRUNK = Trunk("192.0.2.1", 0xED, {"02:ed:00:00:00:02": "192.0.2.2", "02:ed:00:00:00:03": "192.0.2.3"}, 1450)
 BUSY = 0.015  # s; what a round trip may take longer on a busy machine: how exact links are is measured elsewhere
@@ -73,6 +71,7 @@ def test_the_identifier_is_of_the_run_and_has_24_bits() -> None:
 def test_the_nodes_packets_leave_room_for_the_trunks_headers() -> None:
     # 14 of the inner Ethernet header, 20 of IPv4 (RFC 791), 8 of UDP (RFC 768), 8 of VXLAN (RFC 7348).
     assert mtu_of(1500) == 1500 - 14 - 20 - 8 - 8
+    assert mtu_of(1500, key=True) == mtu_of(1500) - 16  # bytes of the tag
 
 
 def test_a_name_is_no_address_of_the_underlay() -> None:
@@ -271,7 +270,6 @@ async def test_a_second_trunk_of_a_run_is_refused_and_the_first_ends_with_its_hu
 
 
 @netns
-@tap
 class TestAProcess:
     """It carries the trunk of the second host, as where a kernel has no VXLAN. The first host has the kernel's."""
 
@@ -311,6 +309,19 @@ class TestAProcess:
         hosts.inject(cloud, device, run="another")
         assert datagrams(hosts, "cloud", "device-1", 5) == list(range(5))
 
+    def test_with_a_key_packets_pass_and_without_it_none_does(self, tmp_path: Path) -> None:
+        async def keyed(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
+            return await create_trunk(
+                replace(trunk, mtu=mtu_of(1500, key=True), key="0f" * 32), hub, run, directory, host
+            )
+
+        with Hosts(tmp_path, userspace, laying=(keyed, keyed)) as hosts:
+            assert datagrams(hosts, "device-1", "cloud", 20) == list(range(20))
+            before = hosts.do(hosts.fabric("cloud").counters()).from_trunk
+            hosts.inject(hosts.plan.node("device-1").mac, hosts.plan.node("cloud").mac, count=3)
+            assert datagrams(hosts, "device-1", "cloud", 5) == list(range(5))
+            assert hosts.do(hosts.fabric("cloud").counters()).from_trunk == before + 5
+
     def test_its_end_is_told(self, tmp_path: Path) -> None:
         with Hosts(tmp_path, userspace, attached=("cloud",), laying=(create_trunk, create_trunk_by_process)) as hosts:
             carrier = hosts.hosts[1].carrier
@@ -318,7 +329,6 @@ class TestAProcess:
             hosts.do(carrier.close())
             with pytest.raises(ChildError, match="the trunk ended"):
                 hosts.do(carrier.watch())
-            wait_until(lambda: "trunk" not in hosts.do(hosts.hosts[1].hub.run(["ip", "link"])), 20.0)
 
 
 @pytest.fixture
@@ -326,7 +336,7 @@ def engine() -> Opening:
     return userspace
 
 
-@pytest.fixture(params=[create_trunk, pytest.param(create_trunk_by_process, marks=tap)])
+@pytest.fixture(params=[create_trunk, create_trunk_by_process])
 def laying(request: pytest.FixtureRequest) -> Laying:
     return request.param  # type: ignore[no-any-return]
 

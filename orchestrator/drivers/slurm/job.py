@@ -1,0 +1,161 @@
+"""The Slurm job that this process is in: its hosts, and the step whose tasks are the agents of a run, one on each host.
+
+Agents need no address of this host, and no secret on a disk: srun brings them both through their input. Its end ends
+them, also after SIGKILL of srun or of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.drivers.docker.node_image import ARCHITECTURES
+from orchestrator.drivers.swarm.agents.channel import Agents
+from orchestrator.drivers.swarm.agents.settings import Settings
+from orchestrator.errors import HostError
+from orchestrator.host.process import python
+from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.text import how_ended
+
+logger = logging.getLogger(__name__)
+
+HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folders of the agents
+JOB, HOST = "SLURM_JOB_NODELIST", "SLURMD_NODENAME"  # the variables of a job's hosts, and of this one (sbatch(1))
+MIB = 1 << 20
+UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
+AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
+ENDING = 20.0  # s for the agents to end when their input has
+DISCARD = 9  # a port that is only looked up in routes, never used
+
+
+def refusal(environment: Mapping[str, str] = os.environ) -> HostError | None:
+    """Why this process has no hosts of a job, or None."""
+    if JOB not in environment:
+        return HostError(
+            "this is no job of Slurm, whose hosts could have the nodes",
+            "run `edgebed up` in a job of several hosts (`edgebed docs slurm`)",
+            ["salloc --nodes=2 edgebed up SCENARIO --driver slurm"],
+        )
+    for command in ("srun", "scontrol"):
+        if shutil.which(command) is None:
+            return HostError(f"the command '{command}' of Slurm is missing", "load it, or add its folder to PATH")
+    return None
+
+
+def hosts(memory: int) -> list[HostFacts]:
+    """The hosts of the job. ``memory``: bytes of a host of which Slurm does not know it. HostError outside a job."""
+    if (error := refusal()) is not None:
+        raise error
+    command = ["scontrol", "--oneliner", "show", "node", os.environ[JOB]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HostError(f"`{' '.join(command)}` failed ({done.stderr.strip()})")
+    return read_hosts(done.stdout, os.environ, memory)
+
+
+def read_hosts(told: str, environment: Mapping[str, str], memory: int) -> list[HostFacts]:
+    """The hosts from what `scontrol` tells, one a line, and the variables of the job."""
+    cores = of_each(environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    found = []
+    for number, line in enumerate(told.splitlines()):
+        fields: dict[str, str] = dict(re.findall(r"(?:^| )(\w+)=(\S+)", line))
+        machine, own = fields.get("Arch", ""), int(fields.get("RealMemory", UNKNOWN))
+        of_job = cores[number] if number < len(cores) else int(fields["CPUTot"])
+        given = int(environment.get("SLURM_MEM_PER_NODE", 0)) or int(environment.get("SLURM_MEM_PER_CPU", 0)) * of_job
+        found.append(
+            HostFacts(
+                name=fields["NodeName"],
+                address=_address_of(fields["NodeAddr"]),
+                architecture=ARCHITECTURES.get(machine, machine),
+                cores=of_job,
+                memory=given * MIB or (own * MIB if own > UNKNOWN else memory),
+                manager=fields["NodeName"] == environment.get(HOST),
+            )
+        )
+    return found
+
+
+def of_each(counts: str) -> list[int]:
+    """The number for each host: "4(x2),1" is 4, 4 and 1 (sbatch(1), SLURM_JOB_CPUS_PER_NODE)."""
+    return [int(each) for each, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts) for _ in range(int(times or 1))]
+
+
+def own_address(other: str) -> str:
+    """The IPv4 address by which a host reaches this one: that from which this one reaches it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect((other, DISCARD))
+        return str(asking.getsockname()[0])
+
+
+def _address_of(name: str) -> str:
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
+
+
+class Step:
+    """The step of the job whose tasks are the agents. Its output is the run's log ``slurm``."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(
+        cls, hosts: Sequence[HostFacts], settings: Settings, directory: Path, environment: Mapping[str, str], log: Path
+    ) -> Step:
+        """Start an agent on each host, in its folder in ``directory``. ``environment``: further variables."""
+        one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
+                f"--nodelist={','.join(each.name for each in hosts)}",
+                f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
+                *python.module("orchestrator.agent", "job", str(directory)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        process.stdin.write(settings.to_json() + b"\n")
+        return cls(process)
+
+    async def wait_for(self, agents: Agents, hosts: Sequence[str]) -> None:
+        """Wait until the agents of these hosts are there. HostError if one does not begin."""
+        there, end = asyncio.ensure_future(agents.wait_for(hosts, AGENT_TIMEOUT)), asyncio.ensure_future(self.ended())
+        try:
+            await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
+            if there.done() and not (away := there.result()):
+                return
+            what = end.result() if end.done() else f"no agent started within {AGENT_TIMEOUT:.0f} s on {', '.join(away)}"
+        finally:
+            there.cancel()
+            end.cancel()
+        raise HostError(
+            what, "see `logs slurm`: does each host of the job have this working directory and this Python?"
+        )
+
+    async def ended(self) -> str:
+        """Wait for the end of the step, and tell it."""
+        return f"the step of the job with the agents ended ({how_ended(await self._process.wait())}): see `logs slurm`"
+
+    async def close(self) -> None:
+        """End the input of the agents, and wait for their end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(ENDING):
+                await self._process.wait()
+        except TimeoutError:
+            logger.warning("the agents of the run did not end with it: they end with the job")
+            self._process.kill()
+            await self._process.wait()

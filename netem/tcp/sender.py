@@ -22,8 +22,10 @@ HYSTART_WINDOW = 16
 HYSTART_SAMPLES = 8
 HYSTART_GAP = 0.002  # s between the acknowledgements of one train
 DUPLICATES = 3  # acknowledgements of later packets that reveal a loss immediately
+QUICK = 16  # TCP_MAX_QUICKACKS
 LEAST_TIMEOUT = 0.2  # s in addition to the round trip, TCP_RTO_MIN
 LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
+GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
 
 
@@ -66,6 +68,9 @@ class Sender:
         self.back = -math.inf  # latest acknowledgement, if delays vary
         self.pressed = False  # whether more packets were waiting when this round began
         self.lossy = self.recovering = self.probing = False
+        self.unheard = 0  # packets of the latest round that arrived, but are acknowledged only with the next round
+        self.pending = 0  # how many of them the receiver has not acknowledged yet
+        self.quick = QUICK  # packets that the receiver will acknowledge one by one
         self.repairs = 0  # packets that were lost at the end of a round and are to be sent again
         self.repair = 0  # how many of them the latest round may send
         self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
@@ -100,7 +105,8 @@ class Sender:
         self.acks = ()
         self.used = 0
         self.start = start
-        room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        room = 1 if self.probing else max(min(int(self.window), MAX_WINDOW) - (self.unheard if clocked else 0), 1)
+        self.unheard = 0
         if self.repairs > 0 and not self.probing:
             self.repair *= 2
             room = min(self.repair, room)
@@ -182,9 +188,10 @@ class Sender:
             written = min(beats.after(written), now)
             if (halvings := math.ceil((written - sent) / self.timeout) - 1) > 0:
                 self.threshold = max(self.threshold, 0.75 * self.window)
-                self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
+                self.window = max(math.ldexp(self.window, -halvings) // 1, INITIAL_WINDOW)
             sent = max(sent, written)
         self.epoch += now - self.released
+        self.quick, self.pending = QUICK, 0
         self.next = self.start = -math.inf  # nothing is in flight
 
     def _acknowledge(self, now: float, pace: float) -> None:
@@ -235,12 +242,14 @@ class Sender:
             self.epoch, self.reno = now, window
             self.origin = max(self.peak, window)
             self.inflection = ((self.origin - window) / C) ** (1 / 3)
-        share = min(acknowledged / window, 1.0)
-        curve = self.origin + C * (now - self.epoch + self.least - self.inflection) ** 3
+        ahead = C * (now - self.epoch + self.least - self.inflection) ** 3
+        curve = math.ceil(self.origin + ahead) if ahead < 0 else int(self.origin + ahead)  # Linux rounds the distance
         self.reno += acknowledged / window * 3 * (1 - BETA) / (1 + BETA)
-        growth = max(max(int(curve), int(self.reno)) - int(window), 0) * share
-        if not self.peak:
-            growth = max(growth, acknowledged / 20)
+        target = max(curve, int(self.reno))
+        if self.peak:
+            growth = climb(window, target, acknowledged)
+        else:
+            growth = max(max(target - int(window), 0) * min(acknowledged / window, 1.0), acknowledged / 20)
         return min(growth, acknowledged / 2)
 
     def steady(self, packets: int, start: float, begin: float, path: Path) -> bool:
@@ -269,12 +278,12 @@ class Sender:
         everything = len(lost) + dropped == count == self.used
         at_the_end = dropped > 0 or lost[-1] == count - 1
         retransmitted = self.recovering
-        if self.sent - count + first >= self.recover:
+        if self.sent - count + first >= self.recover and not (everything and retransmitted):
             if self.window < self.threshold and not self.recovering:
                 self.window += first
             # What is sent until the loss is detected is lost with it.
             self.recover = self.sent - count + first + max(int(self.window), 1) if more else self.sent
-            self._shrink()
+            self.shrink()
         self.lossy = True
         if not everything and not at_the_end:
             if not more:
@@ -301,7 +310,7 @@ class Sender:
         waited = acknowledged(place + 1) + self.least / 4
         return min(waited, acknowledged(place + DUPLICATES)) if behind >= DUPLICATES else waited
 
-    def _shrink(self) -> None:
+    def shrink(self) -> None:
         window = int(self.window)  # Linux counts whole packets, and rounds down
         self.peak = int(window * (1 + BETA) / 2) if window < self.peak else window
         self.threshold = self.window = max(int(BETA * window), 2.0)
@@ -315,6 +324,56 @@ class Sender:
         self.epoch = -math.inf
         self.found = False
         self.backoff *= 2
+
+    def expect(self, arrived: int, hole: bool) -> tuple[int, int, int]:
+        """How the receiver acknowledges packets that ``arrived``: how many more than one it waits for first, the number
+        of acknowledgements, and that of packets for each. It acknowledges every second packet (RFC 1122), but each
+        after idleness (Linux's quick acknowledgements) and after a hole (RFC 5681)."""
+        single = self.quick > 0 or hole or arrived == 1
+        self.quick -= arrived
+        arrived += self.pending
+        first = 0 if single or self.pending else 1
+        self.pending = 0 if single else arrived % 2
+        return (first, arrived, 1) if single else (first, arrived // 2, 2)
+
+    def miss_beat(self, at: float, now: float, arrived: bool, period: float, path: Path) -> float:
+        """React to a beat that left at ``at`` and was lost, or ``arrived`` and its acknowledgement was lost; returns
+        when the sender is free for a message written at ``now``.
+
+        A message reveals the loss. Without one, a probe repairs it, or the timer. The acknowledgement of a probe tells
+        whether the beat had arrived (DSACK, RFC 2883); otherwise the window shrinks (RFC 8985, section 7.4.2).
+        """
+        at += self.probe_timeout(1)
+        arrives, heard = path.reaches()
+        if at >= now or heard:
+            if not arrived:
+                self.shrink()
+            return min(at, now)
+        if at + self.timeout >= now:
+            self.shrink()
+            return now
+        at = self.retry(at, arrived or arrives, period, path)
+        if self.backoff > 1:
+            self.window = 2.0  # slow start, by the beat
+            self.backoff = 1
+        else:
+            self.shrink()
+        return at
+
+    def retry(self, at: float, arrived: bool, period: float, path: Path) -> float:
+        """Send a packet again from a probe at ``at`` on, whenever the timer expires; returns when an acknowledgement
+        leaves. If the packet has ``arrived``, beats of the peer acknowledge it too."""
+        while self.backoff <= GIVE_UP:
+            wait = self.timeout
+            if path.hears(round(wait / period)) and arrived:
+                return at + min(wait, period)
+            at += wait
+            self.time_out()
+            arrives, heard = path.reaches()
+            arrived = arrived or arrives
+            if heard:
+                return at
+        return math.inf
 
     def stall(self, until: float) -> None:
         """Release nothing before ``until``, and then one packet."""
@@ -336,6 +395,18 @@ class Sender:
         if path.odd:
             self.duplicated += packets * path.duplicate
             self.reordered += packets * path.reorder
+
+
+def climb(window: float, target: int, acknowledged: int) -> float:
+    """Growth of a window towards a target, as Linux grows it: by a packet for each window / distance acknowledged ones.
+    The distance counts whole packets, and shrinks with every packet (tcp_cubic.c, bictcp_update)."""
+    whole, left, grown = int(window), float(min(acknowledged, window)), 0.0
+    while left > 0 and whole < target:
+        needed = max(whole // (target - whole), 2)
+        grown += min(left / needed, 1.0)
+        left -= needed
+        whole += 1
+    return grown
 
 
 def lost_at_end(lost: Sequence[int], dropped: int, count: int) -> int:

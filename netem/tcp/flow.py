@@ -33,6 +33,7 @@ Gilbert–Elliott chain.
 - If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips
   (TLP, RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling); then the window is 1.
   After a probe the other lost packets follow in rounds of 2, 4, 8 ... (PRR's slow start, RFC 6937).
+- On links with loss, beats and acknowledgements are lost too (`netem.tcp.acknowledgements`).
 - No window exceeds `netem.tcp.sender.MAX_WINDOW` (tcp_wmem, tcp(7)). After 15 timeouts the connection gives up
   (tcp_retries2), and nothing arrives any more.
 
@@ -43,7 +44,7 @@ have no effect, because the receiver waits for the others and Linux undoes its s
 100 Mbit/s, 10 and 80 ms). Medians are within 7 % without loss, with jitter too. With 1 % of loss they are
 within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
 whole number of round trips, so its time jumps if the model takes one round more or less than Linux. Not modelled: other
-traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by TCP's
+traffic on the link, acknowledgements that queue behind data, delayed acknowledgements without loss, reordering by TCP's
 own measure, the growth of the receive window, processing time (1 to 2 ms a message), and congestion control other than
 CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can make HyStart miss the
 full link, so that slow start overshoots.
@@ -60,15 +61,9 @@ from typing import Any
 
 from netem.impair import Counters
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.tcp.path import SEGMENT, LossProcess, Path
-from netem.tcp.sender import GIVE_UP, Beats, Sender, lost_at_end
-
-SETUP_ROUND_TRIPS = 5.0
-"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, because libzmq sends them
-in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
-
-
-COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
+from netem.tcp.acknowledgements import acknowledge, beat
+from netem.tcp.path import SEGMENT, Path
+from netem.tcp.sender import COUNTED, GIVE_UP, SETUP_ROUND_TRIPS, Beats, Sender, lost_at_end
 
 
 class Flow:
@@ -240,53 +235,6 @@ class Flow:
         self._cut_at = None
         return [message.arrival for message in self._messages]
 
-    def _beat(self, now: float) -> float:
-        """Send the beats that are due before ``now``, in turn with those of the peer; returns when a message written at
-        ``now`` can be released."""
-        sender, beats, path = self._sender, self._beats, self._path
-        there, back = path.losses, path.acknowledgements
-        assert there is not None and back is not None
-        at = beats.after(sender.written)
-        while at < now:
-            if undisturbed := min(there.clear // 2, back.clear // 2, (now - at) // beats.period + 1):
-                there.draw(2 * int(undisturbed))
-                back.draw(2 * int(undisturbed))
-                at += undisturbed * beats.period
-                continue
-            lost, unheard = 1 in there.draw(2), 1 in back.draw(2)
-            if not lost and not unheard:
-                at += beats.period
-                continue
-            at = sender.miss_beat(at, now, not lost, beats.period, path)
-            if at > now:
-                return at + path.round_trip
-            at = beats.after(at)
-        return now
-
-    def _acknowledge(self, arrived: int, hole: bool, losses: LossProcess) -> None:
-        """Acknowledge the packets of a round that arrived, and lose some of the acknowledgements. ``hole``: a packet is
-        missing. The last ones matter, since any later one stands in for them. Without any, the sender stalls until a
-        probe, the timer or a beat of the peer brings one."""
-        sender, beats, path = self._sender, self._beats, self._path
-        if sender.probing:
-            return
-        first, expected, each = sender.expect(arrived, hole)
-        lost = losses.draw(expected)
-        silent = lost_at_end(lost, 0, expected)
-        if silent < expected:
-            leading = next(n for n, place in enumerate((*lost, -1)) if place != n)
-            sender.unheard = silent * each + (0 if sender.acks else sender.pending)
-            sender.next += (leading * each + (0 if sender.acks else first)) * path.pace
-            return
-        before = sender.window, sender.threshold
-        at = sender.released + sender.probe_timeout(2)
-        if not path.reaches()[1]:
-            at = sender.retry(at, True, beats.period, path)
-        if 1 < sender.backoff <= GIVE_UP:
-            sender.window, sender.threshold = before  # the timeouts were spurious
-            sender.backoff = 1
-        sender.next = max(sender.next, at + path.round_trip)
-
     def _forget(self, now: float) -> None:
         """Drop messages and rounds that have arrived."""
         messages, rounds = self._messages, self._rounds
@@ -334,8 +282,7 @@ class Flow:
         unnoticed = 0  # packets lost at the end of a round, which only those of the next one reveal
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
             sender.idle(now, pace, self._beats)
-        if path.losses and sender.sent and now > sender.next:
-            now = self._beat(now)
+        now = beat(sender, path, self._beats, now, self._patience)
         written = False
         while sender.backoff <= GIVE_UP:
             if resumed and sender.used < sender.limit:
@@ -373,11 +320,10 @@ class Flow:
                 sender.miss(lost, dropped, count, rest > len(lost) + dropped or message.more, path)
                 if sender.probing:
                     path.hears(round((sender.next - sender.released) / self._beats.period))
-            if path.acknowledgements:
-                self._acknowledge(count - len(lost) - dropped, bool(lost or dropped), path.acknowledgements)
-            if lost or dropped or path.acknowledgements:
-                if sender.next + path.latency - max(sender.arrived, message.written) > self._patience:
-                    sender.backoff = 2 * GIVE_UP
+            acknowledge(sender, path, self._beats.period, count - len(lost) - dropped, bool(lost or dropped))
+            silent = sender.next + path.latency - max(sender.arrived, message.written)
+            if silent > self._patience and (lost or dropped or path.losses):
+                sender.backoff = 2 * GIVE_UP
         message.arrival = math.inf
 
 

@@ -74,8 +74,10 @@ class Path:
 
     def reaches(self) -> tuple[bool, bool]:
         """Draw whether a single packet arrives, and whether its acknowledgement does."""
-        arrives = self.losses is None or not self.losses.draw(1)
-        return arrives, arrives and (self.acknowledgements is None or not self.acknowledgements.draw(1))
+        assert self.losses is not None
+        assert self.acknowledgements is not None
+        arrives = not self.losses.draw(1)
+        return arrives, arrives and not self.acknowledgements.draw(1)
 
     def hears(self, beats: int) -> bool:
         """Draw whether one of so many beats of the peer arrives. Their acknowledgements go the other way."""

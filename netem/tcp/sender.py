@@ -28,6 +28,13 @@ LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
 GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
 
+SETUP_ROUND_TRIPS = 5.0
+"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, because libzmq sends them
+in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
+
+COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
+KEPT = (*COUNTED, "sent", "released", "written", "free", "arrived")  # when a new connection begins
+
 
 @dataclass(frozen=True)
 class Beats:
@@ -80,6 +87,11 @@ class Sender:
         self.arrived = -math.inf  # latest arrival
         self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
         self.duplicated = self.reordered = 0.0
+
+    def reconnect(self, round_trip: float) -> None:
+        """Begin a new connection over the same link."""
+        kept = {name: getattr(self, name) for name in KEPT}
+        vars(self).update(vars(Sender(round_trip)) | kept)
 
     @property
     def timeout(self) -> float:
@@ -243,7 +255,7 @@ class Sender:
             self.origin = max(self.peak, window)
             self.inflection = ((self.origin - window) / C) ** (1 / 3)
         ahead = C * (now - self.epoch + self.least - self.inflection) ** 3
-        curve = math.ceil(self.origin + ahead) if ahead < 0 else int(self.origin + ahead)  # Linux rounds the distance
+        curve = math.ceil(self.origin + ahead) if ahead < 0 else int(self.origin + ahead)  # whole packets from W_max
         self.reno += acknowledged / window * 3 * (1 - BETA) / (1 + BETA)
         target = max(curve, int(self.reno))
         if self.peak:
@@ -325,56 +337,6 @@ class Sender:
         self.found = False
         self.backoff *= 2
 
-    def expect(self, arrived: int, hole: bool) -> tuple[int, int, int]:
-        """How the receiver acknowledges packets that ``arrived``: how many more than one it waits for first, the number
-        of acknowledgements, and that of packets for each. It acknowledges every second packet (RFC 1122), but each
-        after idleness (Linux's quick acknowledgements) and after a hole (RFC 5681)."""
-        single = self.quick > 0 or hole or arrived == 1
-        self.quick -= arrived
-        arrived += self.pending
-        first = 0 if single or self.pending else 1
-        self.pending = 0 if single else arrived % 2
-        return (first, arrived, 1) if single else (first, arrived // 2, 2)
-
-    def miss_beat(self, at: float, now: float, arrived: bool, period: float, path: Path) -> float:
-        """React to a beat that left at ``at`` and was lost, or ``arrived`` and its acknowledgement was lost; returns
-        when the sender is free for a message written at ``now``.
-
-        A message reveals the loss. Without one, a probe repairs it, or the timer. The acknowledgement of a probe tells
-        whether the beat had arrived (DSACK, RFC 2883); otherwise the window shrinks (RFC 8985, section 7.4.2).
-        """
-        at += self.probe_timeout(1)
-        arrives, heard = path.reaches()
-        if at >= now or heard:
-            if not arrived:
-                self.shrink()
-            return min(at, now)
-        if at + self.timeout >= now:
-            self.shrink()
-            return now
-        at = self.retry(at, arrived or arrives, period, path)
-        if self.backoff > 1:
-            self.window = 2.0  # slow start, by the beat
-            self.backoff = 1
-        else:
-            self.shrink()
-        return at
-
-    def retry(self, at: float, arrived: bool, period: float, path: Path) -> float:
-        """Send a packet again from a probe at ``at`` on, whenever the timer expires; returns when an acknowledgement
-        leaves. If the packet has ``arrived``, beats of the peer acknowledge it too."""
-        while self.backoff <= GIVE_UP:
-            wait = self.timeout
-            if path.hears(round(wait / period)) and arrived:
-                return at + min(wait, period)
-            at += wait
-            self.time_out()
-            arrives, heard = path.reaches()
-            arrived = arrived or arrives
-            if heard:
-                return at
-        return math.inf
-
     def stall(self, until: float) -> None:
         """Release nothing before ``until``, and then one packet."""
         self.next = until
@@ -398,8 +360,8 @@ class Sender:
 
 
 def climb(window: float, target: int, acknowledged: int) -> float:
-    """Growth of a window towards a target, as Linux grows it: by a packet for each window / distance acknowledged ones.
-    The distance counts whole packets, and shrinks with every packet (tcp_cubic.c, bictcp_update)."""
+    """Growth of a window towards a target by so many acknowledged packets, at most a window of them. A window grows by
+    one for each window / distance of them. The distance counts whole packets (Linux, tcp_cubic.c, bictcp_update)."""
     whole, left, grown = int(window), float(min(acknowledged, window)), 0.0
     while left > 0 and whole < target:
         needed = max(whole // (target - whole), 2)

@@ -33,6 +33,7 @@ Gilbert–Elliott chain.
 - If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips
   (TLP, RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling); then the window is 1.
   After a probe the other lost packets follow in rounds of 2, 4, 8 ... (PRR's slow start, RFC 6937).
+- On links with loss, beats and acknowledgements are lost too (`netem.tcp.acknowledgements`).
 - No window exceeds `netem.tcp.sender.MAX_WINDOW` (tcp_wmem, tcp(7)). After 15 timeouts the connection gives up
   (tcp_retries2), and nothing arrives any more.
 
@@ -43,7 +44,7 @@ have no effect, because the receiver waits for the others and Linux undoes its s
 100 Mbit/s, 10 and 80 ms). Medians are within 7 % without loss, with jitter too. With 1 % of loss they are
 within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
 whole number of round trips, so its time jumps if the model takes one round more or less than Linux. Not modelled: other
-traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by TCP's
+traffic on the link, acknowledgements that queue behind data, delayed acknowledgements without loss, reordering by TCP's
 own measure, the growth of the receive window, processing time (1 to 2 ms a message), and congestion control other than
 CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can make HyStart miss the
 full link, so that slow start overshoots.
@@ -60,17 +61,9 @@ from typing import Any
 
 from netem.impair import Counters
 from netem.profile import FULL_FRAME, LinkProfile
+from netem.tcp.acknowledgements import acknowledge, beat
 from netem.tcp.path import SEGMENT, Path
-from netem.tcp.sender import Beats, Sender, lost_at_end
-
-GIVE_UP = 2**15  # times the first timeout, tcp_retries2
-
-SETUP_ROUND_TRIPS = 5.0
-"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, because libzmq sends them
-in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
-
-
-COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
+from netem.tcp.sender import COUNTED, GIVE_UP, SETUP_ROUND_TRIPS, Beats, Sender, lost_at_end
 
 
 class Flow:
@@ -289,6 +282,7 @@ class Flow:
         unnoticed = 0  # packets lost at the end of a round, which only those of the next one reveal
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
             sender.idle(now, pace, self._beats)
+        now = beat(sender, path, self._beats, now, self._patience)
         written = False
         while sender.backoff <= GIVE_UP:
             if resumed and sender.used < sender.limit:
@@ -324,8 +318,12 @@ class Flow:
                 return
             if lost or dropped:
                 sender.miss(lost, dropped, count, rest > len(lost) + dropped or message.more, path)
-                if sender.next + path.latency - max(sender.arrived, message.written) > self._patience:
-                    sender.backoff = 2 * GIVE_UP
+                if sender.probing:
+                    path.hears(round((sender.next - sender.released) / self._beats.period))
+            acknowledge(sender, path, self._beats.period, count - len(lost) - dropped, bool(lost or dropped))
+            silent = sender.next + path.latency - max(sender.arrived, message.written)
+            if silent > self._patience and (lost or dropped or path.losses):
+                sender.backoff = 2 * GIVE_UP
         message.arrival = math.inf
 
 

@@ -22,6 +22,7 @@ class Path:
         "_forward",
         "_random",
         "_share",
+        "acknowledgements",
         "buffer",
         "byte",
         "corrupt",
@@ -49,7 +50,9 @@ class Path:
         self.round_trip = forward.latency + backward.latency + acknowledgement
         limit = forward.buffer_limit
         self.buffer = math.inf if limit is None else limit / FULL_FRAME  # packets
-        self.losses = LossProcess(forward, random) if forward.mean_loss or forward.corrupt else None
+        lossy = any(each.mean_loss or each.corrupt for each in (forward, backward))
+        self.losses = LossProcess(forward, random) if lossy else None
+        self.acknowledgements = LossProcess(backward, random) if lossy else None
         self.corrupt = forward.corrupt
         self.duplicate = forward.duplicate
         self.reorder = forward.reorder
@@ -68,6 +71,20 @@ class Path:
         back = self._back
         extra = _largest_jitter(back, 1, self._random()) if back.jitter else 0.0
         return self.round_trip - self.latency + extra
+
+    def reaches(self) -> tuple[bool, bool]:
+        """Draw whether a single packet arrives, and whether its acknowledgement does."""
+        assert self.losses is not None
+        assert self.acknowledgements is not None
+        arrives = not self.losses.draw(1)
+        return arrives, arrives and not self.acknowledgements.draw(1)
+
+    def hears(self, beats: int) -> bool:
+        """Draw whether one of so many beats of the peer arrives. Their acknowledgements go the other way."""
+        if self.losses is None or self.acknowledgements is None:
+            return beats > 0
+        self.losses.draw(beats)
+        return len(self.acknowledgements.draw(beats)) < beats
 
     def is_corrupt(self) -> bool:
         """Draw whether a packet that TCP misses was delivered, but corrupt."""
@@ -90,6 +107,11 @@ class LossProcess:
         self._bad = random.random() < chain.bad_fraction
         self._stay = self._geometric(self._states[self._bad][1]) + 1
         self._gap = self._next()  # packets before the next lost one
+
+    @property
+    def clear(self) -> float:
+        """Number of packets before the next lost one."""
+        return self._gap
 
     def draw(self, count: int) -> Sequence[int]:
         """The indices of the lost ones among the next ``count`` packets."""

@@ -22,9 +22,18 @@ HYSTART_WINDOW = 16
 HYSTART_SAMPLES = 8
 HYSTART_GAP = 0.002  # s between the acknowledgements of one train
 DUPLICATES = 3  # acknowledgements of later packets that reveal a loss immediately
+QUICK = 16  # TCP_MAX_QUICKACKS
 LEAST_TIMEOUT = 0.2  # s in addition to the round trip, TCP_RTO_MIN
 LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
+GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
+
+SETUP_ROUND_TRIPS = 5.0
+"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, because libzmq sends them
+in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
+
+COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
+KEPT = (*COUNTED, "sent", "released", "written", "free", "arrived")  # when a new connection begins
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,9 @@ class Sender:
         self.back = -math.inf  # latest acknowledgement, if delays vary
         self.pressed = False  # whether more packets were waiting when this round began
         self.lossy = self.recovering = self.probing = False
+        self.unheard = 0  # packets of the latest round that arrived, but are acknowledged only with the next round
+        self.pending = 0  # how many of them the receiver has not acknowledged yet
+        self.quick = QUICK  # packets that the receiver will acknowledge one by one
         self.repairs = 0  # packets that were lost at the end of a round and are to be sent again
         self.repair = 0  # how many of them the latest round may send
         self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
@@ -75,6 +87,11 @@ class Sender:
         self.arrived = -math.inf  # latest arrival
         self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
         self.duplicated = self.reordered = 0.0
+
+    def reconnect(self, round_trip: float) -> None:
+        """Begin a new connection over the same link."""
+        kept = {name: getattr(self, name) for name in KEPT}
+        vars(self).update(vars(Sender(round_trip)) | kept)
 
     @property
     def timeout(self) -> float:
@@ -100,7 +117,8 @@ class Sender:
         self.acks = ()
         self.used = 0
         self.start = start
-        room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        room = 1 if self.probing else max(min(int(self.window), MAX_WINDOW) - (self.unheard if clocked else 0), 1)
+        self.unheard = 0
         if self.repairs > 0 and not self.probing:
             self.repair *= 2
             room = min(self.repair, room)
@@ -182,9 +200,10 @@ class Sender:
             written = min(beats.after(written), now)
             if (halvings := math.ceil((written - sent) / self.timeout) - 1) > 0:
                 self.threshold = max(self.threshold, 0.75 * self.window)
-                self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
+                self.window = max(math.ldexp(self.window, -halvings) // 1, INITIAL_WINDOW)
             sent = max(sent, written)
         self.epoch += now - self.released
+        self.quick, self.pending = QUICK, 0
         self.next = self.start = -math.inf  # nothing is in flight
 
     def _acknowledge(self, now: float, pace: float) -> None:
@@ -235,12 +254,14 @@ class Sender:
             self.epoch, self.reno = now, window
             self.origin = max(self.peak, window)
             self.inflection = ((self.origin - window) / C) ** (1 / 3)
-        share = min(acknowledged / window, 1.0)
-        curve = self.origin + C * (now - self.epoch + self.least - self.inflection) ** 3
+        ahead = C * (now - self.epoch + self.least - self.inflection) ** 3
+        curve = math.ceil(self.origin + ahead) if ahead < 0 else int(self.origin + ahead)  # whole packets from W_max
         self.reno += acknowledged / window * 3 * (1 - BETA) / (1 + BETA)
-        growth = max(max(int(curve), int(self.reno)) - int(window), 0) * share
-        if not self.peak:
-            growth = max(growth, acknowledged / 20)
+        target = max(curve, int(self.reno))
+        if self.peak:
+            growth = climb(window, target, acknowledged)
+        else:
+            growth = max(max(target - int(window), 0) * min(acknowledged / window, 1.0), acknowledged / 20)
         return min(growth, acknowledged / 2)
 
     def steady(self, packets: int, start: float, begin: float, path: Path) -> bool:
@@ -269,12 +290,12 @@ class Sender:
         everything = len(lost) + dropped == count == self.used
         at_the_end = dropped > 0 or lost[-1] == count - 1
         retransmitted = self.recovering
-        if self.sent - count + first >= self.recover:
+        if self.sent - count + first >= self.recover and not (everything and retransmitted):
             if self.window < self.threshold and not self.recovering:
                 self.window += first
             # What is sent until the loss is detected is lost with it.
             self.recover = self.sent - count + first + max(int(self.window), 1) if more else self.sent
-            self._shrink()
+            self.shrink()
         self.lossy = True
         if not everything and not at_the_end:
             if not more:
@@ -301,7 +322,7 @@ class Sender:
         waited = acknowledged(place + 1) + self.least / 4
         return min(waited, acknowledged(place + DUPLICATES)) if behind >= DUPLICATES else waited
 
-    def _shrink(self) -> None:
+    def shrink(self) -> None:
         window = int(self.window)  # Linux counts whole packets, and rounds down
         self.peak = int(window * (1 + BETA) / 2) if window < self.peak else window
         self.threshold = self.window = max(int(BETA * window), 2.0)
@@ -336,6 +357,18 @@ class Sender:
         if path.odd:
             self.duplicated += packets * path.duplicate
             self.reordered += packets * path.reorder
+
+
+def climb(window: float, target: int, acknowledged: int) -> float:
+    """Growth of a window towards a target by so many acknowledged packets, at most a window of them. A window grows by
+    one for each window / distance of them. The distance counts whole packets (Linux, tcp_cubic.c, bictcp_update)."""
+    whole, left, grown = int(window), float(min(acknowledged, window)), 0.0
+    while left > 0 and whole < target:
+        needed = max(whole // (target - whole), 2)
+        grown += min(left / needed, 1.0)
+        left -= needed
+        whole += 1
+    return grown
 
 
 def lost_at_end(lost: Sequence[int], dropped: int, count: int) -> int:

@@ -82,7 +82,8 @@ def test_what_is_on_its_way_follows_a_change_of_the_channel(rate: float, then: f
             seconds({"cell up": ChannelProfile(rate)}, sendings, clients=clients, change=change)
             for clients in (False, True)
         )
-        assert max(found) == pytest.approx(max(links), rel=0.03)
+        # With losses, a client's rate is the mean of its whole transfer, also after the change.
+        assert max(found) == pytest.approx(max(links), rel=0.07 if loss else 0.03)
 
 
 def test_a_transfer_that_is_dropped_has_used_its_channel() -> None:

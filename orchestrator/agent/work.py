@@ -64,7 +64,7 @@ async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: a
         await asyncio.wait((serving, end, over), return_when=asyncio.FIRST_COMPLETED)
         orphaned = serving.done()
         if end.cancelled():
-            channel.tell("broken", error="its agent was told to end (SIGTERM)")
+            channel.tell("broken", error="its agent received SIGTERM")
         for task in (serving, over):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.drivers.slurm.job import Step
+from orchestrator.drivers.slurm.job import JobStep
 from orchestrator.drivers.swarm.driver import SwarmDriver
 
 
@@ -11,7 +11,7 @@ class SlurmDriver(SwarmDriver):
 
     name = "slurm"
 
-    async def watch(self, step: Step) -> None:
+    async def watch(self, step: JobStep) -> None:
         """Break down when the step with the agents ends."""
         self.breakdown = await step.ended()
         self.lost.set()

@@ -54,7 +54,7 @@ async def open_environment(
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
     from orchestrator.drivers.slurm.driver import SlurmDriver
-    from orchestrator.drivers.slurm.job import HOST, Step, own_address
+    from orchestrator.drivers.slurm.job import HOST, JobStep, own_address
     from orchestrator.drivers.swarm.agents.channel import Agents
     from orchestrator.drivers.swarm.agents.settings import LEASE, Settings
     from orchestrator.drivers.swarm.environment import connected, trunk_of
@@ -71,7 +71,7 @@ async def open_environment(
     endpoint = f"tcp://{address}:{agents.listen(address)}"
     settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
     label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
-    step = await Step.start(used, settings, directory.path, label, directory.logs / "slurm.log")
+    step = await JobStep.start(used, settings, directory.path, label, directory.logs / "slurm.log")
     stack.push_async_callback(step.close)
     await step.wait_for(agents, driver.hosts)
     driver.here = os.environ.get(HOST) in driver.hosts

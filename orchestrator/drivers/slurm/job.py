@@ -30,7 +30,7 @@ HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folde
 JOB, HOST = "SLURM_JOB_NODELIST", "SLURMD_NODENAME"  # the variables of a job's hosts, and of this one (sbatch(1))
 MIB = 1 << 20
 UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
-AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
+AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have started
 ENDING = 20.0  # s for the agents to end when their input has
 DISCARD = 9  # a port that is only looked up in routes, never used
 
@@ -39,7 +39,7 @@ def refusal(environment: Mapping[str, str] = os.environ) -> HostError | None:
     """Why this process has no hosts of a job, or None."""
     if JOB not in environment:
         return HostError(
-            "this is no job of Slurm, whose hosts could have the nodes",
+            "this is not a job of Slurm, so there are no hosts for the nodes",
             "run `edgebed up` in a job of several hosts (`edgebed docs slurm`)",
             ["salloc --nodes=2 edgebed up SCENARIO --driver slurm"],
         )
@@ -60,11 +60,11 @@ def hosts(memory: int) -> list[HostFacts]:
     return read_hosts(done.stdout, os.environ, memory)
 
 
-def read_hosts(told: str, environment: Mapping[str, str], memory: int) -> list[HostFacts]:
-    """The hosts from what `scontrol` tells, one a line, and the variables of the job."""
+def read_hosts(nodes: str, environment: Mapping[str, str], memory: int) -> list[HostFacts]:
+    """The hosts from the output of `scontrol`, one a line, and the variables of the job."""
     cores = of_each(environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
     found = []
-    for number, line in enumerate(told.splitlines()):
+    for number, line in enumerate(nodes.splitlines()):
         fields: dict[str, str] = dict(re.findall(r"(?:^| )(\w+)=(\S+)", line))
         machine, own = fields.get("Arch", ""), int(fields.get("RealMemory", UNKNOWN))
         of_job = cores[number] if number < len(cores) else int(fields["CPUTot"])
@@ -101,7 +101,7 @@ def _address_of(name: str) -> str:
         raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
 
 
-class Step:
+class JobStep:
     """The step of the job whose tasks are the agents. Its output is the run's log ``slurm``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -110,7 +110,7 @@ class Step:
     @classmethod
     async def start(
         cls, hosts: Sequence[HostFacts], settings: Settings, directory: Path, environment: Mapping[str, str], log: Path
-    ) -> Step:
+    ) -> JobStep:
         """Start an agent on each host, in its folder in ``directory``. ``environment``: further variables."""
         one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
         with log.open("ab") as output:
@@ -130,7 +130,7 @@ class Step:
         return cls(process)
 
     async def wait_for(self, agents: Agents, hosts: Sequence[str]) -> None:
-        """Wait until the agents of these hosts are there. HostError if one does not begin."""
+        """Wait until the agents of these hosts are there. HostError if one does not start."""
         there, end = asyncio.ensure_future(agents.wait_for(hosts, AGENT_TIMEOUT)), asyncio.ensure_future(self.ended())
         try:
             await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
@@ -145,7 +145,7 @@ class Step:
         )
 
     async def ended(self) -> str:
-        """Wait for the end of the step, and tell it."""
+        """Wait for the end of the step; returns what happened."""
         return f"the step of the job with the agents ended ({how_ended(await self._process.wait())}): see `logs slurm`"
 
     async def close(self) -> None:

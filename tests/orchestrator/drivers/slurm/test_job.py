@@ -10,7 +10,7 @@ import pytest
 
 from node.assignment import Keypair
 from orchestrator.drivers.slurm import job
-from orchestrator.drivers.slurm.job import Step, of_each, own_address, read_hosts, refusal
+from orchestrator.drivers.slurm.job import JobStep, of_each, own_address, read_hosts, refusal
 from orchestrator.drivers.swarm.agents.channel import Agents
 from orchestrator.drivers.swarm.agents.settings import Settings
 from orchestrator.errors import HostError
@@ -75,9 +75,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def started(folder: Path) -> Step:
+async def started(folder: Path) -> JobStep:
     settings = Settings(run="r", address="tcp://a:1", server="s", keys=Keypair(public="p", secret=SECRET), lease=15.0)
-    return await Step.start(read_hosts(TOLD, {}, 1 << 33), settings, folder, {}, folder / "log")
+    return await JobStep.start(read_hosts(TOLD, {}, 1 << 33), settings, folder, {}, folder / "log")
 
 
 async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: Path) -> None:

@@ -68,10 +68,12 @@ class SwarmProgramsDriver(SwarmDriver):
 
     def hear(self, host: str, event: Message) -> None:
         match event:
-            case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
+            case {"name": "program", "label": str(label), "code": int(code), "out_of_memory": bool(lack)} if (
+                label in self._programs
+            ):
                 program = self._programs[label]
                 if self.homes[program.node] == host:
-                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code))
+                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code, lack))
             case _:
                 super().hear(host, event)
 

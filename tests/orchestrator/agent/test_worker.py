@@ -236,7 +236,7 @@ async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: Wor
     tested = threading.Event()
     reading = asyncio.create_task(asyncio.to_thread(lambda: (tested.wait(PATIENCE), log.read_bytes())))
     driver.hear("pc-2", {"name": "log", "log": "device-2", "data": b"last words\n"})
-    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0})
+    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0, "out_of_memory": False})
     await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
     assert driver.exits.empty()  # the output of a node comes before its end
     tested.set()

@@ -361,5 +361,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         counters=others,
         features=count,
         linear=linear,
+        saved=zoo.saved_values(model, samples),
+        fixed=sum(each.numel() for each in model.state_dict().values()) - floats - others,
         partial=len(model.travelling) < len(model.state_dict()),
     )

@@ -258,6 +258,8 @@ class NodeProcesses:
         how = how_ended(exit, state.plan.hardware.memory)
         if state.error:
             return f"{how}: {state.error}"
+        if exit.out_of_memory:
+            return how  # a node prints nothing when it is killed
         return tail.with_last_line(how, self._log(state), state.log_size)
 
     def _log(self, state: NodeState) -> Path:

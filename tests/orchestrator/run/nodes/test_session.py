@@ -161,8 +161,7 @@ async def test_a_node_that_ran_out_of_memory_is_restarted_and_its_limit_recorded
     stage.driver.end("device-0-0", -9, out_of_memory=True)
     await asyncio.sleep(10.0)
     assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-    (detail,) = stage.details("device-0-0", "crashed")
-    assert detail.startswith("out of memory: its limit is 512mib")
+    assert stage.details("device-0-0", "crashed") == ["out of memory: its limit is 512mib"]
     (event,) = stage.events("out of memory")
     assert (event.node, event.data) == ("device-0-0", {"limit": 512 * 2**20})
 

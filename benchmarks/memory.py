@@ -1,0 +1,81 @@
+"""The memory of a client's training: as planned, and as measured.
+
+    python -m benchmarks.memory
+
+Prints one JSON object for each case: the bytes that the plan of a shipped scenario has for its first client
+(`orchestrator.planning.learning.memory`), and those by which the resident memory of a process grows at most while it
+trains and evaluates as this client (VmHWM of proc(5)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.learners import SCENARIOS, learning_nodes
+from orchestrator.run.launch import prepared_plan
+from orchestrator.scenario.reading import load
+
+HELLO, TEXT = "hello.yaml", "lora-over-lte.yaml"
+CASES = [
+    (HELLO, "model={name: mlp, hidden: 20000}"),
+    (HELLO, "model={name: mlp, hidden: 2000, layers: 3}", "algorithm.optimizer=adam"),
+    (HELLO, "model=cnn", "algorithm.batch_size=256"),
+    (HELLO, "model=lenet", "algorithm.batch_size=256"),
+    (HELLO, "model=tiny-resnet", "algorithm.batch_size=128"),
+    (HELLO, "model=resnet18"),
+    (TEXT, "model.width=128"),
+]
+
+
+def planned(scenario: str, *overrides: str) -> int:
+    plan = prepared_plan(load(SCENARIOS / scenario, overrides), SCENARIOS / scenario)
+    return next(iter(plan.training_bytes.values()))
+
+
+def measured(scenario: str, *overrides: str) -> int:
+    """In a process of its own, whose memory has no gaps that others have left."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_measure, scenario, *overrides).result()
+
+
+def _measure(scenario: str, *overrides: str) -> int:
+    nodes, params = learning_nodes(scenario, overrides)
+    learner = next(each.learner for each in nodes.values() if each.learner.samples)
+
+    def work() -> None:
+        result = learner.train(learner.initial(), params.local(epochs=1), 1)
+        message = {name: values.copy() for name, values in result.weights.items()}
+        for which in learner.tests:
+            learner.evaluate(message, which, params.evaluate_samples)
+
+    return growth(work)
+
+
+def growth(work: Callable[[], None]) -> int:
+    """The bytes by which the resident memory of this process grows at most during some work."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    before = _status("VmRSS")
+    work()
+    return _status("VmHWM") - before
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def main() -> None:
+    for case in CASES:
+        planned_bytes, measured_bytes = planned(*case), measured(*case)
+        ratio = round(planned_bytes / measured_bytes, 2)
+        print(json.dumps({"case": case, "planned": planned_bytes, "measured": measured_bytes, "ratio": ratio}))
+
+
+if __name__ == "__main__":
+    main()

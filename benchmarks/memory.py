@@ -4,7 +4,7 @@
 
 Prints one JSON object for each case: the bytes that the plan of a shipped scenario has for its first client
 (`orchestrator.planning.learning.memory`), and those by which the resident memory of a process grows at most while it
-trains and evaluates as this client (VmHWM of proc(5)).
+trains for three steps and evaluates as this client (VmHWM of proc(5)).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.learners import SCENARIOS, learning_nodes
+from node.learning.local_training import EVALUATION_BATCH
 from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.reading import load
 
@@ -24,11 +25,9 @@ HELLO, TEXT = "hello.yaml", "lora-over-lte.yaml"
 CASES = [
     (HELLO, "model={name: mlp, hidden: 20000}"),
     (HELLO, "model={name: mlp, hidden: 2000, layers: 3}", "algorithm.optimizer=adam"),
-    (HELLO, "model=cnn", "algorithm.batch_size=256"),
-    (HELLO, "model=lenet", "algorithm.batch_size=256"),
-    (HELLO, "model=tiny-resnet", "algorithm.batch_size=128"),
-    (HELLO, "model=resnet18"),
-    (TEXT, "model.width=128"),
+    (HELLO, "model={name: resnet18, width: 16}", "algorithm.batch_size=256"),
+    (HELLO, "model={name: torchvision, architecture: resnet18, image_size: 64}"),
+    (TEXT, "model={name: char-transformer, layers: 4, width: 256}", "algorithm.batch_size=64"),
 ]
 
 
@@ -45,13 +44,16 @@ def measured(scenario: str, *overrides: str) -> int:
 
 def _measure(scenario: str, *overrides: str) -> int:
     nodes, params = learning_nodes(scenario, overrides)
-    learner = next(each.learner for each in nodes.values() if each.learner.samples)
+    learner, other, *_ = (each.learner for each in nodes.values() if each.learner.samples)
+    other.warm_up(params)  # torch's own memory
+    nodes.clear()
+    del other
 
     def work() -> None:
-        result = learner.train(learner.initial(), params.local(epochs=1), 1)
-        message = {name: values.copy() for name, values in result.weights.items()}
+        result = learner.train(learner.initial(), params.local(steps=3), 1)
         for which in learner.tests:
-            learner.evaluate(message, which, params.evaluate_samples)
+            learner.evaluate(result.weights, which, EVALUATION_BATCH)
+        _ = {name: values.copy() for name, values in result.weights.items()}  # the message
 
     return growth(work)
 

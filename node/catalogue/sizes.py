@@ -21,7 +21,7 @@ class Size:
     form without them has 0 layers. Then they are measured on the model.
 
     The memory of one sample: `saved`, the numbers that its forward pass keeps for the backward pass; and `widest`, the
-    most numbers of its input, or of a layer's output. `fixed` are the numbers of the model that are not in its state."""
+    most numbers of its input, or of a layer's output. `fixed` are the numbers of the model outside its state."""
 
     parameters: int
     buffers: int = 0

@@ -238,7 +238,8 @@ class SwarmDriver:
     def hear(self, host: str, event: Message) -> None:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
-            case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code), "out_of_memory": bool(lack)}:
+            case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
+                lack = event.get("out_of_memory") is True
                 self._handle_exit(host, Exit(node, NodeHandle(pid, host), code, lack))
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"

@@ -1,13 +1,13 @@
 """The memory of a client that trains, computed in advance, to compare it with that of its hardware.
 
-    samples + model + received state + max(step, answer, evaluation)
+    samples + model + received state + max(step, trained state + max(message, evaluation))
 
 samples: the client's own, as stored. model: parameters, statistics and frozen weights. step: gradients, the optimizer's
-state and working copies, and what a mini-batch's forward pass keeps for its backward pass. answer: the trained state
-and its message. evaluation: input and output of the widest layer, for a batch of test samples. All numbers have four
-bytes, also in bfloat16.
+state and working copies, and what a mini-batch's forward pass keeps for its backward pass. evaluation: input and
+output of the widest layer, for a batch of test samples. All numbers have four bytes, also in bfloat16.
 
-Python and torch (`FRAMEWORK`) and what an algorithm keeps besides are not in it.
+Python and torch (`FRAMEWORK`) and what an algorithm keeps besides are not in it. `python -m benchmarks.memory` compares
+it with measurements.
 """
 
 from __future__ import annotations
@@ -28,4 +28,4 @@ def training_bytes(size: Size, params: LocalTraining, samples: int, sample_bytes
     step = NUMBER * (copies * size.parameters + saved)
     evaluation = NUMBER * 2 * size.widest * min(EVALUATION_BATCH, tests, params.evaluate_samples or tests)
     model = state + NUMBER * size.fixed
-    return samples * sample_bytes + model + state + max(step, 2 * state, evaluation)
+    return samples * sample_bytes + model + state + max(step, state + max(state, evaluation))

@@ -228,6 +228,10 @@ async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: Wor
         "device-0", NodeHandle(101, "pc-2"), -9
     )
     assert (world.directory.logs / "device-0.log").read_text().endswith("killed\n")  # before its end
+    await world.start("device-2", b"secret")
+    world.drivers["pc-2"].end("device-2", -9, out_of_memory=True)
+    ended = await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE)
+    assert (ended.node, ended.out_of_memory) == ("device-2", True)
 
 
 async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:
@@ -236,7 +240,7 @@ async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: Wor
     tested = threading.Event()
     reading = asyncio.create_task(asyncio.to_thread(lambda: (tested.wait(PATIENCE), log.read_bytes())))
     driver.hear("pc-2", {"name": "log", "log": "device-2", "data": b"last words\n"})
-    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0, "out_of_memory": False})
+    driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0})
     await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
     assert driver.exits.empty()  # the output of a node comes before its end
     tested.set()

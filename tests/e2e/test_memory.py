@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -32,6 +33,22 @@ PLUGIN = edgebed.Plugin(algorithms=[edgebed.Algorithm("greedy", flat=True)])
 """
 
 
+PROGRAMS = f"""
+topology: {{cloud: true, edges: 0, devices: 1}}
+hardware: {{device: {{class: host, memory: 64mib}}}}
+programs:
+  cloud: {{command: sleep 3, ends_the_run: true}}
+  device: {{command: [{sys.executable}, -c, "b'x' * (600 << 20)"]}}
+restart: never
+probe: {{before: false}}
+"""
+
+
+def needs_control_groups() -> None:
+    if not any("memory" in hierarchy.controllers for hierarchy in writable_hierarchies()):
+        pytest.skip("control groups for memory cannot be made here: that needs root")
+
+
 def exhaust(tmp_path: Path, driver: str) -> None:
     """Run it, and check that the restart rule, the record and the verdict know what happened."""
     (tmp_path / "greedy.py").write_text(GREEDY)
@@ -54,9 +71,17 @@ def exhaust(tmp_path: Path, driver: str) -> None:
 
 
 def test_a_process_out_of_memory_is_restarted_and_the_verdict_names_it(tmp_path: Path) -> None:
-    if not any("memory" in hierarchy.controllers for hierarchy in writable_hierarchies()):
-        pytest.skip("control groups for memory cannot be made here: that needs root")
+    needs_control_groups()
     exhaust(tmp_path, "namespaces")
+
+
+def test_a_program_out_of_memory_takes_its_node_down(tmp_path: Path) -> None:
+    needs_control_groups()
+    result = up(tmp_path, PROGRAMS)
+    with closing(History.open(Path(result.summary["run"]))) as history:
+        (detail,) = [each.detail for each in history.states() if each.state == "crashed"]
+    assert detail.startswith("out of memory: its limit is 64mib: `python")
+    assert "on device-0 ended (out of memory)" in detail
 
 
 def test_a_container_out_of_memory_is_restarted_and_the_verdict_names_it(tmp_path: Path, engine: Engine) -> None:

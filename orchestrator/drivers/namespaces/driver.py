@@ -141,7 +141,7 @@ class NamespacesDriver:
             for path in made:
                 self._hub.remember_cgroup(path)
         except OSError as error:
-            self._notes.append(f"no cgroup limits: {error}")
+            self._notes.append(f"cpu and memory limits of the hardware are not enforced: {error}")
             return
         covered = {name for hierarchy in hierarchies for name in hierarchy.controllers}
         missing = [name for name in ("cpu", "memory") if name not in covered]

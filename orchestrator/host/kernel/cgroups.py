@@ -110,7 +110,7 @@ class NodeGroups:
                 with contextlib.suppress(OSError):
                     text = (hierarchy.path / self._name / node / name).read_text()
                     counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
-                    return counts["oom_kill"] if counts.get("oom", 1) else 0
+                    return counts.get("oom_kill", 0) if counts.get("oom", 1) else 0
         return 0
 
 

@@ -4,7 +4,8 @@
 
 samples: the client's own, as stored. model: parameters, statistics and frozen weights. step: gradients, the optimizer's
 state and working copies, and what a mini-batch's forward pass keeps for its backward pass. evaluation: input and
-output of the widest layer, for a batch of test samples. All numbers have four bytes, also in bfloat16.
+output of the widest layer, and a copy that a convolution or product of matrices makes, for a batch of test samples. All
+numbers have four bytes, also in bfloat16.
 
 Python and torch (`FRAMEWORK`) and what an algorithm keeps besides are not in it. `python -m benchmarks.memory` compares
 it with measurements.
@@ -26,6 +27,6 @@ def training_bytes(size: Size, params: LocalTraining, samples: int, sample_bytes
     copies = 1 + bool(params.weight_decay) + (3 if params.optimizer == "adam" else bool(params.momentum))
     saved = min(params.batch_size, samples) * (size.saved or size.values)
     step = NUMBER * (copies * size.parameters + saved)
-    evaluation = NUMBER * 2 * size.widest * min(EVALUATION_BATCH, tests, params.evaluate_samples or tests)
+    evaluation = NUMBER * 3 * size.widest * min(EVALUATION_BATCH, tests, params.evaluate_samples or tests)
     model = state + NUMBER * size.fixed
     return samples * sample_bytes + model + state + max(step, state + max(state, evaluation))

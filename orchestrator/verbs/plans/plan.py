@@ -125,12 +125,9 @@ def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
         hardware = plan.node(name).hardware
         key = hardware.name, hardware.memory
         needed[key] = max(count, needed.get(key, 0))
-    words = [
-        f"about {text.size(count)}{'' if memory is None else f' of {format_size(memory)}'} on {name}"
-        for (name, memory), count in needed.items()
-    ]
-    if words:
-        yield "training takes", ", ".join(words)
+    for (name, memory), count in needed.items():
+        limit = "" if memory is None else f" of {format_size(memory)}"
+        yield "training takes", f"about {text.size(count)}{limit} on {name}"
 
 
 def _title(console: Console, title: str) -> None:

@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -32,7 +32,7 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator/drivers tests/orchestrator
@@ -40,10 +40,11 @@ quick-drivers: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator/drivers
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, so many processes at a time. What takes longest begins first, so that they end at about the same time. At last
-# what measures this host, with nothing beside it.
+# All tests, so many processes at a time. What takes longest begins first, and what waits (hosts, runs, engines) beside
+# what computes, so that processors are busy and all end at about the same time. At last what measures this host, with
+# nothing beside it.
 LANES ?= 3
-ALL := hosts runs others engines computing computing-orchestrator lint
+ALL := hosts runs computing engines simulations others computing-orchestrator lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
@@ -58,8 +59,11 @@ hosts: setup
 LONG := (e2e or slow) and not (engine or netns or alone or lab)
 runs: setup
 	@$(call at-its-end,-m "$(LONG)" tests/e2e)
+SIMULATIONS := tests/orchestrator/drivers/sim tests/campaign
+simulations: setup
+	@$(call at-its-end,-m "$(LONG)" $(SIMULATIONS))
 others: setup
-	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e)
+	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e $(addprefix --ignore ,$(SIMULATIONS)))
 # Tests whose output is shown when they have ended, so that the lines of several processes do not mix. Beside it lie how
 # long each test took (JUnit) and the processor time of all (user, system), and what takes longer than its budget says so.
 LOGS := .pytest_cache/logs

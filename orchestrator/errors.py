@@ -38,8 +38,8 @@ class OrchestratorError(Exception):
         """The traceback in IPython: the lines of the user's program, without IPython's and ours."""
         above = takewhile(lambda each: not each.filename.startswith(_OURS), traceback.extract_tb(self.__traceback__))
         lines = traceback.format_list([each for each in above if "/IPython/" not in each.filename])
-        told = re.sub(r'File "[^"]*/ipykernel_[^"]*"', "Cell", "".join(lines))
-        return [*told.splitlines(), f"{type(self).__name__}: {self}"]
+        trace = re.sub(r'File "[^"]*/ipykernel_[^"]*"', "Cell", "".join(lines))
+        return [*trace.splitlines(), f"{type(self).__name__}: {self}"]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import yaml
 import edgebed
 import edgebed.plugin
 from docs.generate import EXAMPLES, PAGES
-from orchestrator.claims.reading import Claim, ClaimFile, Figure, Recorded
+from orchestrator.claims.reading import Claim, ClaimFigure, ClaimFile, Recorded
 from orchestrator.cli.main import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.hosts.inventory import Inventory
@@ -81,7 +81,7 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [*ClaimFile.model_fields, *Claim.model_fields, *Figure.model_fields, *Recorded.model_fields]
+    "key", [*ClaimFile.model_fields, *Claim.model_fields, *ClaimFigure.model_fields, *Recorded.model_fields]
 )
 def test_every_key_of_a_claim_is_explained(key: str) -> None:
     assert re.search(rf"`{key}`|^ *{key}:", (ROOT / "docs/guides/reproduce.md").read_text(), re.MULTILINE)

@@ -104,6 +104,28 @@ def stays(shape: tuple[int, ...], classes: int, _: Any) -> Parts:
     return frozen(shape, classes, _)
 
 
+def tied(shape: tuple[int, ...], classes: int, _: Any) -> nn.Module:
+    """A mean of the tokens before each one, by a mask. Its head has the weights of its embedding."""
+    import torch
+    from torch import nn
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.query = nn.Embedding(classes, 8), nn.Linear(8, 8)
+            self.head = nn.Linear(8, classes, bias=False)
+            self.head.weight = self.tokens.weight
+            self.mask: torch.Tensor
+            self.register_buffer("mask", torch.ones(*shape, *shape, dtype=torch.bool).tril())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen = self.mask / self.mask.sum(1, keepdim=True)
+            logits: torch.Tensor = self.head(seen @ self.query(self.tokens(x)))
+            return logits
+
+    return Tied()
+
+
 NAMES = ["transformer", "frozen", "frozen-head", "unused", "two-layers", "no-bias", "maps", "whole", "stays"]
 BUILDS: list[Any] = [transformer, frozen, frozen_head, unused, two_layers, no_bias, maps, whole, stays]
 PLUGIN = edgebed.Plugin(
@@ -113,5 +135,6 @@ PLUGIN = edgebed.Plugin(
             for name, build in zip(NAMES, BUILDS, strict=True)
         ),
         edgebed.ModelEntry("untrainable", build=untrainable),
+        edgebed.ModelEntry("tied", build=tied),
     ]
 )

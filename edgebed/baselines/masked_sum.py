@@ -175,9 +175,9 @@ class Cloud(edgebed.Role):
         self.note("dropped", round=t, nodes=sorted(gone))
         await self.send(sorted(there), "dropped", round=t, nodes=sorted(gone))
         answers = await self.answers("seeds", there, t)
-        told = {each.sender: {peer: bytes(seed) for peer, seed in each.tensors.items()} for each in answers}
-        complete = told.keys() == set(there) and all(each.keys() == set(gone) for each in told.values())
-        return told if complete else None
+        seeds_of = {each.sender: {peer: bytes(seed) for peer, seed in each.tensors.items()} for each in answers}
+        complete = seeds_of.keys() == set(there) and all(each.keys() == set(gone) for each in seeds_of.values())
+        return seeds_of if complete else None
 
     async def answers(
         self, kind: str, peers: Collection[str], t: int, usable: Callable[[edgebed.Message], bool] = bool

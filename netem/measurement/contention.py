@@ -1,4 +1,4 @@
-"""The probe of a channel of a shared medium: some members send together for about a second, and all can be told from
+"""The probe of a channel of a shared medium: some members send together for about a second, and all follows from
 what arrives. Pure: `netem.measurement.probe` sends.
 
 `plan_contention` plans what each member sends, and `judge_contention` compares what arrived with the channel's rule.
@@ -204,8 +204,8 @@ def judge_contention(
         fair = _within(LEAST_FAIRNESS, index, 1.0)
         figures.append(Judgement("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, fair, "Jain's index of the shares"))
         less = pinged / len(got)
-        told = f"{worst}: the worst"
-        figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, told, less))
+        detail = f"{worst}: the worst"
+        figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, detail, less))
     return figures
 
 

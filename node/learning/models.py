@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 from typing import Any, cast
 
 import torch
@@ -52,9 +52,11 @@ class Model(nn.Module):
     @cached_property
     def travelling(self) -> tuple[str, ...]:
         """The names of what nodes send, average and save of the model, its *state*: all parameters, running statistics
-        and counters, or all but the frozen parameters. Training changes nothing else."""
-        frozen = {name for name, each in self.named_parameters(remove_duplicate=False) if not each.requires_grad}
-        return tuple(name for name in self.state_dict() if self.frozen_travels or name not in frozen)
+        and counters, or all but the frozen parameters. Training changes nothing else. Tied parameters have one name."""
+        parameters = dict(self.named_parameters())
+        own = {*parameters, *(name for name, _ in self.named_buffers())}
+        frozen = {name for name, each in parameters.items() if not (each.requires_grad or self.frozen_travels)}
+        return tuple(name for name in self.state_dict() if name in own - frozen)
 
     @cached_property
     def views(self) -> dict[str, NDArray[Any]]:
@@ -350,7 +352,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         )
     trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
     floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())
-    others = sum(each.numel() for each in model.tensors.values() if not each.is_floating_point())
+    others = sum(each.nbytes for each in model.tensors.values() if not each.is_floating_point())
     count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
     linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
     work = zoo.forward_work(model, samples[:1])
@@ -358,10 +360,10 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         work,
         parameters=trained,
         buffers=floats - trained,
-        counters=others,
+        counters=ceil(others / 8),
         features=count,
         linear=linear,
         saved=zoo.saved_values(model, samples),
-        fixed=sum(each.numel() for each in model.state_dict().values()) - floats - others,
-        partial=len(model.travelling) < len(model.state_dict()),
+        fixed=sum(each.numel() for name, each in model.state_dict().items() if name not in model.travelling),
+        partial=any(name not in model.travelling for name, _ in model.named_parameters()),
     )

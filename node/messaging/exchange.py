@@ -44,7 +44,7 @@ class Exchange:
         self._edge_rounds = edge_rounds
         self._mailbox = Mailbox(rule.late)
         self._standing: dict[str, dict[str, Message]] = {}  # standing messages by kind and peer
-        self._told: dict[tuple[str, str], _Allowance] = {}
+        self._allowances: dict[tuple[str, str], _Allowance] = {}
         self._waiting: list[asyncio.Future[None]] = []  # for news
         self._contributions = Contributions()
         self._attending: list[set[str]] = []  # for each gathering: the peers that have been present all the time
@@ -135,7 +135,7 @@ class Exchange:
         sender: str | None = None,
         left_out: Callable[[Iterable[str]], None] | None = None,
     ) -> Message:
-        """``left_out`` is told whose message was left out."""
+        """``left_out`` is called with the sender of a message that is left out."""
         self._contributions.want(kinds)
         self._report_contributions(gathered=False, kinds=kinds)
         while True:
@@ -196,7 +196,7 @@ class Exchange:
         self._mailbox.forget(gone)
         for kind, audience in self._standing.items():
             self._standing[kind] = {peer: message for peer, message in audience.items() if peer not in gone}
-        self._told = {told: allowance for told, allowance in self._told.items() if told[1] not in gone}
+        self._allowances = {key: each for key, each in self._allowances.items() if key[1] not in gone}
 
     async def wait_for_peers(self, patience: float) -> None:
         """Wait until every expected peer was present once, for ``patience`` s at most."""
@@ -301,7 +301,7 @@ class Exchange:
 
     def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
         """Report an event that a peer can cause at any rate. Events above the allowance are only counted."""
-        allowance = self._told.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
+        allowance = self._allowances.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
         untold = allowance.untold
         if not allowance.take(asyncio.get_running_loop().time()):
             return

@@ -83,10 +83,10 @@ class Start:
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> Start:
-        told = request["rights"]
-        user, groups = tuple(told["user"]) if told["user"] is not None else None, tuple(told["groups"])
+        data = request["rights"]
+        user, groups = tuple(data["user"]) if data["user"] is not None else None, tuple(data["groups"])
         rights = (
-            Openness(told["hosts"], user, groups) if "hosts" in told else Confinement(told["checkpoints"], user, groups)
+            Openness(data["hosts"], user, groups) if "hosts" in data else Confinement(data["checkpoints"], user, groups)
         )
         return cls(request["node"], request["assignment"], request["log"], rights)
 

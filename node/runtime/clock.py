@@ -159,10 +159,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
     def _stuck(self) -> None:
-        told, self.on_deadlock = self.on_deadlock, None
-        if told is None:
+        callback, self.on_deadlock = self.on_deadlock, None
+        if callback is None:
             raise DeadlockError(self._who_waits())
-        told(self._who_waits())
+        callback(self._who_waits())
 
     def _who_waits(self) -> str:
         """What each task waits for. Tasks of nodes have names, which come before those that asyncio gave."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from node.catalogue.datasets import DATASETS
 from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
-from orchestrator.exports.extras import imported
+from orchestrator.exports.kinds import imported
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_file
 from orchestrator.results.record.history import History

@@ -36,12 +36,11 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import kept_origin, launch, prepared_plan
-from orchestrator.run.options import RunOptions
+from orchestrator.run.options import RunOptions, check_workers
 from orchestrator.scenario.plugins import kept
 from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.runs import RUNS, carried_out
-from orchestrator.verbs.sources import check_workers
 
 ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
 EXIT_CODES: Mapping[ReproductionState, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
@@ -176,7 +175,7 @@ def _run_again(
         before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
     origin = kept_origin(archived, base, [_plugin(each, archived) for each in plugins])
-    check_workers(workers, origin.scenario)
+    check_workers(workers, origin.scenario.driver)
     with kept(origin.scenario.plugins):
         with placed(origin.file, origin.overrides, origin.text):
             plan = prepared_plan(origin.scenario, origin.file)

@@ -18,7 +18,7 @@ from orchestrator.archive import crate
 from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.exports.extras import require
+from orchestrator.exports.kinds import require
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files

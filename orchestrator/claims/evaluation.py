@@ -18,7 +18,7 @@ _COMPARISON = re.compile(r"\s*[<>]=?\s*")
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ClaimEvaluation:
     """The state of a claim. ``holds``: whether each relation is true. ``seeds``: how many seeds agree with all of them,
     in words; empty if figures by seed are unknown. ``differences``: of the two sides of each comparison, paired by
     seed, if there are several seeds."""
@@ -29,15 +29,15 @@ class Evaluation:
     differences: Mapping[str, PairedDifference] = field(default_factory=dict)
 
 
-def recorded(claim: Claim) -> Evaluation:
+def recorded(claim: Claim) -> ClaimEvaluation:
     """The state from the recorded figures, or the one that the claim states."""
     if claim.state is not None:
-        return Evaluation(claim.state, {}, claim.recorded.seeds)
+        return ClaimEvaluation(claim.state, {}, claim.recorded.seeds)
     found = evaluate(claim, lambda _: claim.known)
     return replace(found, seeds=found.seeds or claim.recorded.seeds)
 
 
-def evaluate(claim: Claim, figures_of: FiguresOf) -> Evaluation:
+def evaluate(claim: Claim, figures_of: FiguresOf) -> ClaimEvaluation:
     """Compare figures with the relations of a claim, for the mean or for each seed. ``figures_of`` gives the figures
     with certain names, so that they can be compared with one another."""
     compared = {each.text: figures_of(each.names) for each in claim.relations}
@@ -57,7 +57,7 @@ def evaluate(claim: Claim, figures_of: FiguresOf) -> Evaluation:
         state = "partly" if any(holds.values()) else "contradicted at this size"
     agree = f"{sum(map(all, zip(*agreeing.values(), strict=True)))} of {len(seeds)}" if seeds else ""
     found = [_differences(each, by_seed[each.text]) for each in claim.relations] if len(seeds) > 1 else []
-    return Evaluation(state, holds, agree, {name: each for part in found for name, each in part.items()})
+    return ClaimEvaluation(state, holds, agree, {name: each for part in found for name, each in part.items()})
 
 
 def _by_seed(relation: Relation, figures: Mapping[str, Measured], seeds: Sequence[int]) -> dict[int, dict[str, float]]:

@@ -57,7 +57,6 @@ def page(papers: list[Paper]) -> str:
 
 
 def print_list(rows: Iterable[Row], console: Console) -> None:
-    """Print a line for each claim."""
     cells = [
         (each.name, f"{each.paper.read.paper}, {each.claim.place}", each.evaluation.state, _time(each)) for each in rows
     ]
@@ -65,7 +64,6 @@ def print_list(rows: Iterable[Row], console: Console) -> None:
 
 
 def print_row(row: Row, console: Console) -> None:
-    """Print the result of checking a claim."""
     claim = row.claim
     write(console, f"{row.paper.read.paper}, {claim.place}: {claim.says}", "")
     cells = [(name, written(each.paper), _edgebed(row, name)) for name, each in claim.figures.items()]

@@ -30,10 +30,9 @@ from pydantic import Field, ValidationError
 from orchestrator.claims.relations import Relation, parse
 from orchestrator.errors import PlaceError, Problem, ScenarioError
 from orchestrator.scenario.language import document
-from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.strict import Strict, problems, unknown
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.language.words import Name, dotted
 from orchestrator.scenario.reading import scenario_text
 from orchestrator.verbs import examples
 
@@ -71,12 +70,12 @@ def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
     return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}".replace("-", "−"), mean, by_seed)
 
 
-class Size(Strict):
+class PaperSize(Strict):
     paper: str
     ours: str
 
 
-class Figure(Strict):
+class ClaimFigure(Strict):
     """One figure of a claim: the paper's, and edgebed's last one, as its page writes it or by seed."""
 
     case: str | None = None
@@ -117,7 +116,7 @@ class Claim(Strict):
     command: str | None = None
     metric: str = "final.global"
     unit: str = "%"
-    figures: dict[str, Figure] = Field(default={})
+    figures: dict[str, ClaimFigure] = Field(default={})
     holds: list[str] = Field(default=[])
     each_seed: bool = False
     floor: str = ""
@@ -147,7 +146,7 @@ class ClaimFile(Strict):
 
     paper: str
     page: str
-    size: Size
+    size: PaperSize
     claims: dict[Name, Claim] = Field(min_length=1)
 
 

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.claims.evaluation import Evaluation, evaluate, recorded
+from orchestrator.claims.evaluation import ClaimEvaluation, evaluate, recorded
 from orchestrator.claims.reading import UNITS, Claim, Measured, Paper, Recorded, measured
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.signals import INTERRUPTED
+from orchestrator.run.options import check_workers
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import run_task
+from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import failures
 from orchestrator.verbs.doctor import versions
-from orchestrator.verbs.sources import check_workers
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 
@@ -33,7 +34,7 @@ class Row:
     paper: Paper
     name: str
     figures: Mapping[str, Measured]
-    evaluation: Evaluation
+    evaluation: ClaimEvaluation
     made: Recorded
 
     @property
@@ -89,10 +90,10 @@ def reproduce(
     driver = driver or claim.recorded.driver
     sweep, cases = claimed(paper, name, driver)
     for combination in sweep.combinations:
-        check_workers(workers, combination.scenario)
-    results = []
+        check_workers(workers, combination.scenario.driver)
+    results, sweeper = [], Sweeper(sweep, runs / sweep.name, workers, tell)
     for number in range(len(sweep.combinations)):
-        result, code = run_task(sweep, number, runs / sweep.name, workers=workers, tell=tell)
+        result, code = run_task(sweeper, number)
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         results.append(result)

@@ -52,7 +52,7 @@ def reproduce_claims(
     from orchestrator.host.directory import write_whole
     from orchestrator.host.places import check_file, check_folder
 
-    if names and names[0].endswith(".zip"):
+    if names and names[0].lower().endswith(".zip"):
         if len(names) > 1 or listed or page or cheap or claims or driver:
             raise click.UsageError(
                 "an archive takes no claims or other options: name one file, with --trust, --workers and --runs only"

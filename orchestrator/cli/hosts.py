@@ -51,10 +51,10 @@ def list_hosts(context: click.Context, as_json: bool) -> None:
 @json_option
 def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
     """Show what each HOST, by default all, lacks for runs, and how fast the network between them is."""
-    from orchestrator.verbs.hosting.hosts_doctor import UnknownHostError, look, print_report
+    from orchestrator.verbs.hosting.hosts_doctor import UnknownHostError, examine_swarm, print_report
 
     try:
-        found = look(names, printer())
+        found = examine_swarm(names, printer())
     except UnknownHostError as error:
         raise click.UsageError(str(error)) from None
     if as_json:

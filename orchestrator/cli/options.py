@@ -17,8 +17,7 @@ from node.catalogue.json_text import strict_json
 from orchestrator import progress
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.process import streams
-from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.scenario.sections.engines import ENGINES
+from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES
 from orchestrator.text import visible
 
 RUNS = Path("runs")
@@ -135,12 +134,10 @@ def json_option(command: F) -> F:
 
 
 def is_quiet() -> bool:
-    """Whether the command has -q."""
     return bool(click.get_current_context().meta.get(QUIET))
 
 
 def is_verbose() -> bool:
-    """Whether the command has -v."""
     return VERBOSE in click.get_current_context().meta
 
 
@@ -161,18 +158,25 @@ def print_json(value: Any) -> None:
     print(strict_json(value), file=click.get_current_context().meta[RESULT], flush=True)
 
 
+FAULT_OPTIONS = {
+    "for_": ("--for", "DURATION", "How long; by default to the run's end."),
+    "count": ("--count", "NUMBER", "Of devices or edges: how many of them."),
+    "fraction": ("--fraction", "SHARE", "Of devices or edges: which share of them."),
+    "factor": ("--factor", "NUMBER", "slow: how many times longer steps take."),
+    "medium": ("--medium", "MEDIUM", "disconnect, degrade: a shared medium."),
+    "direction": ("--direction", click.Choice(("up", "down")), "Of a medium: only one direction."),
+    "to": ("--to", "MEDIUM", "handover: the shared medium that nodes move to."),
+    **{key: (f"--{key}", "VALUE", f"degrade: the {key} of the links.") for key in ("profile", *KEYS)},
+}
+"""The keys of a fault that are not its action, time and nodes: the option, what it takes, and its help."""
+
+
 def fault_options(command: F) -> F:
-    """Add the keys of a fault that are not its action, time and nodes."""
-    for key in reversed(("profile", *KEYS)):
-        command = click.option(f"--{key}", metavar="VALUE", help=f"degrade: the {key} of the links.")(command)
-    command = click.option("--to", metavar="MEDIUM", help="handover: the shared medium that nodes move to.")(command)
-    sides = click.Choice(("up", "down"))
-    command = click.option("--direction", type=sides, help="Of a medium: only one direction.")(command)
-    command = click.option("--medium", metavar="MEDIUM", help="disconnect, degrade: a shared medium.")(command)
-    command = click.option("--factor", metavar="NUMBER", help="slow: how many times longer steps take.")(command)
-    command = click.option("--fraction", metavar="SHARE", help="Of devices or edges: which share of them.")(command)
-    command = click.option("--count", metavar="NUMBER", help="Of devices or edges: how many of them.")(command)
-    return click.option("--for", "for_", metavar="DURATION", help="How long; by default to the run's end.")(command)
+    """Add `FAULT_OPTIONS`."""
+    for name, (option, takes, said) in reversed(FAULT_OPTIONS.items()):
+        kind: dict[str, Any] = {"metavar": takes} if isinstance(takes, str) else {"type": takes}
+        command = click.option(option, name, help=said, **kind)(command)
+    return command
 
 
 def run_option(name: str = "run", *, default: str = "the latest", many: bool = False) -> Callable[[F], F]:
@@ -206,23 +210,16 @@ def _complete_run(context: click.Context, _parameter: click.Parameter, start: st
     return [each.run for each in known_runs(context.params.get("runs") or RUNS) if each.run.startswith(start)]
 
 
-def runs_option(command: F) -> F:
-    return click.option(
-        "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
-    )(command)
-
-
-def junit_option(command: F) -> F:
-    return click.option(
-        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
-    )(command)
-
-
-def track_option(command: F) -> F:
-    return click.option(
-        "--track",
-        metavar="KIND:PLACE",
-        multiple=True,
-        callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
-        help="Follow the run in another tool: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
-    )(command)
+runs_option = click.option(
+    "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
+)
+junit_option = click.option(
+    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
+)
+track_option = click.option(
+    "--track",
+    metavar="KIND:PLACE",
+    multiple=True,
+    callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
+    help="Follow the run in another tool: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+)

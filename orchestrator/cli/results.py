@@ -101,22 +101,21 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_each
     from orchestrator.results.record.history import History
-    from orchestrator.verbs.results.compare import compare, print_comparison, side
-    from orchestrator.verbs.results.compare_many import compare_many, print_many
+    from orchestrator.verbs.results.compare import compare, compare_many, print_comparison, print_many, run_overview
 
     if len(names) < 2:
         raise click.UsageError("name two runs or more")
-    sides = []
+    found = []
     with waiting("reading the records"):
         for directory in find_each(names, runs):
             with History.open(directory.path) as history:
-                sides.append(side(history))
+                found.append(run_overview(history))
     if as_json:
-        print_json((compare(*sides) if len(sides) == 2 else compare_many(sides)).to_json())
-    elif len(sides) == 2:
-        print_comparison(compare(*sides), open_console())
+        print_json((compare(*found) if len(found) == 2 else compare_many(found)).to_json())
+    elif len(found) == 2:
+        print_comparison(compare(*found), open_console())
     else:
-        print_many(compare_many(sides), open_console())
+        print_many(compare_many(found), open_console())
 
 
 @click.command("export")

@@ -28,9 +28,9 @@ from orchestrator.verbs.live.inject import ACTIONS
 @json_option
 def list_runs(runs: Path, as_json: bool) -> None:
     """List your running runs on this host, with their nodes."""
-    from orchestrator.verbs.live.ps import living
+    from orchestrator.verbs.live.ps import running_runs
 
-    found = living(runs)
+    found = running_runs(runs)
     if as_json:
         print_json({"runs": found})
         return

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -31,7 +31,8 @@ from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.progress import logging_to
 from orchestrator.scenario.language.files import piped_text
-from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.sweep.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from orchestrator.run.judgement import Conclusion
     from orchestrator.run.options import RunOptions
     from orchestrator.serve.beside import Page
-
-T = TypeVar("T")
 
 
 @click.command()
@@ -101,12 +100,13 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
     from orchestrator.host.places import check_folder
     from orchestrator.results.record.history import History
     from orchestrator.run.launch import resume
+    from orchestrator.run.options import check_workers
 
     directory = find_run(run, runs)
     check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
     _check_places(runs, junit)
     with History.open(directory.path) as history:
-        _check_workers(workers, history.driver)
+        check_workers(workers, history.driver)
     outcome = resume(directory, _view(as_json=as_json), workers=workers)
     _end(outcome, directory, junit, as_json=as_json)
 
@@ -115,9 +115,9 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @scenario_argument("file", sweep=True)
 @override_options
 @runs_option
-@click.option("--on", type=click.Choice(["slurm", "swarm", "kubernetes"]), help="Execute the tasks as a job there.")
+@click.option("--on", type=click.Choice(list(SCHEDULERS)), help="Execute the tasks as a job there.")
 @click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
-@click.option("--image", default="edgebed", help="With --on: the image of tasks in containers; by default edgebed.")
+@click.option("--image", help="With --on: the image of tasks in containers; by default edgebed.")
 @click.option(
     "--parallel",
     type=click.IntRange(2),
@@ -136,7 +136,7 @@ def sweep_runs(
     runs: Path,
     on: str | None,
     printing: bool,
-    image: str,
+    image: str | None,
     parallel: int | None,
     workers: int | None,
     again: bool,
@@ -147,15 +147,20 @@ def sweep_runs(
     as_json: bool,
 ) -> None:
     """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
+    from orchestrator.run.options import check_workers
     from orchestrator.sweep.jobs import write_job
     from orchestrator.sweep.reading import load
     from orchestrator.sweep.running import carry_out, carry_out_in_parallel, carry_out_on, collect, run_task
+    from orchestrator.sweep.sweeper import Sweeper
     from orchestrator.sweep.tables import print_tables
 
     if sum((count, collecting, task is not None, on is not None, parallel is not None)) > 1:
         raise click.UsageError("choose one of --count, --task, --collect, --on and --parallel")
     if printing and on is None:
         raise click.UsageError("--print is for --on")
+    contained = [name for name, scheduler in SCHEDULERS.items() if scheduler.contained]
+    if image is not None and on not in contained:
+        raise click.UsageError(f"--image is for tasks in containers: --on {' or --on '.join(contained)}")
     if again and (count or collecting):
         raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
     sweep = load(file, overrides)
@@ -166,30 +171,29 @@ def sweep_runs(
         return
     _check_places(runs, track=track)
     for each in sweep.combinations if on is None else ():
-        _check_workers(parallel or workers, each.scenario.driver, "--parallel" if parallel else "--workers")
+        check_workers(parallel or workers, each.scenario.driver, "parallel" if parallel else "workers")
     tell, directory = printer(err=as_json), runs / sweep.name
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
+    image = image or "edgebed"
     if on is not None and printing:
-        click.echo(write_job(on, sweep, directory, arguments, workers=workers, image=image)[1].read_text(), nl=False)
+        _, described = write_job(on, sweep, directory, arguments, workers=workers, image=image)
+        click.echo(described.read_text(), nl=False)
         return
+    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if task is not None:
-            result, code = run_task(sweep, task, directory, workers=workers, again=again, tell=tell, track=track)
+            result, code = run_task(sweeper, task)
             if as_json:
                 print_json(result.to_json())
             sys.exit(code)
         if collecting:
-            outcome = collect(sweep, directory, tell=tell, track=track)
+            outcome = collect(sweeper)
         elif on is not None:
-            outcome = carry_out_on(
-                on, sweep, directory, arguments, workers=workers, image=image, tell=tell, track=track
-            )
+            outcome = carry_out_on(on, sweeper, arguments, image)
         elif parallel is not None:
-            outcome = carry_out_in_parallel(
-                parallel, sweep, directory, arguments, workers=workers, tell=tell, track=track
-            )
+            outcome = carry_out_in_parallel(parallel, sweeper, arguments)
         else:
-            outcome = carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track)
+            outcome = carry_out(sweeper)
     if as_json:
         print_json(outcome.to_json())
     else:
@@ -225,15 +229,13 @@ def _execute(
     *,
     as_json: bool,
 ) -> tuple[Conclusion, RunDirectory]:
-    """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
     from orchestrator.run.options import Origin
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
-    _check_workers(options.workers, loaded.driver)
-    _check_pace(options.pace, loaded.driver)
-    if options.calibrate and DRIVERS[loaded.driver].simulated:
+    options.check(loaded.driver)
+    if options.calibrate and kind_of(loaded.driver).simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
     with placed(scenario, overrides), waiting(f"planning {scenario}"):
         plan = prepared_plan(loaded, scenario)
@@ -272,19 +274,6 @@ def _view(*, as_json: bool) -> Callable[[bool], View]:
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
-def _check_pace(pace: str | None, driver: str) -> None:
-    from orchestrator.run.control.pace import speed_of
-
-    if pace is None:
-        return
-    if not kind_of(driver).simulated:
-        raise click.UsageError(f"--pace is for --driver {listed(simulated=True)}; {driver} works in real time")
-    try:
-        speed_of(pace)
-    except ValueError as error:
-        raise click.UsageError(f"--pace: {error}") from None
-
-
 def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
     from orchestrator.serve.beside import page_of
 
@@ -299,13 +288,6 @@ def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destina
     if junit is not None:
         check_file(junit, "choose another file with --junit")
     check(track)
-
-
-def _check_workers(workers: int | None, driver: str, option: str = "--workers") -> None:
-    if workers is not None and not kind_of(driver).simulated:
-        raise click.UsageError(
-            f"{option} is for --driver {listed(simulated=True)}; under {driver} every node has a process"
-        )
 
 
 def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:

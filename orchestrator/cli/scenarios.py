@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,8 +21,6 @@ from orchestrator.layout import open_console
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
-
-T = TypeVar("T")
 
 
 @click.command()
@@ -70,7 +68,7 @@ def write_build_folder(folder: Path, as_json: bool) -> None:
     """Write a FOLDER from which `docker build` makes the images of nodes and agents."""
     from orchestrator.drivers.docker import node_image
     from orchestrator.drivers.swarm.agents import agent_image
-    from orchestrator.verbs.image import make_build_folder
+    from orchestrator.verbs.init import make_build_folder
 
     make_build_folder(folder)
     nodes = node_image.BUILD.format(name=node_image.image_name())

@@ -4,8 +4,8 @@ Each line has one JSON object, and becomes the messages that a node of ours woul
 are checked as those are (`orchestrator.run.nodes.messages`). JSON has one kind of number: 1 and 1.0 are the same.
 
 - ``{"round": 3, "phase": "start"}``: round 3 begins. Faults of that round strike now.
-- ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program has never told
-  the beginning of a round, round 4 begins now.
+- ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program never
+  prints the start of a round, round 4 starts now.
 - ``{"accuracy": 0.7, "scope": "own"}``: figures without a round. The scope is ``global`` unless it is given.
 - ``{"event": "leader elected", "leader": "a"}``: an event for the record, with its other fields.
 """
@@ -65,19 +65,19 @@ class Printed:
         if not mark:
             return
         try:
-            told = json.loads(written)
+            entry = json.loads(written)
         except (ValueError, RecursionError) as error:
             long = f" (only {LONGEST_LINE} bytes of a line are read)" if len(line.encode()) >= LONGEST_LINE else ""
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {error}{long}")
             return
-        if not isinstance(told, dict):
+        if not isinstance(entry, dict):
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
             return
-        event, round, phase = told.pop("event", None), _whole(told.pop("round", None)), told.pop("phase", None)
-        if event is not None and not _finite(told):
+        event, round, phase = entry.pop("event", None), _whole(entry.pop("round", None)), entry.pop("phase", None)
+        if event is not None and not _finite(entry):
             yield _unreadable("an event has NaN or an infinity, and JSON has no such number: leave it out")
         elif event is not None:
-            fields = {key: value for key, value in told.items() if key not in ("type", "name")}
+            fields = {key: value for key, value in entry.items() if key not in ("type", "name")}
             yield {"type": "event", "name": event, "round": round, **fields}
         elif phase not in (None, "start", "end"):
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
@@ -85,7 +85,7 @@ class Printed:
             self._tells_starts = True
             yield from self._begin(round)
         else:
-            yield from self._figures(round, told)
+            yield from self._figures(round, entry)
 
     def begin(self) -> Iterator[dict[str, Any]]:
         """The message that the first round begins."""
@@ -98,11 +98,11 @@ class Printed:
             self._begun = round
         yield {"type": "event", "name": "round", "round": round, "phase": "start"}
 
-    def _figures(self, round: Any, told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if unusual := [name for name, value in told.items() if type(value) is float and not math.isfinite(value)]:
-            yield _unreadable(f"{unusual[0]} is {told[unusual[0]]}, and JSON has no such number: leave it out")
-        elif told:
-            yield {"type": "metric", "round": round, "values": {"scope": "global"} | told}
+    def _figures(self, round: Any, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if unusual := [name for name, value in entry.items() if type(value) is float and not math.isfinite(value)]:
+            yield _unreadable(f"{unusual[0]} is {entry[unusual[0]]}, and JSON has no such number: leave it out")
+        elif entry:
+            yield {"type": "metric", "round": round, "values": {"scope": "global"} | entry}
         if round is None:
             return
         yield from self._begin(round)
@@ -115,9 +115,9 @@ class Printed:
             yield from self._begin(round + 1)
 
 
-def _finite(told: dict[str, Any]) -> bool:
+def _finite(entry: dict[str, Any]) -> bool:
     try:
-        json.dumps(told, allow_nan=False)
+        json.dumps(entry, allow_nan=False)
     except ValueError:
         return False
     return True

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
-from orchestrator.exports.extras import imported
+from orchestrator.exports.kinds import imported
 from orchestrator.results.record.catalogue import TABLES, Table
 from orchestrator.results.record.history import History
 

@@ -57,7 +57,6 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
 
 
 def input_ends(seconds: float) -> bool:
-    """Wait for the end of standard input."""
     readable, _, _ = select.select([sys.stdin], [], [], seconds)
     if readable:
         signal.alarm(FINISH)  # the default action ends the process

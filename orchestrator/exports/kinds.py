@@ -1,8 +1,10 @@
-"""The forms in which results leave edgebed, by name, and the places that take them."""
+"""The forms in which results leave edgebed, by name, and the places that take them. The libraries that only exports
+need are extras of edgebed, and are imported only when they are asked for."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from orchestrator.errors import PlaceError
-from orchestrator.exports.extras import require
+from orchestrator.errors import PlaceError, RunError
 from orchestrator.host.places import check_folder
 
 if TYPE_CHECKING:
@@ -91,3 +92,22 @@ def _check_server(address: str) -> None:
             pass
     except (OSError, ValueError) as error:
         raise PlaceError(f"no server answers at {address} ({error}): start it, or correct the address") from None
+
+
+def imported(module: str, extra: str) -> Any:
+    """A module of a library. RunError if the library is not installed; ``extra`` is the extra that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise _missing((error.name or module).partition(".")[0], extra) from None
+
+
+def require(modules: tuple[str, ...], extra: str) -> None:
+    """RunError if one of these modules is not installed. Imports none of them."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise _missing(module, extra)
+
+
+def _missing(module: str, extra: str) -> RunError:
+    return RunError(f"{extra} needs the package {module}, which is not installed: pip install 'edgebed[{extra}]'")

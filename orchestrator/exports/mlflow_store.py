@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.exports.extras import imported
+from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History
@@ -92,7 +92,6 @@ class MlflowStore:
             raise PlaceError(f"MLflow cannot write to {self._place}: {said}") from None
 
     def metric(self, scalar: Scalar, epoch: float) -> Any:
-        """A scalar as MLflow takes it."""
         return self._entities.Metric(_key(scalar.tag), scalar.value, _milliseconds(epoch + scalar.t), scalar.step)
 
     def _where(self, history: History) -> str:

@@ -18,7 +18,7 @@ from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
-from orchestrator.scenario.sections.engines import candidates
+from orchestrator.scenario.sections.drivers import candidate_engines
 
 
 async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
@@ -30,7 +30,7 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
 
 async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
-    allowed = candidates(wires.engine, wires.beyond_kernel, media=wires.media)
+    allowed = candidate_engines(wires.engine, wires.beyond_kernel, media=wires.media)
     if not allowed:
         raise EngineError(
             f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"

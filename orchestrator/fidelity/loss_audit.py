@@ -23,7 +23,7 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
 
     links, packets   number of directions used, and of their packets
     told             number of those directions with enough packets for a verdict
-    astray           links whose losses differ from the asked ones, in the form of `_told`; at most MOST
+    astray           links whose losses differ from the asked ones, in the form of `_figures`; at most MOST
     astray_count     the number of all of these
     classes          the same for each class of links, with the sums over its links
     """
@@ -39,9 +39,9 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
         "packets": sum(losses.packets for losses in used.values()),
         "told": sum(losses.tells(chance) for losses in used.values()),
         "astray_count": len(astray),
-        "astray": [{"link": " → ".join(pair), **_told(used[pair], chance)} for pair in astray[:MOST]],
+        "astray": [{"link": " → ".join(pair), **_figures(used[pair], chance)} for pair in astray[:MOST]],
         "classes": [
-            {"class": name, "links": number, **_told(losses, chance)}
+            {"class": name, "links": number, **_figures(losses, chance)}
             for name, (number, losses) in sorted(together.items())
         ],
     }
@@ -58,7 +58,7 @@ def losses_of(row: LinkRow) -> Losses:
     )
 
 
-def _told(losses: Losses, chance: float) -> dict[str, Any]:
+def _figures(losses: Losses, chance: float) -> dict[str, Any]:
     """Fractions asked, measured and accepted; ``high`` is None if a full buffer may also have dropped packets."""
     low, high = (count / losses.packets for count in losses.accepted(chance))
     verdict = "fail" if not losses.as_asked(chance) else "pass" if losses.tells(chance) else "unknown"

@@ -12,7 +12,7 @@ from orchestrator import text
 from orchestrator.fabric.underlay import NetworkReading, Pair, pair_of
 from orchestrator.fidelity.underlay import CrossingLink, Direction
 
-NOTABLE = 0.5  # of a round trip, and more than a millisecond: such a change is told
+NOTABLE = 0.5  # of a round trip, and more than a millisecond: such a change is shown
 
 
 @dataclass
@@ -59,11 +59,11 @@ class RealNetwork:
         }
 
     def __str__(self) -> str:
-        told = [f"round trip {self.trip}"] if self.trips else ["no echo came back"] if self.echoes else []
-        told += [f"before the run {text.duration(self.before)}"] if self.before is not None else []
-        told += [f"{self.lost:,} of {self.echoes:,} echoes lost"] if self.echoes else []
-        told += [f"{self.missing:,} of {text.count(self.sent, 'frame')} did not arrive"] if self.sent else []
-        return f"{self.names}: {', '.join(told) or 'not measured'}"
+        parts = [f"round trip {self.trip}"] if self.trips else ["no echo came back"] if self.echoes else []
+        parts += [f"before the run {text.duration(self.before)}"] if self.before is not None else []
+        parts += [f"{self.lost:,} of {self.echoes:,} echoes lost"] if self.echoes else []
+        parts += [f"{self.missing:,} of {text.count(self.sent, 'frame')} did not arrive"] if self.sent else []
+        return f"{self.names}: {', '.join(parts) or 'not measured'}"
 
 
 class RealNetworks:

@@ -88,14 +88,14 @@ class Deviation:
     def _what(self) -> str:
         if self.delay is None and self.echoes:
             return f"was broken: none of {self.echoes} echoes came back"
-        told = [
+        parts = [
             f"{number:,} of {text.count(self.sent[ends], 'frame')} from {ends[0]} to {ends[1]} did not arrive"
             for ends, number in self.missing.items()
         ]
         if self.lost >= LOST_ECHOES:
-            told.append(f"{self.lost} of {self.echoes} echoes were lost")
+            parts.append(f"{self.lost} of {self.echoes} echoes were lost")
         return "; ".join(
-            [*([f"did not carry all that it was given: {', '.join(told)}"] if told else []), *self._delay()]
+            [*([f"did not carry all that it was given: {', '.join(parts)}"] if parts else []), *self._delay()]
         )
 
     def _delay(self) -> list[str]:

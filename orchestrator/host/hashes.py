@@ -27,5 +27,4 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def is_hash(word: str) -> bool:
-    """Whether a word may be such a hash."""
     return re.fullmatch("[0-9a-f]{64}", word) is not None

@@ -46,7 +46,6 @@ class Course:
         return next((each.at for each in planned if each.cut or each.profile != self.link.profile), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The course as plain data for the record."""
         return {
             "links": self.name,
             "count": len(self.pairs),

@@ -30,11 +30,9 @@ class RunKeys:
 
     @property
     def public(self) -> dict[str, str]:
-        """Each node's public key."""
         return {node: keys.public for node, keys in self.nodes.items()}
 
 
 def keypair() -> Keypair:
-    """A new pair of keys."""
     public, secret = zmq.curve_keypair()
     return Keypair(public=public.decode(), secret=secret.decode())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
 from node.parameters import read_parameters
+from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
-from orchestrator.planning.learning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
 from orchestrator.planning.learning.memory import training_bytes
 from orchestrator.planning.learning.model_size import model_sizes
@@ -35,10 +35,14 @@ from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePl
 from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.scenario.sections.topology import Ends, Member, Pair
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
+CLIENTS_AT_ONCE = 64
+"""Clients in a batch on an accelerator: it waits for Python with one client of a small model. On a processor one client
+after the other is faster."""
 PORT = 7000  # of every node, since each has a network namespace of its own
 
 NO_GATHERING = GatheringPlan(quorum=None, count=None, late="discard", deadlines={})
@@ -88,7 +92,7 @@ def make_plan(
     if inventory is not None and kind.several_hosts:
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
     if not kind.simulated:
-        refuse_stretched_accelerators(nodes)
+        _refuse_stretched_accelerators(nodes)
     clients = None if population is None else clients_at_worst(population, media, cross_traffic)
     system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
     learning = _Learning() if scenario.algorithm is None else _learning(scenario, system, shards, data)
@@ -147,7 +151,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
     return _Learning(
         params=asdict(scenario.parameters),
-        clients_at_once=clients_at_once(scenario, system.nodes),
+        clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters,
@@ -347,3 +351,24 @@ def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> Gatherin
     waits = deadlines(work, scenario.parameters, tiers, given, above, across)
     quorum = scenario.gathering.quorum
     return GatheringPlan(quorum.share, quorum.count, scenario.gathering.late, waits)
+
+
+def _refuse_stretched_accelerators(nodes: Iterable[NodePlan]) -> None:
+    """Raise PlanError if a node trains on an accelerator and emulates the speed of a slower processor: its steps are
+    stretched by their processor time, which does not tell how long an accelerator took."""
+    for node in nodes:
+        if node.device != PROCESSOR and node.hardware.speed is not None:
+            raise PlanError(
+                ("hardware", node.tier),
+                f"{node.name} emulates the speed of a processor ({node.hardware.name}) and cannot train"
+                f" on {node.device} at the same time: take the class host, a real board, or the driver"
+                f" {listed(simulated=True)}",
+            )
+
+
+def _clients_at_once(scenario: Scenario, nodes: Iterable[NodePlan]) -> int:
+    """How many simulated clients train as one batch."""
+    if scenario.compute.clients_at_once is not None:
+        return scenario.compute.clients_at_once
+    accelerated = any(node.device != PROCESSOR for node in nodes)
+    return CLIENTS_AT_ONCE if accelerated and DRIVERS[scenario.driver].simulated else 1

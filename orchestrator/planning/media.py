@@ -1,4 +1,5 @@
-"""Shared media in a plan: their channels, the traffic of others, and what a member of them gets at worst."""
+"""Shared media in a plan: their channels, the traffic of others, what a member gets at worst, and how the kernel engine
+has them."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from netem.kernel.media import queue_limit
 from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
-from netem.profile import LONGEST, LinkProfile
+from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
+from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan, channels_of
 from orchestrator.population.population import Population, client_name
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.media.section import slowest
+from orchestrator.scenario.media.validation import beyond_kernel
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import Ends
 
@@ -24,7 +27,6 @@ _OTHERS = "\0"  # stands for cross traffic among the members of a channel
 
 
 def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
-    """The media of a plan."""
     media = scenario.resolved_media
     return tuple(
         MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name))
@@ -45,7 +47,6 @@ def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
 
 
 def media_of(plan: Plan) -> ResolvedMedia:
-    """The media of a plan as a scenario has them."""
     return ResolvedMedia(
         channels={medium.name: dict(medium.channels) for medium in plan.media},
         members={medium.name: medium.members for medium in plan.media},
@@ -151,3 +152,22 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
         buffer=min(own, LONGEST),
         buffer_bytes=None,
     )
+
+
+def beyond_kernel_of(plan: Plan) -> str:
+    """What the kernel engine cannot do of a plan's media, see `beyond_kernel`."""
+    ways = [(link.source, link.target, link.profile, link.crossings) for link in plan.links]
+    traffic = [each.channel for each in plan.cross_traffic]
+    return beyond_kernel(channels_of(plan.media), ways, traffic, several_hosts=bool(plan.hosts))
+
+
+def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
+    """The channels of a plan as one member of each sees them: the kernel engine gives it a part of the buffer."""
+    channels, members = channels_of(plan.media), defaultdict[str, set[str]](set)
+    for link in plan.links if engine == "kernel" else ():
+        for each in link.crossings:
+            members[each.channel].add(each.member)
+    for name, found in members.items():
+        part = queue_limit(channels[name], len(found)) * FULL_FRAME
+        channels[name] = replace(channels[name], size=part)
+    return channels

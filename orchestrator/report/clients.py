@@ -53,15 +53,17 @@ def client_figures(history: History) -> dict[str, Figure]:
 
 def client_rows(history: History) -> dict[str, Any] | None:
     """The section on clients; None without a population."""
-    told = population(history)
-    if told is None:
+    figures = population(history)
+    if figures is None:
         return None
     found = parts(history)
-    outcomes = [(said, told["outcomes"][outcome]) for outcome, said in OUTCOMES.items() if told["outcomes"][outcome]]
+    outcomes = [
+        (said, figures["outcomes"][outcome]) for outcome, said in OUTCOMES.items() if figures["outcomes"][outcome]
+    ]
     saying = (
-        f"Of {told['clients']:,} clients, {told['seen']:,} ({text.percent(told['share_seen'])}) answered in time at "
-        f"least once. Selection: {told['selection']}, {told['selected']} "
-        f"{'at a time' if told['asynchronous'] else 'for each round'}."
+        f"Of {figures['clients']:,} clients, {figures['seen']:,} ({text.percent(figures['share_seen'])}) "
+        f"answered in time at least once. Selection: {figures['selection']}, {figures['selected']} "
+        f"{'at a time' if figures['asynchronous'] else 'for each round'}."
     )
     tables = [
         (what, [(kind.name, kind.asked, kind.counted, text.duration(kind.seconds)) for kind in kinds(found, what)])

@@ -101,7 +101,6 @@ def _by_node(history: Facts, name: str) -> Figure:
 
 
 def time_axis(history: Facts) -> str:
-    """The title of an axis of time."""
     return "seconds of the run" if history.training_began is None else "seconds of training"
 
 

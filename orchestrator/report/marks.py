@@ -43,8 +43,8 @@ def axis(
     labels: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """An axis. ``zero``: it includes 0. ``labels``: the names of 0, 1, 2 ...; the y axis then goes downwards."""
-    told = {"title": title, "zero": zero or None, "range": None if range is None else list(range)}
-    return _given({**told, "format": None if format == "number" else format, "labels": labels and list(labels)})
+    fields = {"title": title, "zero": zero or None, "range": None if range is None else list(range)}
+    return _given({**fields, "format": None if format == "number" else format, "labels": labels and list(labels)})
 
 
 def line(

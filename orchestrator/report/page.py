@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from orchestrator import text
+from orchestrator.errors import RecordError
 from orchestrator.fabric.namespaces.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.host.directory import write_whole
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import course
-from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
+from orchestrator.report.fidelity import calibration_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
 from orchestrator.report.media import media_figure, media_rows
@@ -52,6 +55,17 @@ LogRow = tuple[float, str, str, int | None, str]  # time, node, what happened, r
 def render(history: History) -> str:
     """The whole page as one HTML text that works offline, without other files."""
     return rendered("report/page.html", **context(history))
+
+
+def write_report(history: History, path: Path) -> None:
+    """Write the report of a run, complete or not. Raises RecordError if the file cannot be written."""
+    page = render(history)
+    try:
+        write_whole(path, page)
+    except OSError as error:
+        raise RecordError(
+            f"the report {path} cannot be written ({error.strerror}): free space, then `report`"
+        ) from error
 
 
 def context(history: History) -> dict[str, Any]:

@@ -216,11 +216,11 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
         counted = Counter(faults[name])
         worst = next((action for action in FAULTS if action in counted), None)
         state = states[name].state
-        told = [(node.get("hardware") or {}).get("name", ""), state]
-        told += [f"on {', then on '.join((node['host'], *moved[name]))}"] if node.get("host") else []
-        told += [f"trains on {node['device']}"] if node.get("device") else []
-        told += [text.count(node["samples"], "sample")] if node.get("samples") else []
-        told += [f"{action} {number}×" for action, number in counted.items()]
+        texts = [(node.get("hardware") or {}).get("name", ""), state]
+        texts += [f"on {', then on '.join((node['host'], *moved[name]))}"] if node.get("host") else []
+        texts += [f"trains on {node['device']}"] if node.get("device") else []
+        texts += [text.count(node["samples"], "sample")] if node.get("samples") else []
+        texts += [f"{action} {number}×" for action, number in counted.items()]
         size = min(LARGEST[tier], 0.36 * pitches[tier])
         label = _label(name, tier, pitches[tier])
         dots.append(
@@ -235,7 +235,7 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
                 mark=FAULTS[worst] if worst else "",
                 faults=counted.total(),
                 state=state,
-                about=tuple(part for part in told if part),
+                about=tuple(part for part in texts if part),
             )
         )
     return dots
@@ -306,11 +306,11 @@ def _media(history: History, between: Mapping[str, Place]) -> Iterator[MediumMar
     rows = {row["channel"]: row for row in media_rows(history)} if between else {}
     for medium in history.plan.get("media", ()):
         name, (x, y) = medium["name"], between[medium["name"]]
-        told = [f"{name}: {text.some(medium['members'], 6) or 'no member at first'}"]
+        texts = [f"{name}: {text.some(medium['members'], 6) or 'no member at first'}"]
         for channel in medium["channels"]:
             row = rows[channel]
-            told.append(f"{channel}: {row['rule']}, {row['rate']}, busy {row['mean']}, at most {row['most']}")
-        yield MediumMark(name, round(x, 1), round(y, 1), tuple(medium["channels"]), "\n".join(told))
+            texts.append(f"{channel}: {row['rule']}, {row['rate']}, busy {row['mean']}, at most {row['most']}")
+        yield MediumMark(name, round(x, 1), round(y, 1), tuple(medium["channels"]), "\n".join(texts))
 
 
 def _lines(
@@ -328,14 +328,14 @@ def _lines(
     for (one, other), links in pairs.items():
         if one in places and other in places:
             link_class = links[0]["link_class"]
-            told = [f"{one} – {other} ({link_class})", *(_direction(history, link, totals) for link in links)]
+            texts = [f"{one} – {other} ({link_class})", *(_direction(history, link, totals) for link in links)]
             lines.append(
                 LinkLine(
                     path=_path(places[one], places[other], [between[name] for name in _crossed(links[0])]),
                     ends=(one, other),
                     colour=link_colour(link_class),
                     special=any(link["profile"] != usual[link_class] for link in links),
-                    hover="\n".join(told),
+                    hover="\n".join(texts),
                 )
             )
     return lines

@@ -23,9 +23,9 @@ def fault_spans(
     fault, in the order of recording; the first of each phase counts. ``nodes``: in the plan's order. ``media``: of
     plan.json.
     """
-    told: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+    by_fault: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for t, fault, action, target, phase, round, detail in phases:
-        told[fault].setdefault(phase, (t, action, target, round, detail))
+        by_fault[fault].setdefault(phase, (t, action, target, round, detail))
     known = {fault["id"]: fault for fault in planned}
     by = {}
     for event in by_hand:
@@ -35,8 +35,8 @@ def fault_spans(
     order = {name: place for place, name in enumerate(nodes)}
     members = {name: each["members"] for each in media for name in (each["name"], *each["channels"])}
     return [
-        _span(id, known.get(id, {}), told.get(id, {}), order, members, by.get(id, ""))
-        for id in [*known, *(id for id in told if id not in known)]
+        _span(id, known.get(id, {}), by_fault.get(id, {}), order, members, by.get(id, ""))
+        for id in [*known, *(id for id in by_fault if id not in known)]
     ]
 
 

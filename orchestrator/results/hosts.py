@@ -1,4 +1,5 @@
-"""What hosts told about themselves while a run trained, for the summary: energy, temperature, throttling.
+"""The reports of hosts while a run trained, for the summary: energy, temperature, throttling; and who used this host's
+processors.
 
 All of it is about the hosts that carried out the run. It is not about the hardware that nodes emulate. The energy of
 several hosts is not added: their meters measure different parts.
@@ -16,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import text
+from orchestrator.results.facts import Facts
 from orchestrator.results.presence import host_of
 from orchestrator.results.record.history import History, processor_seconds
 from orchestrator.results.record.rows import SensorReading
+from orchestrator.results.record.writer import HOST_LOAD
 
 EVERY = 1.0  # s between two readings: a count that has grown since the last reading has grown within them
 LATEST = 5.0  # s: a counter of energy without a row for longer was not read any more
+OTHERS = 0.2  # of the processors' time, from which on other processes explain that steps came late
 Key = tuple[str, str, str]  # quantity, source, scope
 
 
@@ -67,7 +71,7 @@ class Throttling(NamedTuple):
 
 
 def hosts(history: History) -> list[dict[str, Any]] | None:
-    """The hosts of a run, '' for this host, for the summary; None if no host told anything. Keys of each:
+    """The hosts of a run, '' for this host, for the summary; None if no host reported anything. Keys of each:
 
     host; energy {joules, source, scope, rounds {round: J}}, over the training; node_energy_estimate {node: J}: the
     host's energy, shared out by the processor seconds of its nodes; temperature {highest, source, scope, at};
@@ -151,12 +155,12 @@ def restarts(rows: Sequence[SensorReading]) -> list[float]:
 
 def throttled(sensors: Mapping[Key, Sequence[SensorReading]], start: float, end: float) -> list[Throttling] | None:
     """The periods from ``start`` to ``end`` in which a host was throttled; None if nothing can be read that tells."""
-    told = {key: rows for key, rows in sensors.items() if key[0] in ("throttled", "throttle_events")}
-    if not any(row.value is not None for rows in told.values() for row in rows):
+    throttling = {key: rows for key, rows in sensors.items() if key[0] in ("throttled", "throttle_events")}
+    if not any(row.value is not None for rows in throttling.values() for row in rows):
         return None
     periods = [
         Throttling(max(since, start), min(until, end), (f"{scope}, by {source}",))
-        for (quantity, source, scope), rows in told.items()
+        for (quantity, source, scope), rows in throttling.items()
         for since, until in (_flagged(rows, end) if quantity == "throttled" else _counted(rows))
         if until > start and since < end
     ]
@@ -246,3 +250,20 @@ def _highest(sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended
         return None
     value, row = max(rows, key=lambda each: each[0])
     return {"highest": value, "source": row.source, "scope": row.scope, "at": round(row.t - began, 1)}
+
+
+def slow_because(history: Facts, too_much: str) -> str:
+    """Why this host was slow: other processes used its processors, or it is too slow for ``too_much``."""
+    own_fault = f"this host is too slow for {too_much}"
+    if not isinstance(history, History):  # the load is recorded at the end
+        return f"{own_fault}, or other processes used its processors"
+    loads = [event.data for event in history.events(HOST_LOAD)]
+    seconds, busy, idle, own = (sum(float(load[key]) for load in loads) for key in ("seconds", "busy", "idle", "own"))
+    if not loads or seconds <= 0 or busy + idle <= 0:
+        return f"{own_fault}, or other processes used its processors"
+    used = processor_seconds(history.resources(), history.training_began or 0.0)
+    others = max(0.0, busy - own - sum(used.values()))
+    if others < OTHERS * (busy + idle):
+        return own_fault
+    cores = (busy + idle) / seconds
+    return f"other processes used {others / seconds:.1f} of this host's {cores:.0f} processors: stop them"

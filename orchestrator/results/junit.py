@@ -30,7 +30,6 @@ def write_junit(summary: Mapping[str, Any], file: Path) -> None:
 
 
 def junit(summary: Mapping[str, Any]) -> ET.Element:
-    """The root element of the document."""
     name, checks = f"edgebed.{summary['name']}", summary["checks"]
     verdicts = [check["verdict"] for check in checks]
     seconds = summary["wall_seconds"] if summary["wall_seconds"] is not None else summary["seconds"]

@@ -335,26 +335,21 @@ class Story(Facts):
         if event.data.get("phase") != "start" and event.node in self.leaders:
             self._ends[event.round], self._done = event.t, max(self._done, event.round)
 
-    def _add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
-        self.usage.add_resources(t, node, cpu_seconds, rss)
-
-    def _add_channel(self, t: float, channel: str, member: str, packets: int, size: int, seconds: float) -> None:
-        self.usage.add_channel(t, channel, seconds)
-
-    def _pass_time(self, t: float) -> None:
-        pass  # only the row's time counts
-
 
 _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "state": (("t", "node", "state", "detail"), Story._add_state),
     "fault": (("t", "fault", "action", "target", "phase", "round", "detail"), Story._add_fault),
     "event": (("t", "node", "name", "round", "edge_round", "data"), Story._add_event),
     "metric": (("t", "node", "round", "scope", "name", "value"), Story._add_metric),
-    "resources": (("t", "node", "cpu_seconds", "rss"), Story._add_resources),
-    "channel": (("t", "channel", "member", "packets", "bytes", "seconds"), Story._add_channel),
-    "probe": (("t",), Story._pass_time),
-    "outcome": (("t",), Story._pass_time),
+    "resources": (("t", "node", "cpu_seconds", "rss"), lambda story, *row: story.usage.add_resources(*row)),
+    "channel": (
+        ("t", "channel", "member", "packets", "bytes", "seconds"),
+        lambda story, t, channel, *counts: story.usage.add_channel(t, channel, counts[-1]),
+    ),
+    "probe": (("t",), lambda story, t: None),
+    "outcome": (("t",), lambda story, t: None),
 }
+"""The columns that are read of a table, its first ones, and what takes them. Of some only the time counts."""
 
 
 def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -46,11 +46,7 @@ def summary(history: History) -> dict[str, Any]:
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
-    about = {
-        "population": population(history),
-        "personalisation": personalisation(history),
-        "privacy": privacy(history),
-        "inversion": inversion(history),
+    about = evaluations(history) | {
         "real_links": real_links(history),
         "hosts": hosts(history),
         "accelerators": _accelerators(history),
@@ -81,6 +77,16 @@ def summary(history: History) -> dict[str, Any]:
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         **{name: found for name, found in about.items() if found is not None},
+    }
+
+
+def evaluations(history: History) -> dict[str, dict[str, Any] | None]:
+    """What the training came to besides its accuracy, by name; None where it does not apply to the run."""
+    return {
+        "population": population(history),
+        "personalisation": personalisation(history),
+        "privacy": privacy(history),
+        "inversion": inversion(history),
     }
 
 

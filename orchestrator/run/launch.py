@@ -27,8 +27,7 @@ from orchestrator.run.down import clear
 from orchestrator.run.judgement import Conclusion, judged
 from orchestrator.run.lifecycle import execute
 from orchestrator.run.options import Origin, RunOptions
-from orchestrator.run.preparation import begin, on_clock
-from orchestrator.run.requirements import require
+from orchestrator.run.preparation import begin, on_clock, require
 from orchestrator.run.resume import past_of
 from orchestrator.run.tasks import Ending
 from orchestrator.run.trackers import tracked

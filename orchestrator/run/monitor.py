@@ -181,7 +181,6 @@ class Monitor:
             self._rest = now + (time.thread_time() - began) / CHECK_SHARE - SAMPLE_EVERY
 
     def show(self) -> None:
-        """Give the view a snapshot."""
         session, plan, story = self._session, self._session.plan, self._story
         story.seconds = max(story.seconds, self._clock())
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])

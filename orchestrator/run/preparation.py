@@ -1,17 +1,24 @@
-"""The beginning of a run: what its directory holds before anything is started, and the clock that it runs on."""
+"""Before a run: what this host must have for it, what its directory holds, and the clock that it runs on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import os
+import resource
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import PluginSource
+from node.catalogue.models import MODEL_GROUPS
 from node.plugins import digest
 from node.runtime.clock import VirtualLoop, run_virtual
-from orchestrator.errors import RunError
+from orchestrator import text
+from orchestrator.drivers.base import entry_of
+from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import Plan
@@ -66,3 +73,56 @@ def keep_plugins(sources: Iterable[PluginSource], folder: Path) -> None:
                 place.chmod(0o644)
         except OSError as error:
             raise RunError(f"plug-in {source.name} cannot be kept in {folder}: {error}; is it still there?") from None
+
+
+def require(plan: Plan, workers: int) -> None:
+    """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
+    it has too little memory, or that this process may not open as many files as the run needs."""
+    entry = entry_of(plan.driver)
+    found = entry.missing(plan)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise HostError("\n".join(str(error) for error in found))
+    require_room(plan, workers)
+
+
+def require_room(plan: Plan, workers: int = 1) -> None:
+    """HostError if this host has less memory than the models of a round take, or allows too few open files."""
+    clients, needed = models_of_a_round(plan), models_of_a_round(plan) * plan.model_bytes
+    if not DRIVERS[plan.driver].several_hosts and needed > (memory := host_memory()):
+        raise HostError(
+            f"the models of {text.count(clients, 'client')} in a round take {text.size(needed)}, and this host has "
+            f"{text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
+        )
+    provide(entry_of(plan.driver).open_files(plan, workers))
+
+
+def models_of_a_round(plan: Plan) -> int:
+    """How many copies of the model exist when a round ends: one of each client that answers. The least number where
+    that varies; 0 for programs, for models that differ, and for algorithms without rounds of clients."""
+    algorithm = ALGORITHMS.get(plan.algorithm)
+    if algorithm is None or algorithm.asynchronous or plan.model in MODEL_GROUPS:
+        return 0
+    if plan.population is not None:
+        return plan.population.selected
+    clients = sum(node.samples > 0 for node in plan.nodes)
+    return math.ceil(clients * float(plan.params.get("participation", 1.0)))
+
+
+def host_memory() -> int:
+    """The memory of this host in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def provide(files: int) -> None:
+    """Let this process and its children have this number of files open. Every user may raise the soft limit up to the
+    hard limit (getrlimit(2)). HostError if the hard limit is too low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < files:
+        raise HostError(
+            f"the run needs {files} open files in one process, and this shell allows {hard}:"
+            f" `ulimit -n {files}` as root, or start from another shell"
+        )
+    if resource.RLIM_INFINITY != soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

@@ -10,9 +10,8 @@ from netem.units import format_duration
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.faults import FaultSpec, affected, candidates, links_between
 from orchestrator.scenario.sections.links import Mistake, Resolved
-from orchestrator.scenario.sections.targets import affected, candidates, links_between
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000

@@ -15,10 +15,9 @@ from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES, piped_text, text_of
-from orchestrator.scenario.language.names import name_from
 from orchestrator.scenario.language.strict import problems, short_key
 from orchestrator.scenario.language.syntax import MAX_CHARACTERS, too_long
-from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.language.words import dotted, name_from
 from orchestrator.scenario.plugins import make_known, use
 from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.schema import Scenario

@@ -27,10 +27,9 @@ from orchestrator.scenario.catalogue import (
     AlgorithmSpec,
     ModelSpec,
 )
-from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
-from orchestrator.scenario.language.words import shortened
+from orchestrator.scenario.language.words import Name, shortened
 from orchestrator.scenario.media.clients import resolve_for_clients
 from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
@@ -38,8 +37,7 @@ from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
-from orchestrator.scenario.sections.drivers import DriverName
-from orchestrator.scenario.sections.engines import EngineName
+from orchestrator.scenario.sections.drivers import DriverName, EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -337,7 +335,6 @@ class Scenario(Strict):
         return self.stack.get(node) or self.stack.get(tier) or StackSpec()
 
     def device_of(self, node: str, tier: Tier) -> str:
-        """What a node trains on."""
         return self.hardware_of(node, tier).accelerator or self.compute.device
 
     def link(self, link_class: str) -> LinkSpec:

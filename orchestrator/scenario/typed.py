@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
 
 from netem.media.profile import Rule, TrafficKind
-from orchestrator.scenario.sections.drivers import DriverName
-from orchestrator.scenario.sections.engines import EngineName
+from orchestrator.scenario.sections.drivers import DriverName, EngineName
 from orchestrator.scenario.sections.faults import Action, TierGroup
 
 Section = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import MistakeError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
-from orchestrator.verbs.live.inject import command, heeding, in_words
+from orchestrator.verbs.live.inject import command, in_words, require_running
 
 LONGEST = 16 * 1024  # bytes of a request
 
@@ -21,7 +21,7 @@ LONGEST = 16 * 1024  # bytes of a request
 def make_fault(directory: RunDirectory, asked: Mapping[str, Any], client: str) -> dict[str, Any]:
     """Make the fault ``asked["fault"]`` for the address ``client``. Returns the orchestrator's reply, also in words.
     MistakeError if the fault makes no sense, RunError if the run refuses it."""
-    reply = command(heeding(directory), "inject", {"fault": asked.get("fault"), "via": via(client)})
+    reply = command(require_running(directory), "inject", {"fault": asked.get("fault"), "via": via(client)})
     return {**reply, "told": in_words(reply)}
 
 
@@ -31,7 +31,7 @@ def set_pace(directory: RunDirectory, asked: Mapping[str, Any], client: str) -> 
         speed_of(str(asked.get("to")))
     except ValueError as error:
         raise MistakeError(str(error)) from None
-    return command(heeding(directory), "pace", {"to": str(asked["to"])})
+    return command(require_running(directory), "pace", {"to": str(asked["to"])})
 
 
 def reads_only(directory: RunDirectory, *, acts: bool) -> str | None:

@@ -15,7 +15,7 @@ from orchestrator.results.record.history import LONGEST_DOCUMENT, History
 from orchestrator.sweep.curves import RunCurve, band, curve_of
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import spreads
-from orchestrator.verbs.results.compare_many import compare_many, run_overview, shown_setting
+from orchestrator.verbs.results.compare import compare_many, run_overview, shown_setting
 
 METRICS = ("accuracy", "loss")
 TOLD = 3  # settings that name a case
@@ -50,14 +50,14 @@ def several(
     has_seeds = len(alike) < len(runs)
     over = has_seeds if over_seeds is None else over_seeds
     cases = alike if over else cases_of(list(runs), compared.differences, over_seeds=False)
-    told = compared.to_json()
-    rows = [{**row, "run": name} for name, row in zip(runs, told["runs"], strict=True)]
+    table = compared.to_json()
+    rows = [{**row, "run": name} for name, row in zip(runs, table["runs"], strict=True)]
     numbers = {
         row["run"]: {key: value for key, value in row.items() if isinstance(value, int | float) and key != SEED}
         for row in rows
     }
     return {
-        **{"runs": rows, "differences": told["differences"], "has_seeds": has_seeds, "over_seeds": over},
+        **{"runs": rows, "differences": table["differences"], "has_seeds": has_seeds, "over_seeds": over},
         "cases": [
             {
                 **{"case": case, "runs": of},
@@ -104,9 +104,9 @@ def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, o
 
 
 def _named(number: int | None, key: Sequence[str]) -> str:
-    told = ", ".join(key[:TOLD])
-    told = told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
-    return ": ".join(part for part in ("" if number is None else str(number), told) if part) or "all runs"
+    label = ", ".join(key[:TOLD])
+    label = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+    return ": ".join(part for part in ("" if number is None else str(number), label) if part) or "all runs"
 
 
 def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, RunCurve]]) -> dict[str, Figure]:

@@ -11,8 +11,7 @@ from orchestrator.errors import RecordError
 from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.tail import open_log
-from orchestrator.report.calibration import probe_figures
-from orchestrator.report.fidelity import look_rows, probe_rows
+from orchestrator.report.fidelity import look_rows, probe_figures, probe_rows
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Resources
 from orchestrator.results.traffic import volumes

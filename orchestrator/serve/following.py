@@ -41,7 +41,7 @@ class Reader:
     def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
         self.story: Story | None = None  # from the first look on
-        self._told: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._latest: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
         self._parts: dict[str, tuple[int, Any]] = {}  # figures and faults by name, with how new they are
         self._version = 0  # of the newest part
         self._drawn = False  # whether the parts are of the latest look
@@ -63,7 +63,7 @@ class Reader:
     @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        if self._behind and self._told and not self._told[1]:
+        if self._behind and self._latest and not self._latest[1]:
             return 0.0
         return EVERY if self._running or self._unjudged else SELDOM
 
@@ -83,16 +83,16 @@ class Reader:
             self._seen, self._again = now, changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
-                    self._told = self._look(history, changed=changed)
+                    self._latest = self._look(history, changed=changed)
             except OrchestratorError as error:
-                self._told, self._drawn = ({}, str(error)), True
+                self._latest, self._drawn = ({}, str(error)), True
             return True
 
     def update(self, since: int) -> Update | None:
         """How the run stands, and those figures that are newer than ``since``; None before the first look."""
-        if self._told is None:
+        if self._latest is None:
             return None
-        standing, error = self._told
+        standing, error = self._latest
         if error is not None:
             return since, {"error": error}
         version, parts = self._version, self._parts

@@ -58,7 +58,6 @@ class Guard:
         self._key = key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The interface of ASGI."""
         if scope["type"] != "http":
             return
 

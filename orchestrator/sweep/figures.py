@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from orchestrator.results.evaluation.inversion import inversion
-from orchestrator.results.evaluation.personalisation import personalisation
-from orchestrator.results.evaluation.population import population
-from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.record.history import History
+from orchestrator.results.summary import evaluations
 from orchestrator.results.traffic import volumes
 from orchestrator.sweep.reading import Combination, Target
 from orchestrator.sweep.statistics import PairedDifference, available, holm, paired, restricted
@@ -80,7 +77,6 @@ class Comparison:
     p_holm: float | None
 
     def row(self) -> dict[str, Any]:
-        """The comparison as plain JSON."""
         found = self.difference
         return {
             **{"figure": self.figure, "case": self.case, "reference": self.reference, "seeds": len(found.by_seed)},
@@ -115,13 +111,7 @@ def figures(history: History, target: Target | None) -> Figures:
     found |= _message_bytes(history)
     if target is not None:
         found |= _to_target(history, target, began, ended)
-    about = {
-        "population": population(history),
-        "personalisation": personalisation(history),
-        "privacy": privacy(history),
-        "inversion": inversion(history),
-    }
-    return found | _numbers(about)
+    return found | _numbers(evaluations(history))
 
 
 def _message_bytes(history: History) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A sweep as a job of an engine: describe it, submit it, and follow it to its end."""
+"""A sweep as a job of a scheduler: describe it, submit it, and follow it to its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from orchestrator.host.directory import write_whole
 from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
-from orchestrator.sweep.engines import ENGINES, Engine, Job
 from orchestrator.sweep.reading import Sweep
+from orchestrator.sweep.schedulers import SCHEDULERS, Job, Scheduler
 from orchestrator.sweep.sweeper import name_of
 
 PAUSE = 2.0  # s between two looks at a job, doubled after each one that fails
@@ -73,7 +73,7 @@ def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], 
 
 
 def write_job(
-    engine: str, sweep: Sweep, directory: Path, arguments: Sequence[str], *, workers: int | None, image: str
+    scheduler: str, sweep: Sweep, directory: Path, arguments: Sequence[str], *, workers: int | None, image: str
 ) -> tuple[Job, Path]:
     """Write the description of the sweep as a job into ``directory``. Returns the job, and the path of the description.
 
@@ -81,32 +81,32 @@ def write_job(
     """
     place = Path.cwd()
     simulated = all(DRIVERS[each.scenario.driver].simulated for each in sweep.combinations)
-    if ENGINES[engine].contained:
+    if SCHEDULERS[scheduler].contained:
         if not simulated:
-            raise RunError(f"--on {engine}: containers run the driver {listed(simulated=True)} only; use --on slurm")
+            raise RunError(f"--on {scheduler}: containers run the driver {listed(simulated=True)} only; use --on slurm")
         for path in (sweep.file, sweep.scenario, directory):
             if not path.resolve().is_relative_to(place):
-                raise RunError(f"--on {engine}: {path} is not below the working directory, which all hosts share")
+                raise RunError(f"--on {scheduler}: {path} is not below the working directory, which all hosts share")
     cores = workers or 1
     words = task_words(sweep, arguments, cores if simulated else None)
     name = f"{sweep.name}-{secrets.token_hex(3)}"
     job = Job(name, len(sweep.combinations), words, PYTHON, cores, place, directory.resolve(), image, not simulated)
-    file = directory / ENGINES[engine].file
+    file = directory / SCHEDULERS[scheduler].file
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(file, ENGINES[engine].describe(job))
+        write_whole(file, SCHEDULERS[scheduler].describe(job))
     except OSError as error:
         raise RunError(f"cannot write {file} ({error.strerror}): make room, or choose --runs") from None
     return job, file
 
 
-def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+def execute_job(scheduler: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
     """Submit a job, and follow it until no task waits or runs. ``tell`` prints a line for each new state of a task.
 
-    HostError if a command of the engine fails. A command that lists the tasks may fail several times before. The job
+    HostError if a command of the scheduler fails. A command that lists the tasks may fail several times before. The job
     continues after an error or an interruption.
     """
-    kind = ENGINES[engine]
+    kind = SCHEDULERS[scheduler]
     _output(kind.submit, job, file)
     cancel = shlex.join(_words(kind.cancel, job, file))
     tell(f"submitted {file} as {job.name}; `{cancel}` ends it")
@@ -117,10 +117,10 @@ def execute_job(engine: str, sweep: Sweep, job: Job, file: Path, tell: Callable[
         raise
 
 
-def _follow(kind: Engine, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+def _follow(kind: Scheduler, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
     states: dict[int, str] = {}
     quiet = failed = 0
-    while quiet < 2:  # an engine may take a moment to list a task, or its next attempt
+    while quiet < 2:  # a scheduler may take a moment to list a task, or its next attempt
         try:
             tasks = kind.parse(_output(kind.list, job, file))
         except HostError as error:  # its controller may restart
@@ -142,7 +142,7 @@ def _follow(kind: Engine, sweep: Sweep, job: Job, file: Path, tell: Callable[[st
 def _output(command: Sequence[str], job: Job, file: Path) -> str:
     words = _words(command, job, file)
     if shutil.which(words[0]) is None:
-        raise HostError(f"there is no command {words[0]}", "install the engine's client, or use --print")
+        raise HostError(f"there is no command {words[0]}", "install the scheduler's client, or use --print")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HostError(f"`{shlex.join(words[:2])}` failed: {done.stderr.strip()}", f"see {file}")

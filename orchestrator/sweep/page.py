@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from orchestrator import text
@@ -36,27 +36,6 @@ _SCOPES: tuple[tuple[Judged, str], ...] = (
     ("clients", "of the clients on their own test sets"),
     ("edges", "of the edges on their own test sets"),
 )
-
-
-class KeyNumber(NamedTuple):
-    """One of the key numbers at the top of the page."""
-
-    label: str
-    value: str
-    note: str = ""
-
-
-class RunRow(NamedTuple):
-    """One run of the sweep, in words; ``report`` is the path of its report, seen from the page."""
-
-    case: str
-    seed: int
-    name: str
-    report: str
-    verdict: str
-    accuracy: str
-    rounds: str
-    seconds: str
 
 
 def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path:
@@ -152,37 +131,35 @@ def _saying(sweep: Sweep, results: Sequence[Result]) -> str:
     return f"{done} of {text.count(len(sweep.combinations), 'run')} complete. Verdicts: {verdicts or 'none'}."
 
 
-def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[KeyNumber]:
+def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[tuple[str, str, str]]:
+    """The key numbers at the top of the page: label, value, note."""
     walls = [each.figures["wall_seconds"] for each in complete if "wall_seconds" in each.figures]
     seeds = sorted({each.seed for each in sweep.combinations})
     drivers = sorted({each.scenario.driver for each in sweep.combinations})
     target = sweep.target
-    aim = (
-        KeyNumber("target", "none")
-        if target is None
-        else KeyNumber("target", text.percent(target.accuracy), f"{target.scope} accuracy")
-    )
+    aim = ("none", "") if target is None else (text.percent(target.accuracy), f"{target.scope} accuracy")
     return [
-        KeyNumber("cases", str(len(sweep.cases))),
-        KeyNumber("seeds", str(len(seeds)), text.some(map(str, seeds))),
-        KeyNumber("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
-        aim,
-        KeyNumber("driver", ", ".join(drivers)),
-        KeyNumber("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
+        ("cases", str(len(sweep.cases)), ""),
+        ("seeds", str(len(seeds)), text.some(map(str, seeds))),
+        ("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
+        ("target", *aim),
+        ("driver", ", ".join(drivers), ""),
+        ("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
     ]
 
 
-def _run_row(result: Result, run: Path, last: float | None) -> RunRow:
-    return RunRow(
-        result.combination.case,
-        result.combination.seed,
-        run.name,
-        f"{quote(run.name)}/report.html",
-        result.verdict or "failed",
-        text.percent(last),
-        text.number(int(result.figures["rounds"])),
-        text.duration(result.figures["seconds"]),
-    )
+def _run_row(result: Result, run: Path, last: float | None) -> dict[str, Any]:
+    """One run of the sweep, in words; ``report`` is the path of its report, seen from the page."""
+    return {
+        "case": result.combination.case,
+        "seed": result.combination.seed,
+        "name": run.name,
+        "report": f"{quote(run.name)}/report.html",
+        "verdict": result.verdict,
+        "accuracy": text.percent(last),
+        "rounds": text.number(int(result.figures["rounds"])),
+        "seconds": text.duration(result.figures["seconds"]),
+    }
 
 
 def _question(file: Path) -> str:

@@ -13,26 +13,20 @@ from typing import TYPE_CHECKING, Any, get_args
 from orchestrator import text
 from orchestrator.host.places import check_folder
 from orchestrator.results.evaluation.targets import Judged
+from orchestrator.run.options import check_workers
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import Result, Spread, compare, spreads
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
+from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import spread_in_words
 from orchestrator.verbs.examples import chosen
-from orchestrator.verbs.results import frames
 from orchestrator.verbs.results.cards import badge, link, sparkline, table
 from orchestrator.verbs.results.plots import X, plotted
-from orchestrator.verbs.runs import RUNS, Run, carried_out
-from orchestrator.verbs.sources import (
-    UNNAMED,
-    Given,
-    Overrides,
-    as_yaml,
-    check_workers,
-    written,
-)
+from orchestrator.verbs.runs import RUNS, Run, carried_out, frame
+from orchestrator.verbs.sources import UNNAMED, Given, Overrides, as_yaml, written
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,16 +75,14 @@ class SweepRuns:
     @property
     def table(self) -> DataFrame:
         """`rows` as a table."""
-        return frames.frame(self.rows, ("case", "runs"))
+        return frame(self.rows, ("case", "runs"))
 
     @property
     def comparisons(self) -> DataFrame:
         """Each case minus its reference (the first case under the same varied values), paired over the seeds of both:
         figure, case, reference, seeds, difference; its 95% interval low to high; p_value, p_holm (adjusted for all
         rows), and smallest, the difference that such a sweep finds with a probability of 80%. NaN with one seed."""
-        return frames.frame(
-            [each.row() for each in compare(self.results)], ("figure", "case", "reference", "difference")
-        )
+        return frame([each.row() for each in compare(self.results)], ("figure", "case", "reference", "difference"))
 
     def plot(self, *, x: X = "round") -> Plot:
         """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
@@ -168,8 +160,8 @@ def _sweep(
     else:
         read = load(chosen(os.fspath(file), sweep=True), overrides)
     for each in read.combinations:
-        check_workers(workers, each.scenario)
-    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None)
+        check_workers(workers, each.scenario.driver)
+    outcome = carry_out(Sweeper(read, runs / read.name, workers, lambda _: None, again=again))
     if outcome.interrupted:
         raise KeyboardInterrupt
     return SweepRuns(outcome.directory, outcome.results)

@@ -28,11 +28,10 @@ from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
-from orchestrator.scenario.language.names import Name, name_from
 from orchestrator.scenario.language.quantities import Fraction
 from orchestrator.scenario.language.strict import Strict, problems
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.language.words import dotted
+from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import unknown_node
 
@@ -173,13 +172,13 @@ def _combinations(
                 for index, node in enumerate(read.target.nodes if read.target else []):
                     if node not in names:
                         of = ("target", "of", index)
-                        told = Problem(source.place(of), dotted(of), f"in case '{name}': {unknown_node(node, names)}")
-                        found.setdefault((told.where, told.path, node), told)
+                        place, path, message = source.place(of), dotted(of), unknown_node(node, names)
+                        found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
             except ScenarioError as error:
                 for problem in error.problems:
                     place = said.get(problem.where.removeprefix("--set "), problem.where)
-                    told = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                    found.setdefault((place, problem.path, problem.message), told)
+                    in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
+                    found.setdefault((place, problem.path, problem.message), in_case)
     if found:
         raise ScenarioError(list(found.values()))
     return tuple(combinations)

@@ -6,13 +6,12 @@ Any number of processes can execute tasks of a sweep in one folder at the same t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
-from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
@@ -44,114 +43,68 @@ class SweepOutcome:
         return to_json(self.sweep, self.results)
 
 
-def carry_out(
-    sweep: Sweep,
-    directory: Path,
-    *,
-    workers: int | None,
-    again: bool = False,
-    tell: Callable[[str], None],
-    track: Sequence[Destination] = (),
-) -> SweepOutcome:
-    """Execute the tasks of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
-    and sweep.html at the end.
-
-    A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
-    failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
-    ``track``: destinations that follow the runs. They also get the runs that are not repeated, if they lack them.
-    """
-    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
+def carry_out(sweeper: Sweeper) -> SweepOutcome:
+    """Execute the tasks of a sweep, one after another. Write sweep.json and sweep.md after each, and sweep.html at the
+    end. A failed run does not end the sweep; an interrupted one does."""
     results: list[Result] = []
-    for number in range(len(sweep.combinations)):
+    for number in range(len(sweeper.sweep.combinations)):
         result = sweeper.run(number)
         if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
             results.append(result)
-        _write(sweep, directory, results)
+        _write_tables(sweeper, results)
         if sweeper.interrupted:
             break
-    write_page(sweep, results, directory)
-    return SweepOutcome(sweep, directory, tuple(results), sweeper.interrupted)
+    return _finished(sweeper, results)
 
 
-def carry_out_on(
-    engine: str,
-    sweep: Sweep,
-    directory: Path,
-    arguments: Sequence[str],
-    *,
-    workers: int | None,
-    image: str,
-    tell: Callable[[str], None],
-    track: Sequence[Destination] = (),
-) -> SweepOutcome:
-    """Have an engine execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if all runs are
-    complete, unless ``arguments`` repeat them."""
-    if _to_do(sweep, directory, arguments):
-        job, file = write_job(engine, sweep, directory, arguments, workers=workers, image=image)
-        execute_job(engine, sweep, job, file, tell)
-    return collect(sweep, directory, tell=tell, track=track)
+def carry_out_on(scheduler: str, sweeper: Sweeper, arguments: Sequence[str], image: str) -> SweepOutcome:
+    """Have a scheduler execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if no task is to
+    do."""
+    if sweeper.to_do():
+        job, file = write_job(
+            scheduler, sweeper.sweep, sweeper.directory, arguments, workers=sweeper.workers, image=image
+        )
+        execute_job(scheduler, sweeper.sweep, job, file, sweeper.tell)
+    return collect(sweeper)
 
 
-def carry_out_in_parallel(
-    count: int,
-    sweep: Sweep,
-    directory: Path,
-    arguments: Sequence[str],
-    *,
-    workers: int | None,
-    tell: Callable[[str], None],
-    track: Sequence[Destination] = (),
-) -> SweepOutcome:
-    """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. ``arguments``
-    are those of `carry_out_on`. A task trains in ``workers`` processes, by default one. KeyboardInterrupt if this is
-    interrupted."""
-    execute_in_parallel(count, _to_do(sweep, directory, arguments), task_words(sweep, arguments, workers or 1), tell)
-    return collect(sweep, directory, tell=lambda _: None, track=track)  # the tasks have printed their results
+def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]) -> SweepOutcome:
+    """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. A task trains
+    in one process, unless the sweeper has another number of ``workers``. KeyboardInterrupt if this is interrupted."""
+    words = task_words(sweeper.sweep, arguments, sweeper.workers or 1)
+    execute_in_parallel(count, sweeper.to_do(), words, sweeper.tell)
+    sweeper.tell = lambda _: None  # the tasks have printed their results
+    return collect(sweeper)
 
 
-def _to_do(sweep: Sweep, directory: Path, arguments: Sequence[str]) -> list[int]:
-    """The tasks without a complete run, or all tasks if ``arguments`` contain --again."""
-    sweeper = Sweeper(sweep, directory, None, lambda _: None)
-    results = {number: sweeper.find(number) for number in range(len(sweep.combinations))}
-    return [number for number, each in results.items() if "--again" in arguments or each is None or each.failed]
-
-
-def run_task(
-    sweep: Sweep,
-    number: int,
-    directory: Path,
-    *,
-    workers: int | None,
-    again: bool = False,
-    tell: Callable[[str], None],
-    track: Sequence[Destination] = (),
-) -> tuple[Result, int]:
-    """Execute the task with this number in ``directory``; parameters as for `carry_out`. Writes no tables. Returns its
-    result and the exit code: 0 if the run is complete, whatever its checks say; 1 if it failed. RunError if the sweep
-    has no such task."""
-    if not 0 <= number < len(sweep.combinations):
-        raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {len(sweep.combinations) - 1}")
-    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
+def run_task(sweeper: Sweeper, number: int) -> tuple[Result, int]:
+    """Execute the task with this number. Writes no tables. Returns its result and the exit code: 0 if the run is
+    complete, whatever its checks say; 1 if it failed. RunError if the sweep has no such task."""
+    tasks = len(sweeper.sweep.combinations)
+    if not 0 <= number < tasks:
+        raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {tasks - 1}")
     result = sweeper.run(number)
     return result, INTERRUPTED if sweeper.interrupted and result.failed else int(result.failed)
 
 
-def collect(
-    sweep: Sweep, directory: Path, *, tell: Callable[[str], None], track: Sequence[Destination] = ()
-) -> SweepOutcome:
-    """Write the tables and the page of the runs in ``directory``. Run nothing. ``tell`` prints what is missing.
+def collect(sweeper: Sweeper) -> SweepOutcome:
+    """Write the tables and the page of the runs that there are. Run nothing. The sweeper prints what is missing.
     RunError if there is no complete run."""
-    sweeper = Sweeper(sweep, directory, None, tell, track)
-    found = [sweeper.find(number) for number in range(len(sweep.combinations))]
+    found = map(sweeper.find, range(len(sweeper.sweep.combinations)))
     results = [each for each in found if each is not None]
     if all(result.failed for result in results):
-        raise RunError(f"{directory} has no complete run of this sweep: start it without --collect")
-    _write(sweep, directory, results)
-    write_page(sweep, results, directory)
-    return SweepOutcome(sweep, directory, tuple(results), interrupted=False)
+        raise RunError(f"{sweeper.directory} has no complete run of this sweep: start it without --collect")
+    _write_tables(sweeper, results)
+    return _finished(sweeper, results)
 
 
-def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:
+def _finished(sweeper: Sweeper, results: Sequence[Result]) -> SweepOutcome:
+    write_page(sweeper.sweep, results, sweeper.directory)
+    return SweepOutcome(sweeper.sweep, sweeper.directory, tuple(results), sweeper.interrupted)
+
+
+def _write_tables(sweeper: Sweeper, results: Sequence[Result]) -> None:
+    sweep, directory = sweeper.sweep, sweeper.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / "sweep.json", json.dumps(to_json(sweep, results), indent=2) + "\n")

@@ -45,8 +45,12 @@ class KnownRun(NamedTuple):
 
 
 class Sweeper:
-    """Executes the tasks of a sweep in ``directory``, see `orchestrator.sweep.running`. ``again``: also the complete
-    ones."""
+    """Executes the tasks of a sweep in ``directory``, see `orchestrator.sweep.running`.
+
+    A task that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. ``workers`` as
+    for `launch`; ``tell`` prints a line. ``track``: destinations that follow the runs. They also get the runs that are
+    not repeated, if they lack them.
+    """
 
     def __init__(
         self,
@@ -58,8 +62,8 @@ class Sweeper:
         *,
         again: bool = False,
     ) -> None:
-        self._sweep, self._directory, self._workers, self._again = sweep, directory, workers, again
-        self._tell, self._track = tell, track
+        self.sweep, self.directory, self.workers, self.tell = sweep, directory, workers, tell
+        self._track, self._again = track, again
         self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
         self._read: set[Path] = set()  # the complete ones
         self.interrupted = False
@@ -67,17 +71,18 @@ class Sweeper:
     def run(self, number: int) -> Result:
         """Execute a task, unless its run is complete. A real run that was killed or interrupted continues after its
         last checkpoint. A simulation starts again, so that its figures are the same to the last digit."""
-        combination = self._sweep.combinations[number]
+        combination = self.sweep.combinations[number]
         try:
             plan = self._plan(combination)
             with self._locked(combination, number):
-                return self._known(combination, plan) or self._execute(combination, plan)
+                known = None if self._again else self._known(combination, plan)
+                return known or self._execute(combination, plan)
         except OrchestratorError as error:
             return self._failed(combination, error)
 
     def find(self, number: int) -> Result | None:
         """Find the result of a task; None if its run is missing or not complete."""
-        combination = self._sweep.combinations[number]
+        combination = self.sweep.combinations[number]
         try:
             plan = self._plan(combination)
             if (found := self._known(combination, plan)) is not None:
@@ -90,14 +95,28 @@ class Sweeper:
         self._say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
         return None
 
+    def to_do(self) -> list[int]:
+        """The tasks without a complete run, or all of them if they are repeated."""
+        return [
+            number
+            for number, combination in enumerate(self.sweep.combinations)
+            if self._again or not self._is_complete(combination)
+        ]
+
+    def _is_complete(self, combination: Combination) -> bool:
+        with contextlib.suppress(OrchestratorError):
+            run = self._run_of(self._plan(combination))
+            return run is not None and run.complete
+        return False
+
     def _plan(self, combination: Combination) -> Plan:
         """The plan of a combination. OrchestratorError if there is none."""
-        with placed(self._sweep.scenario, combination.overrides, self._sweep.text):
-            return prepared_plan(combination.scenario, self._sweep.scenario)
+        with placed(self.sweep.scenario, combination.overrides, self.sweep.text):
+            return prepared_plan(combination.scenario, self.sweep.scenario)
 
     def _known(self, combination: Combination, plan: Plan) -> Result | None:
         """The result of the complete run of a plan; None if there is none."""
-        run = None if self._again else self._run_of(plan)
+        run = self._run_of(plan)
         if run is None or not run.complete:
             return None
         with tracked(RunDirectory(run.path), self._track):
@@ -106,9 +125,9 @@ class Sweeper:
 
     @contextlib.contextmanager
     def _locked(self, combination: Combination, number: int) -> Iterator[None]:
-        """Wait until no other process executes a task, and lock it. An engine may restart a task on another host
+        """Wait until no other process executes a task, and lock it. A scheduler may restart a task on another host
         while the first host still executes it."""
-        folder = self._directory / ".tasks" / f"task-{number}"
+        folder = self.directory / ".tasks" / f"task-{number}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -128,7 +147,7 @@ class Sweeper:
         """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
         time."""
         digest, latest = _digest(plan.recorded), None
-        for run in known_runs(self._directory) if digest not in self._complete else ():
+        for run in known_runs(self.directory) if digest not in self._complete else ():
             if run.path in self._read or (known := _read(run.path)) is None:
                 continue
             of, found = known
@@ -166,10 +185,10 @@ class Sweeper:
             return outcome, run.path
 
     def _fresh(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path]:
-        sweep, options = self._sweep, RunOptions(self._workers, track=self._track)
+        sweep, options = self.sweep, RunOptions(self.workers, track=self._track)
         meta = {"sweep": sweep.name, "case": combination.case}
         origin = Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
-        outcome, directory = launch(plan, origin, self._directory, self._view(combination), options)
+        outcome, directory = launch(plan, origin, self.directory, self._view(combination), options)
         return outcome, directory.path
 
     def _view(self, combination: Combination) -> OpenView:
@@ -177,16 +196,16 @@ class Sweeper:
 
     def _judged(self, combination: Combination, run: Path, how: str) -> Result:
         with History.open(run) as history:
-            found = figures(history, self._sweep.target)
+            found = figures(history, self.sweep.target)
             verdict = overall(checks(history))
         self._say(combination, f"{how}, {_in_words(found)}{'' if verdict == 'pass' else f', checks: {verdict}'}")
         return Result(combination, run, verdict, None, found)
 
     def _say(self, combination: Combination, what: str) -> None:
-        self._tell(f"{self._name(combination)}: {what}")
+        self.tell(f"{self._name(combination)}: {what}")
 
     def _name(self, combination: Combination) -> str:
-        return name_of(self._sweep, self._sweep.combinations.index(combination))
+        return name_of(self.sweep, self.sweep.combinations.index(combination))
 
 
 def name_of(sweep: Sweep, number: int) -> str:

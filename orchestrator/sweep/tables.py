@@ -174,7 +174,6 @@ def _lines(rows: Sequence[Sequence[Sequence[str]]]) -> str:
 
 
 def columns_of(target: Target | None) -> list[FigureColumn]:
-    """All columns of a sweep's table."""
     return [*columns_of_learning(target), *COSTS]
 
 

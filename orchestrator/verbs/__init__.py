@@ -1,1 +1,1 @@
-"""The verbs of the command line beside `up`: inspection, comparison, diagnosis. Each module is one verb."""
+"""What the commands of the command line and the Python interface call."""

@@ -65,7 +65,8 @@ class Trial:
 
 async def examine() -> list[Trial]:
     """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
-    findings = [_python(), _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
+    python = Trial("Python", "everything", True, platform.python_version())  # an older one cannot import this
+    findings = [python, _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
     job = os.environ.get("SLURM_JOB_ID", "")
@@ -98,11 +99,6 @@ def _on_a_cluster(finding: Trial) -> Trial:
     if os.geteuid() == 0 or "root" not in finding.remedy:
         return finding
     return replace(finding, remedy=f"only the administrators of this cluster can change it: {finding.remedy}")
-
-
-def _python() -> Trial:
-    new_enough = sys.version_info >= (3, 11)
-    return Trial("Python", "everything", new_enough, platform.python_version(), "" if new_enough else "use 3.11+")
 
 
 def _system() -> Trial:

@@ -60,7 +60,6 @@ def names() -> list[str]:
 
 
 def examples() -> list[Example]:
-    """All examples, scenarios first."""
     return [_read(name) for name in names()]
 
 

@@ -18,7 +18,7 @@ from orchestrator.host.process.signals import Interruption, ended_by
 from orchestrator.results.record.rows import Event
 from orchestrator.run.display.events import Listener
 from orchestrator.run.options import RunOptions
-from orchestrator.verbs.live.inject import command, fault_of, heeding
+from orchestrator.verbs.live.inject import command, fault_of, require_running
 from orchestrator.verbs.runs import RUNS, Run, destinations, execute
 from orchestrator.verbs.sources import Given, Overrides, Source
 
@@ -119,7 +119,7 @@ class Handle:
 
     def _command(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
         self._trained.wait()
-        return command(heeding(RunDirectory(self.run.path)), op, arguments)
+        return command(require_running(RunDirectory(self.run.path)), op, arguments)
 
     def _start(self, work: Callable[[Callable[[RunDirectory], object]], Run]) -> None:
         """Run ``work``, which calls its argument when the record has begun, in a thread, and return at that moment."""

@@ -1,12 +1,15 @@
-"""`init`: a small project with an algorithm of its own, which runs at once."""
+"""New folders: `init`, a small project with an algorithm of its own, which runs at once; and `image`, from which a
+Docker Engine builds the images of nodes and agents, where there is no checkout."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 from pathlib import Path
 
 from orchestrator.errors import PlaceError
+from orchestrator.host.process.python import ROOT
 from orchestrator.scenario.schema import json_schema
 
 TEMPLATE = Path(__file__).parent / "project"
@@ -21,6 +24,9 @@ FILES = {
 }
 """The files of the template, and their places in the project."""
 
+DOCKERFILES = Path(__file__).parent / "images"
+PACKAGES = ("edgebed", "netem", "node", "orchestrator")
+"""What nodes with their plug-ins and agents need of edgebed. The Dockerfiles copy these folders."""
 SCHEMA = "edgebed.schema.json"
 """The schema of scenarios, for editors. The first line of scenario.yaml names it."""
 
@@ -46,3 +52,18 @@ def check_new(folder: Path) -> None:
     """PlaceError if the folder is there and is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PlaceError(f"{folder} is there already and is not empty: name a new folder")
+
+
+def make_build_folder(folder: Path) -> None:
+    """Write the Dockerfiles, the lists of packages and the code of edgebed into a folder that is new or empty.
+
+    The folder is laid out like the project's. PlaceError if it cannot be written.
+    """
+    try:
+        check_new(folder)
+        without = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(DOCKERFILES, folder / "images", dirs_exist_ok=True)
+        for package in PACKAGES:
+            shutil.copytree(Path(ROOT, package), folder / package, ignore=without)
+    except (OSError, shutil.Error) as error:
+        raise PlaceError(f"{folder} cannot be made: {error}") from None

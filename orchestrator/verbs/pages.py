@@ -21,7 +21,6 @@ def pages() -> dict[str, Path]:
 
 
 def title(page: Path) -> str:
-    """The heading of a page."""
     return page.read_text().partition("\n")[0].removeprefix("# ")
 
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,10 +30,10 @@ from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.scenario.plugins import kept
-from orchestrator.verbs.results import cards, frames, plots
+from orchestrator.verbs.results import cards, plots
 from orchestrator.verbs.results.cards import Drawing
 from orchestrator.verbs.results.logs import follow_record
-from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers
+from orchestrator.verbs.sources import Given, Overrides, Source
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -112,20 +112,17 @@ class Run:
     @property
     def accuracy(self) -> DataFrame:
         """Every accuracy that a node reported: round, seconds, node, scope, value."""
-        with self.history() as history:
-            return frames.accuracy(history)
+        return self.frame("accuracy")
 
     @property
     def checks(self) -> DataFrame:
         """The checks behind the verdict: name, verdict, detail."""
-        with self.history() as history:
-            return frames.checks(history)
+        return self.frame("checks")
 
     @property
     def nodes(self) -> DataFrame:
         """The nodes: name, tier, parent, samples, model, hardware, speed, host, device."""
-        with self.history() as history:
-            return frames.nodes(history)
+        return self.frame("nodes")
 
     @property
     def links(self) -> DataFrame:
@@ -145,8 +142,7 @@ class Run:
     @property
     def sensors(self) -> DataFrame:
         """What hosts reported about themselves: t, host, quantity, source, scope, value, detail."""
-        with self.history() as history:
-            return frames.sensors(history)
+        return self.frame("sensors")
 
     @property
     def traffic(self) -> DataFrame:
@@ -161,7 +157,8 @@ class Run:
 
     def frame(self, kind: str) -> DataFrame:
         """`rows` as a table."""
-        return frames.frame(self.rows(kind))
+        rows = self.rows(kind)
+        return frame(rows, TABLES[kind].row._fields)
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """The rows of one kind: accuracy, channels, checks, events, faults, links, metrics, nodes, probes, resources,
@@ -239,8 +236,7 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
     check_folder(runs, "choose another folder for runs")
     check(options.track)
     read = source.read()
-    check_workers(options.workers, read)
-    check_pace(options.pace, read)
+    options.check(read.driver)
     with kept(read.plugins):
         with source.placed():
             plan = prepared_plan(read, source.file)
@@ -294,7 +290,15 @@ def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
         run = each if isinstance(each, Run) else load(each)
         with run.history() as history:
             rows.append(overview(history))
-    return frames.frame(rows)
+    return frame(rows)
+
+
+def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> DataFrame:
+    """A table of rows, with the named columns first if there is no row."""
+    from pandas import DataFrame  # takes half a second
+
+    found = list(rows)
+    return DataFrame(found, columns=None if found else list(columns))
 
 
 def _in_event_loop() -> bool:

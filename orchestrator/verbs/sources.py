@@ -12,18 +12,17 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import InventoryError, MistakeError, Problem, RunError, ScenarioError
+from orchestrator.errors import InventoryError, MistakeError, Problem, ScenarioError
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.learning.dataset import looked_up
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.run.control.pace import speed_of
-from orchestrator.run.requirements import require_room
+from orchestrator.run.preparation import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.language.files import text_of
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed, one_host
+from orchestrator.scenario.sections.drivers import kind_of, one_host
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.plans.plan import plan_json
 
@@ -109,25 +108,6 @@ def as_yaml(mapping: Mapping[str, Any]) -> str:
         return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
-
-
-def check_workers(workers: int | None, scenario: Scenario) -> None:
-    """RunError if the scenario's driver has no processes that train for several nodes."""
-    if workers is not None and not DRIVERS[scenario.driver].simulated:
-        only = listed(simulated=True)
-        raise RunError(f"workers: they are for the driver {only}; under {scenario.driver} every node has a process")
-
-
-def check_pace(pace: str | None, scenario: Scenario) -> None:
-    """RunError if the pace is none, or if the scenario's driver works in real time."""
-    if pace is None:
-        return
-    if not DRIVERS[scenario.driver].simulated:
-        raise RunError(f"pace: it is for the driver {listed(simulated=True)}; {scenario.driver} works in real time")
-    try:
-        speed_of(pace)
-    except ValueError as error:
-        raise RunError(f"pace: {error}") from None
 
 
 LONGEST = 16_000_000  # characters; the underlay between 300 hosts takes about 10 million

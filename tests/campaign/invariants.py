@@ -16,7 +16,7 @@ from orchestrator.results.record.rows import COMPLETE, FaultSpan, Round
 from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import CONTINUED
 from orchestrator.results.traffic.volumes import link_counters, traffic
-from orchestrator.verbs.results.compare import compare, side
+from orchestrator.verbs.results.compare import compare, run_overview
 from tests.campaign.trial import Trial
 
 Findings = Iterator[str]
@@ -300,7 +300,7 @@ def is_judged(trial: Trial) -> Findings:
             yield f"{check['name']}: {check['detail']}"
     if not (directory / "report.html").exists() or (directory / "report.html").stat().st_size < 10_000:
         yield "there is no report"
-    comparison = compare(side(trial.history), side(trial.history))
+    comparison = compare(run_overview(trial.history), run_overview(trial.history))
     if not comparison.both.same_scenario or any(row.change for row in comparison.rows):
         yield f"it is not like itself: {comparison}"
     json.dumps(comparison.to_json(), allow_nan=False)

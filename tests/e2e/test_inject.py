@@ -18,12 +18,13 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.user_socket import user_name
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.verbs.live.inject import command as ask
-from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
+from tests.e2e.harness import FEW, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
 LONG = (
-    SMALL.replace("rounds: 3", "rounds: 2000").replace("name: small", "name: touched")
+    FEW.replace("rounds: 3", "rounds: 2000").replace("name: small", "name: touched")
+    + "hardware: {device: {speed: 0.02}}\n"  # which sets the pace, so that this host has time
     + "probe: {before: false}\ngathering: {quorum: 50%, deadline: 3s}\nstop: {after: 5s}\n"
 )
 AT_ONCE = 0.5  # s
@@ -89,18 +90,18 @@ def refuse_strangers(directory: RunDirectory) -> None:
 def test_a_crash_and_a_partition_by_hand(open_path: Path) -> None:
     with Background(open_path, LONG) as run:
         run.wait_round(1)
-        victim = run.find("device-0-1")
+        victim = run.find("device-0-0")
         called = time.monotonic()
-        fault = {"action": "crash", "node": "device-0-1", "for": "1s"}
+        fault = {"action": "crash", "node": "device-0-0", "for": "1s"}
         (crash,) = ask(run.directory, "inject", {"fault": fault})["faults"]
-        wait_for(lambda: run.find("device-0-1") != victim or None, "the end of the node's process")
+        wait_for(lambda: run.find("device-0-0") != victim or None, "the end of the node's process")
         assert time.monotonic() - called < AT_ONCE
         said = json_of(
             "inject", "partition", "edge-0", "cloud", "--for", "1s", "-r", run.directory.run, "--runs", run.runs
         )
         (cut,) = said["faults"]
         assert [(span.action, span.target) for span in spans(run)] == [
-            ("crash", "device-0-1"),
+            ("crash", "device-0-0"),
             ("partition", "edge-0 | cloud"),
         ]
         assert crash["at"] < cut["at"]

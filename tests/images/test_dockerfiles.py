@@ -13,7 +13,7 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from orchestrator.drivers.swarm.agents import channel
 from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
-from orchestrator.verbs.image import PACKAGES
+from orchestrator.verbs.init import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -23,14 +23,13 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.lab import image, uml
+from tests.lab import uml
 
 INSIDE = Path(__file__).with_name("inside")
 SECONDS = 600.0
 SECONDS_LONG = 1800.0
 RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
 REPORTS = "reports.jsonl"
-IMAGE = "image"  # the files of the image that containers in a guest are made from
 
 Reports = dict[str, list[pytest.TestReport]]
 _REPORTS = pytest.StashKey[Reports]()
@@ -122,8 +121,6 @@ class Guests:
             if chosen:
                 results = Path(name, part)
                 results.mkdir()
-                if any("engine" in getattr(item, "fixturenames", ()) for item in chosen):
-                    image.unpack(results / IMAGE)
                 # As this session, a guest's heeds the options that the environment has for all.
                 arguments = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *(item.nodeid for item in chosen)]
                 # What is measured comes before all else on the host, the other guest among it.

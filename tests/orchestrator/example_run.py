@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import INJECTED, Record
 
@@ -292,13 +293,15 @@ class _Builder:
                 measured = value * (1 + self.example.probe_error * self.rng.uniform(0.5, 1.0))
                 low, high = value * 0.9, value * 1.1
                 verdict = "pass" if low <= measured <= high else "fail"
-                self.record.probe(5.0, source, target, link_class, quantity, value, measured, low, high, verdict)
+                self.record.probe(
+                    ProbeResult(5.0, source, target, link_class, quantity, value, measured, low, high, verdict)
+                )
 
     def probe_real(self, source: str, target: str, link_class: str) -> None:
         figures = {"rtt": 0.00042, "loss": 0.004, "duplicate": 0.0, "reorder": 0.0, "rate": 0.91e9}
         for quantity, value in figures.items():
             row = (quantity, None, value, None, None, "measured", "median of 250")
-            self.record.probe(5.0, source, target, link_class, *row, kind="real")
+            self.record.probe(ProbeResult(5.0, source, target, link_class, *row, kind="real"))
 
     def read_network(self, round: int) -> None:
         """A network between the hosts that becomes slower in round 6, and loses an echo then."""

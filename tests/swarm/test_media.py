@@ -16,7 +16,7 @@ from tests.e2e.test_programs import PYTHON
 from tests.swarm.engines import IMAGE, Engines
 from tests.swarm.test_run import wait_until_nothing_is_left
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.usefixtures("on_engines")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("on_engines")]
 
 SIZE, DEVICES = 500_000, 10
 SERVER = f"""\
@@ -81,7 +81,8 @@ def uploads(directory: RunDirectory) -> list[dict[str, float]]:
 
 
 def misfits(rounds: list[dict[str, float]]) -> list[str]:
-    """The uploads that took more or less time than their parts of the cells need."""
+    """The uploads that took less time than their parts of the cells need, or half as much again: other tests run beside
+    this one. How exactly members share is measured in tests/orchestrator/fabric/test_trunk_media.py."""
     first, second, third = rounds
     expected = [
         (max(first.values()), DEVICES * BITS / 16e6),
@@ -91,7 +92,7 @@ def misfits(rounds: list[dict[str, float]]) -> list[str]:
         (third.pop("device-9"), BITS / 4e6),
         (max(third.values()), (DEVICES - 1) * BITS / 12e6),
     ]
-    far = [(took, time + ROUND_TRIP) for took, time in expected if abs(took / (time + ROUND_TRIP) - 1) > 0.05]
+    far = [(took, time + ROUND_TRIP) for took, time in expected if not 0.95 < took / (time + ROUND_TRIP) < 1.5]
     return [f"{took:.3f} s, not {time:.3f} s" for took, time in far]
 
 

@@ -64,7 +64,8 @@ hosts: {{cloud: a, device-0: b, device-1: c}}
 probe: {{before: false}}
 """
 """The fewest nodes that live on all hosts."""
-LONG = FIVE.replace("rounds: 3", "rounds: 200")
+PACED = "hardware: {device: {speed: 0.05}}\n"  # which sets the pace of long runs, so that this host has time
+LONG = FIVE.replace("rounds: 3", "rounds: 200") + PACED
 FAULTS = """\
 faults:
   - {round: 1, node: device-0-0, action: crash, for: 1s}
@@ -188,8 +189,8 @@ def unpacked(host: EngineHost) -> list[str]:
 def test_a_run_on_three_hosts_gives_the_same_as_in_the_simulation(
     tmp_path: Path, engines: Engines, manager: tuple[str, ...]
 ) -> None:
-    simulated = figures(tmp_path, "sim", ON_SWARM.replace("probe: {before: false}\n", "").split("hosts:")[0])
-    assert figures(tmp_path, "swarm", ON_SWARM.replace("probe: {before: false}\n", ""), manager) == simulated
+    simulated = figures(tmp_path, "sim", FIVE.replace("probe: {before: false}\n", "").split("hosts:")[0])
+    assert figures(tmp_path, "swarm", FIVE.replace("probe: {before: false}\n", ""), manager) == simulated
     directory = max((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     with closing(History.open(directory)) as history:
         assert history.tcp.items() >= tcp.SETTINGS.items()
@@ -255,7 +256,7 @@ def states(run: Background, node: str) -> list[str]:
 def test_an_agent_is_killed_and_its_nodes_come_back_and_down_ends_all(
     tmp_path: Path, engines: Engines, manager: tuple[str, ...]
 ) -> None:
-    with Background(tmp_path, THREE_ON_SWARM.replace("rounds: 3", "rounds: 200"), prefix=manager) as run:
+    with Background(tmp_path, THREE_ON_SWARM.replace("rounds: 3", "rounds: 200") + PACED, prefix=manager) as run:
         run.wait_round(1, timeout=200)
         name = run.directory.run
         with closing(engines.hosts[1].daemon.client()) as client:

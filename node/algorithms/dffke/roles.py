@@ -118,8 +118,8 @@ class Coordinator(Role):
             self.seen = Seen(t, knowledge, made)
         synthetic = made.to_tensors()
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
-        told = {"participants": asked, "past": list(past), "identity": fingerprint(synthetic)}
-        await self.publish(self.children, "exchange", synthetic, round=t, **told)
+        fields = {"participants": asked, "past": list(past), "identity": fingerprint(synthetic)}
+        await self.publish(self.children, "exchange", synthetic, round=t, **fields)
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 
     async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:

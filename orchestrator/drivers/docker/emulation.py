@@ -20,8 +20,8 @@ def emulated(handlers: Path = HANDLERS) -> set[str]:
     """The architectures whose programs this kernel can run by an emulator, also inside containers."""
     if not handlers.is_dir():
         return set()
-    told = [each.read_text() for each in handlers.iterdir() if each.name not in ("register", "status")]
-    return {architecture for text in told if (architecture := _emulated_by(text)) is not None}
+    contents = [each.read_text() for each in handlers.iterdir() if each.name not in ("register", "status")]
+    return {architecture for text in contents if (architecture := _emulated_by(text)) is not None}
 
 
 def _emulated_by(handler: str) -> str | None:

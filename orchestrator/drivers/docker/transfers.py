@@ -71,16 +71,16 @@ class _Request:
                     raise self._refusal(self._response.read().decode(errors="replace"))
         return self._response
 
-    def _told(self) -> Iterator[dict[str, Any]]:
+    def _messages(self) -> Iterator[dict[str, Any]]:
         """What the answer tells, to its end. Raises as `_answer` does."""
         answer = self._answer()
         with self._plain_words():
             for line in answer:
                 if line.strip():
-                    told: dict[str, Any] = json.loads(line)
-                    if "error" in told:
+                    message: dict[str, Any] = json.loads(line)
+                    if "error" in message:
                         raise self._refusal(line.decode(errors="replace"))
-                    yield told
+                    yield message
 
     def _refusal(self, said: str) -> DriverError | HostError:
         with contextlib.suppress(ValueError, AttributeError):
@@ -117,7 +117,7 @@ class Loading(_Request):
             for part in (f"{len(data):x}\r\n".encode(), data, b"\r\n"):
                 self._connection.send(part)
         except OSError:  # the Engine has stopped reading, and has said why
-            for _ in self._told():
+            for _ in self._messages():
                 pass
             raise DriverError(f"{self._doing}: the Docker Engine has stopped reading") from None
 
@@ -125,7 +125,7 @@ class Loading(_Request):
         """Wait until the Engine has the image. Returns its id or name."""
         with self._plain_words():
             self._connection.send(b"0\r\n\r\n")
-        loaded = [found[1] for told in self._told() if (found := LOADED.search(str(told.get("stream", ""))))]
+        loaded = [found[1] for message in self._messages() if (found := LOADED.search(str(message.get("stream", ""))))]
         if len(loaded) != 1:
             raise DriverError(f"{self._doing}: the Docker Engine loaded {len(loaded)} images")
         return loaded[0]
@@ -144,10 +144,10 @@ class Pulling(_Request):
     def finish(self, tell: Callable[[int, int], None]) -> None:
         """Wait for the end. ``tell`` receives the bytes that are done, and those of all known layers."""
         layers: dict[str, tuple[int, int]] = {}
-        for told in self._told():
-            progress = told.get("progressDetail") or {}
-            if told.get("status") == "Downloading" and "total" in progress:
-                layers[told["id"]] = progress["current"], progress["total"]
-            elif told.get("status") == "Download complete" and told.get("id") in layers:
-                layers[told["id"]] = (layers[told["id"]][1],) * 2
+        for message in self._messages():
+            progress = message.get("progressDetail") or {}
+            if message.get("status") == "Downloading" and "total" in progress:
+                layers[message["id"]] = progress["current"], progress["total"]
+            elif message.get("status") == "Download complete" and message.get("id") in layers:
+                layers[message["id"]] = (layers[message["id"]][1],) * 2
             tell(sum(done for done, _ in layers.values()), sum(total for _, total in layers.values()))

@@ -209,9 +209,9 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _owner(told: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
+def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
     """The learner of a node, or those of several that train together."""
-    return learner_of(told) if isinstance(told, str) else Crew([learner_of(each) for each in told])
+    return learner_of(nodes) if isinstance(nodes, str) else Crew([learner_of(each) for each in nodes])
 
 
 def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:

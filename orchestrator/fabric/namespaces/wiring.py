@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_interface
 
-from orchestrator.planning.kernel_media import beyond_kernel_of
+from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16

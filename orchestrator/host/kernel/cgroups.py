@@ -114,7 +114,7 @@ class NodeGroups:
         return 0
 
 
-def left_behind(run: str | None = None, root: Path = ROOT) -> list[Path]:
+def left_behind(run: str | None = None) -> list[Path]:
     """The groups of one run, or of every run, that exist now."""
     pattern = f"{PREFIX}{run if run is not None else '*'}"
-    return sorted(path for hierarchy in writable_hierarchies(root) for path in hierarchy.path.glob(pattern))
+    return sorted(path for hierarchy in writable_hierarchies() for path in hierarchy.path.glob(pattern))

@@ -76,7 +76,6 @@ class Interruption:
             in_order()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler."""
         if os.getpid() != self._process:
             return  # this is a process that has just been forked: its parent decides
         if self.asked and number == signal.SIGHUP:

@@ -36,7 +36,6 @@ def listen(path: Path) -> socket.socket:
 
 
 def user_of(connected: socket.socket) -> int:
-    """The id of the user who connected."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])
 

@@ -1,4 +1,4 @@
-"""Reads the sensors of this host once a second, while other work goes on.
+"""Reads the sensors of this host once a second, while other work goes on, and keeps the readings that are new.
 
 A thread reads them, because some answer slowly: a chip on an I2C bus, the command of a board. One that does not
 answer at all must not hold up that work, so nothing waits for such a thread.
@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from orchestrator.host.sensors.sampler import Sampler
-from orchestrator.host.sensors.sensor import Reading, Sensor
+from orchestrator.host.sensors.sensor import ENERGY, FREQUENCY, MEMORY, POWER, TEMPERATURE, Reading, Sensor, read
 from orchestrator.host.sensors.sources import discover
 
 SENSE_EVERY = 1.0  # s
 PATIENCE = 5.0  # s; then the sensors are not read any more
+# By quantity: what a change must be at least, as a fixed amount and as a share of the value. Of other quantities, each
+# change counts.
+ENOUGH = {TEMPERATURE: (0.5, 0.0), FREQUENCY: (0.0, 0.02), MEMORY: (0.0, 0.01), POWER: (0.01, 0.005)}
 T = TypeVar("T")
 
 
@@ -37,7 +39,6 @@ class Sensing:
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Find the sensors, and read each of them once."""
         self._sampler = await self._answer(self._find)
         await self.sense()
 
@@ -82,3 +83,54 @@ async def _aside(work: Callable[[], T]) -> T:
 
     threading.Thread(target=carry_out, name="sensors", daemon=True).start()
     return await answer
+
+
+class Sampler:
+    """The sensors of this host. A figure stays as it was until the next reading that is kept: curves are steps."""
+
+    def __init__(self, sensors: Sequence[Sensor]) -> None:
+        self._sensors = sensors
+        self._kept: dict[tuple[str, str, str], Reading] = {}
+        self._raw: dict[tuple[str, str, str], float] = {}  # J, as a counter showed it
+        self._total: dict[tuple[str, str, str], float] = {}  # J since the first reading
+
+    def sample(self, *, everything: bool = False) -> list[Reading]:
+        """Read all sensors; return those that changed enough, or all. One that cannot be read is returned once."""
+        new = []
+        for sensor, found in zip(self._sensors, read(self._sensors), strict=True):
+            current = self._grown(sensor, found)
+            before = self._kept.get(sensor.name)
+            if before is None or differs(before, current) or (everything and current.value is not None):
+                self._kept[sensor.name] = current
+                new.append(current)
+        return new
+
+    def unread(self, detail: str) -> list[Reading]:
+        """Readings of all sensors that say why none of them can be read. Touches none of them."""
+        return [Reading(*sensor.name, None, detail) for sensor in self._sensors]
+
+    def _grown(self, sensor: Sensor, found: Reading) -> Reading:
+        """The reading, with the energy since the first reading in place of what the counter shows."""
+        if sensor.quantity != ENERGY or found.value is None:
+            return found
+        before = self._raw.get(sensor.name, found.value)
+        self._raw[sensor.name] = found.value
+        self._total[sensor.name] = self._total.get(sensor.name, 0.0) + growth(before, found.value, sensor.wraps_at)
+        return found._replace(value=self._total[sensor.name])
+
+
+def growth(before: float, now: float, wraps_at: float) -> float:
+    """What a counter has grown by. A counter that fell has reached ``wraps_at`` and begun anew (powercap.rst,
+    max_energy_range_uj). If that is not known, what it has counted since is all that is known."""
+    if now >= before:
+        return now - before
+    return wraps_at - before + now if wraps_at >= before else now
+
+
+def differs(before: Reading, now: Reading) -> bool:
+    """Whether a reading is worth a row after the one that was last kept."""
+    if before.value is None or now.value is None:
+        return (before.value is None) != (now.value is None)
+    amount, share = ENOUGH.get(now.quantity, (0.0, 0.0))
+    change = abs(now.value - before.value)
+    return change > 0 and change >= max(amount, share * abs(before.value))

@@ -77,11 +77,11 @@ def reading(sensor: Sensor, texts: Mapping[Place, str | OSError]) -> Reading:
     readable = [text for text in found if isinstance(text, str)]
     if not readable or (len(readable) < len(found) and not sensor.partial):
         place, error = next((place, text) for place in sensor.places if isinstance(text := texts[place], OSError))
-        return Reading(*sensor.name, None, f"{_told(place)}: {why(error)}")
+        return Reading(*sensor.name, None, f"{_label(place)}: {why(error)}")
     try:
         return Reading(*sensor.name, sensor.value(readable))
     except ValueError as error:
-        return Reading(*sensor.name, None, f"{_told(sensor.places[0])}: {error}")
+        return Reading(*sensor.name, None, f"{_label(sensor.places[0])}: {error}")
 
 
 def why(error: OSError) -> str:
@@ -111,5 +111,5 @@ def _output(command: Command) -> str:
     return done.stdout
 
 
-def _told(place: Place) -> str:
+def _label(place: Place) -> str:
     return str(place) if isinstance(place, Path) else " ".join(place)

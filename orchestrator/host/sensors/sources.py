@@ -185,16 +185,13 @@ def _degrees(texts: Sequence[str]) -> float:
     return value
 
 
-def _number(texts: Sequence[str]) -> float:
-    return float(int(texts[0]))
+def _divided_by(parts: float) -> Value:
+    return lambda texts: int(texts[0]) / parts
 
 
-def _milli(texts: Sequence[str]) -> float:
-    return int(texts[0]) / 1e3
-
-
-def _micro(texts: Sequence[str]) -> float:
-    return int(texts[0]) / 1e6
+_number = _divided_by(1)
+_milli = _divided_by(1e3)
+_micro = _divided_by(1e6)
 
 
 def _volts_and_amperes(texts: Sequence[str]) -> float:

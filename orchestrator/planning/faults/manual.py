@@ -50,7 +50,7 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
     media = media_of(plan)
     mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads], media)
     if mistakes:
-        raise ValueError(_told(mistakes))
+        raise ValueError(_message(mistakes))
     if plan.programs and spec.action == "slow":
         raise ValueError(SLOW_PROGRAM)
     try:
@@ -82,8 +82,8 @@ def _read(written: dict[str, Any]) -> FaultSpec:
         return FaultSpec.model_validate(written)
     except ValidationError as error:
         found = problems(error, FaultSpec, Document("", written, {}))
-        raise ValueError(_told((problem.path, problem.message) for problem in found)) from None
+        raise ValueError(_message((problem.path, problem.message) for problem in found)) from None
 
 
-def _told(mistakes: Iterable[tuple[str, str]]) -> str:
+def _message(mistakes: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{key}: {message}" if key else message for key, message in mistakes)

@@ -21,8 +21,7 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
-from orchestrator.scenario.sections.faults import FaultSpec
-from orchestrator.scenario.sections.targets import candidates, links_between, links_by_node
+from orchestrator.scenario.sections.faults import FaultSpec, candidates, links_between, links_by_node
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 _ON_LINKS = ("disconnect", "partition", "degrade")
@@ -76,7 +75,6 @@ class Fault:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
-        """A fault from its entry in plan.json."""
         sides, links = written["between"], written["links"]
         between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
         crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))

@@ -68,7 +68,6 @@ class HostCrossing:
     real: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The crossing as plain data."""
         return asdict(self)
 
     def __str__(self) -> str:

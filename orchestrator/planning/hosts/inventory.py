@@ -52,7 +52,6 @@ class HostFacts:
         return self.labels.get(HARDWARE_LABEL)
 
     def to_json(self) -> dict[str, Any]:
-        """The host as plain data."""
         return asdict(self) | {"labels": dict(self.labels)}
 
     @classmethod
@@ -90,7 +89,6 @@ class Inventory:
                 raise InventoryError(f"underlay: {unknown('host', name, counted)}")
 
     def to_json(self) -> dict[str, Any]:
-        """The inventory as plain data, without what is left out."""
         underlay = [
             {"source": source, "target": target, **asdict(measured)}
             for (source, target), measured in self.underlay.items()

@@ -1,4 +1,4 @@
-"""Who lives where: a host for each node.
+"""The placement: a host for each node.
 
 The rules, in this order:
 
@@ -46,7 +46,6 @@ class Placement:
     media: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The placement as plain data."""
         nodes = {node: {"host": host, "reason": self.reasons[node]} for node, host in self.hosts.items()}
         return {
             "nodes": nodes,

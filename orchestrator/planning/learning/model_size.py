@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from node.assignment import PluginSource
@@ -67,10 +68,10 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
         )
     if entry is not None and _of_plugin(entry) and not size.partial:
         size = _measured(scenario, entry, form)  # its closed form may not know this
-    demands = (
-        (algorithm.featured, FEATURES, _featured),
-        (algorithm.linear, "a classifier of one linear layer", _linear),
-        (algorithm.whole, "all weights in messages", _whole),
+    demands: tuple[tuple[bool, str, Callable[[Size], bool]], ...] = (
+        (algorithm.featured, FEATURES, lambda size: size.features > 0),
+        (algorithm.linear, "a classifier of one linear layer", lambda size: size.features > 0 and size.linear),
+        (algorithm.whole, "all weights in messages", lambda size: size.layers > 0 and not size.partial),
     )
     for needed, what, has in demands:
         if needed and not has(size):
@@ -85,18 +86,6 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
                 f"the models of {name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
                 f" needs one number for all: write model: {{name: {name}, features: 64}}",
             )
-
-
-def _featured(size: Size) -> bool:
-    return size.features > 0
-
-
-def _linear(size: Size) -> bool:
-    return size.features > 0 and size.linear
-
-
-def _whole(size: Size) -> bool:
-    return size.layers > 0 and not size.partial
 
 
 def _closed(entry: ModelEntry, form: Form) -> Size:

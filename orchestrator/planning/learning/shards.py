@@ -50,7 +50,6 @@ class PreparedLabels:
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
-        """Read the labels of a prepared data set."""
         return cls(
             prepared.name,
             str(prepared.directory),

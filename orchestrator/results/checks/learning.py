@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment, missing
-from orchestrator.results.evaluation.targets import own_series
+from orchestrator.results.evaluation.targets import accuracy_series
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event, Metric
 from orchestrator.scenario.sections.expectations import expectations
@@ -146,7 +146,7 @@ def _scores(history: History) -> Iterator[BestAccuracy]:
     reporting = {metric.node for metric in history.metrics("accuracy", "own")} & coordinators.keys()
     if reporting:
         guess = mean_chance([_chance(coordinators[name], limit) for name in sorted(reporting)])
-        yield from _best("on coordinators' own test sets", own_series(history, "accuracy", [*reporting]), guess)
+        yield from _best("on coordinators' own test sets", accuracy_series(history, [*reporting]), guess)
 
 
 def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:

@@ -14,7 +14,7 @@ from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results.checks.link_assessments import judge_losses, judge_overloads
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
-from orchestrator.results.host_load import slow_because
+from orchestrator.results.hosts import slow_because
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import SHARED, ProbeResult
 from orchestrator.results.traffic import media, volumes

@@ -14,7 +14,7 @@ from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import moves
 
-MOST = 3  # findings that are told
+MOST = 3  # findings that are shown
 
 
 def crossing_links(links: Iterable[tuple[str, str, LinkProfile]], hosts: Mapping[str, str]) -> list[CrossingLink]:
@@ -46,9 +46,9 @@ def judge_network(findings: NetworkFindings, began: float) -> Assessment:
 
 def _judge(findings: NetworkFindings, began: float) -> Assessment:
     confirmed = [each for each in findings.found if each.confirmed]
-    if told := confirmed or findings.found:
-        more = f"; and {len(told) - MOST} more times" if len(told) > MOST else ""
-        said = "; ".join(each.sentence(began) for each in told[:MOST]) + more
+    if cases := confirmed or findings.found:
+        more = f"; and {len(cases) - MOST} more times" if len(cases) > MOST else ""
+        said = "; ".join(each.sentence(began) for each in cases[:MOST]) + more
         return ("fail", said) if confirmed else ("unknown", f"{said}; no reading before or after confirms it")
     sent = sum(each.sent for each in findings.frames.values())
     missing = sum(each.missing for each in findings.frames.values())
@@ -68,9 +68,9 @@ def network_held(history: Facts) -> Assessment | None:
     links = _crossing(history)
     if not links:
         return "pass", "no link crosses hosts"
-    told = "; ".join(map(str, real_networks(history)))
+    networks = "; ".join(map(str, real_networks(history)))
     if all(link.real for link in links):
-        return "measured", f"only real links cross hosts; {told}"
+        return "measured", f"only real links cross hosts; {networks}"
     findings, moved = NetworkFindings(links), deque(moves(history))
     for event in history.events(EVENT):
         while moved and moved[0].t <= event.t:
@@ -83,7 +83,7 @@ def network_held(history: Facts) -> Assessment | None:
             return "pass", "see what was measured"
         return missing(history, "it was not measured during the run")
     verdict, said = judge_network(findings, history.training_began or 0.0)
-    return verdict, f"{said}; real links: {told}" if told else said
+    return verdict, f"{said}; real links: {networks}" if networks else said
 
 
 def _crossing(history: Facts, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:

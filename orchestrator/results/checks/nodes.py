@@ -7,7 +7,7 @@ from orchestrator.fabric.namespaces.tcp import STACK, refused
 from orchestrator.results.checks.link_assessments import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
-from orchestrator.results.host_load import slow_because
+from orchestrator.results.hosts import slow_because
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event, FaultSpan
 

@@ -36,23 +36,28 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
         return history.global_series("accuracy")
     if isinstance(judged, str):
         judged = clients(history) if judged == "clients" else tier(history, "edge")
-    return own_series(history, "accuracy", judged)
+    return _own_series(history, judged)
 
 
-def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
-    """A metric on the nodes' own test sets, by round: the mean over these nodes of their last reports up to that round.
+def _own_series(history: History, nodes: Sequence[str]) -> list[Metric]:
+    """The accuracy on own test sets, by round: the mean over these nodes of their last reports up to that round.
     A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
-    the time of the round's last report, and its ``node`` is empty."""
-    rounds: defaultdict[int, dict[str, Metric]] = defaultdict(dict)
-    for metric in history.metrics(name, "own"):
-        if metric.node in nodes and metric.round is not None:
-            rounds[metric.round][metric.node] = metric
+    the time of the round's last report, and its ``node`` is empty. Programs may report without rounds: if no report has
+    a round, each report is a step of its own."""
+    reports = [metric for metric in history.metrics("accuracy", "own") if metric.node in nodes]
+    steps: defaultdict[int, list[Metric]] = defaultdict(list)
+    if any(metric.round is not None for metric in reports):
+        for metric in reports:
+            if metric.round is not None:
+                steps[metric.round].append(metric)
+    else:
+        steps |= {number: [metric] for number, metric in enumerate(reports)}
     latest: dict[str, float] = {}
     series = []
-    for round, reports in sorted(rounds.items()):
-        latest |= {node: metric.value for node, metric in reports.items()}
+    for _, step in sorted(steps.items()):
+        latest |= {metric.node: metric.value for metric in step}
         mean = sum(latest.values()) / len(latest)
-        series.append(Metric(max(metric.t for metric in reports.values()), "", round, "own", name, mean))
+        series.append(Metric(max(metric.t for metric in step), "", step[0].round, "own", "accuracy", mean))
     return series
 
 
@@ -62,7 +67,6 @@ def clients(history: History) -> list[str]:
 
 
 def tier(history: History, name: str) -> list[str]:
-    """The nodes of a tier."""
     return [node for node, facts in history.nodes.items() if facts.get("tier") == name]
 
 

@@ -94,7 +94,6 @@ class History(Facts):
 
     @property
     def run(self) -> str:
-        """The run's id."""
         return self.directory.resolve().name
 
     @cached_property
@@ -251,7 +250,6 @@ class History(Facts):
         return self.rows(f"SELECT {listed} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", rowid, limit)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
         try:
             return self._connection.execute(query, parameters).fetchall()
         except BROKEN as error:

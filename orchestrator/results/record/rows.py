@@ -23,8 +23,8 @@ class Event(NamedTuple):
 
     def __str__(self) -> str:
         """One line: "   12.30 s  cloud: accuracy, round 3, scope global, value 0.831"."""
-        told = {"round": self.round, "edge round": self.edge_round, **self.data}
-        parts = {key: f"{key} {_brief(value)}" for key, value in told.items() if value not in (None, "")}
+        values = {"round": self.round, "edge round": self.edge_round, **self.data}
+        parts = {key: f"{key} {_brief(value)}" for key, value in values.items() if value not in (None, "")}
         said = [parts.pop(self.name, _brief(self.name)), *parts.values()]
         return f"{self.t:8.2f} s  {self.node or 'run'}: {', '.join(said)}"
 
@@ -66,8 +66,8 @@ class ProbeResult(NamedTuple):
     low: float | None
     high: float | None
     verdict: str
-    detail: str
-    kind: str
+    detail: str = ""
+    kind: str = "emulated"
 
     @property
     def link(self) -> str:

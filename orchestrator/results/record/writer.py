@@ -23,6 +23,7 @@ from typing import Any
 
 from node.resources import processors
 from orchestrator.errors import RecordError
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.schema import (
     APPLICATION_ID,
     CHANNEL_COUNTS,
@@ -33,7 +34,6 @@ from orchestrator.results.record.schema import (
     Totals,
     make_tables,
 )
-from orchestrator.scenario.sections.drivers import LinkKind
 
 DATABASE = "run.db"
 # Events of the orchestrator.
@@ -138,24 +138,9 @@ class Record:
         """Record that a planned fault took effect ("start"), was undone ("end") or was not possible ("skipped")."""
         self._write("fault", [(t, fault_id, action, target, phase, round, detail)], at_once=True)
 
-    def probe(
-        self,
-        t: float,
-        source: str,
-        target: str,
-        link_class: str,
-        quantity: str,
-        asked: float | None,
-        measured: float | None,
-        low: float | None,
-        high: float | None,
-        verdict: str,
-        detail: str = "",
-        kind: LinkKind = "emulated",
-    ) -> None:
-        """Record one measured quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link; it passes in [low, high]."""
-        row = (t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail, kind)
-        self._write("probe", [row])
+    def probe(self, result: ProbeResult) -> None:
+        """Record one measured quantity of a link."""
+        self._write("probe", [result])
 
     def counters(self, t: float, rows: Iterable[Row]) -> None:
         """Record what links have carried: source, target, link_class, the totals of ``COUNTERS``, and kind."""

@@ -6,7 +6,7 @@ SQLite sums up each piece of the record, which takes a tenth of the time that it
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.results.record.history import History
@@ -83,12 +83,11 @@ class Usage:
                 grown = dict(zip(LINKS.counts, counts, strict=True))
                 source, target, *_ = self._things[LINKS.each][link]
                 dropped = sum(grown[each] for each in ("lost", "overflowed", "cut_dropped"))
-                sizes = grown["delivered_bytes"], dropped, grown["delivered"]
-                self._add_link(LinkGrowth(t, source, target, *sizes))
+                self._add_link(t, source, target, grown["delivered_bytes"], dropped, grown["delivered"])
             case "flow_growth", (_, t, flow, messages, size):
                 node, _, kind, direction = self._things[FLOWS.each][flow]
                 if direction == "sent":
-                    self._add_sent(SentGrowth(t, node, kind, messages, size))
+                    self._add_sent(t, node, kind, messages, size)
 
     def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
         """Take a row of the table resources."""
@@ -101,57 +100,27 @@ class Usage:
 
     def _take_links(self, history: History, after: int, until: int) -> None:
         for row in of_links(history, after, until):
-            self._add_link(row)
+            self._add_link(*row)
         for t, link_class, size in of_classes(history, after, until):
             self._totals[link_class] += size
             self.delivered[link_class][t] = self._totals[link_class]
 
     def _take_sent(self, history: History, after: int, until: int) -> None:
         for row in of_sent(history, after, until):
-            self._add_sent(row)
+            self._add_sent(*row)
 
-    def _add_link(self, row: LinkGrowth) -> None:
-        ends = row.source, row.target
-        self.now, self.packets = max(self.now, row.t), (self.packets or 0) + row.delivered
-        self.links[ends].grow(row.t, row.delivered_bytes)
-        self.dropped[ends].grow(row.t, row.dropped)
+    def _add_link(self, t: float, source: str, target: str, size: int, dropped: int, delivered: int) -> None:
+        self.now, self.packets = max(self.now, t), (self.packets or 0) + delivered
+        self.links[source, target].grow(t, size)
+        self.dropped[source, target].grow(t, dropped)
 
-    def _add_sent(self, row: SentGrowth) -> None:
-        self.now = max(self.now, row.t)
-        of_kind = self.kinds[row.kind]
-        of_kind[0] += row.messages
-        of_kind[1] += row.bytes
-        if row.messages and row.kind not in RUNTIME:
-            self.sending[row.node] = max(row.t, self.sending.get(row.node, 0.0))
-
-
-class LinkGrowth(NamedTuple):
-    """What a direction added until ``t``: bytes delivered, packets lost, packets delivered."""
-
-    t: float
-    source: str
-    target: str
-    delivered_bytes: int
-    dropped: int
-    delivered: int
-
-
-class ClassGrowth(NamedTuple):
-    """The bytes that the links of a class delivered more at the reading at ``t``."""
-
-    t: float
-    link_class: str
-    delivered_bytes: int
-
-
-class SentGrowth(NamedTuple):
-    """What a node sent more of a kind of message until ``t``."""
-
-    t: float
-    node: str
-    kind: str
-    messages: int
-    bytes: int
+    def _add_sent(self, t: float, node: str, kind: str, messages: int, size: int) -> None:
+        self.now = max(self.now, t)
+        of_kind = self.kinds[kind]
+        of_kind[0] += messages
+        of_kind[1] += size
+        if messages and kind not in RUNTIME:
+            self.sending[node] = max(t, self.sending.get(node, 0.0))
 
 
 def latest(history: History, counted: CounterTable) -> int:
@@ -159,28 +128,29 @@ def latest(history: History, counted: CounterTable) -> int:
     return int(history.rows(f"SELECT COALESCE(MAX(id), 0) FROM {counted.growth}")[0][0])
 
 
-def of_links(history: History, after: int, until: int) -> list[LinkGrowth]:
-    """The growth of each link, in rows with ids in (after, until]."""
+def of_links(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+    """What each direction added until ``t``, in rows with ids in (after, until]: t, source, target, bytes delivered,
+    packets lost, packets delivered."""
     counts = (
         "SUM(delivered_bytes) AS bytes, SUM(lost + overflowed + cut_dropped) AS dropped, SUM(delivered) AS delivered"
     )
     sums = f"MAX(id), t, link AS of, {counts}"  # t is that of the last row
     summed = f"SELECT {sums} FROM link_growth WHERE id > ? AND id <= ? GROUP BY link"
     columns = "t, source, target, bytes, dropped, delivered"
-    rows = history.rows(f"SELECT {columns} FROM ({summed}) JOIN link ON link.id = of", after, until)
-    return [LinkGrowth(*row) for row in rows]
+    return history.rows(f"SELECT {columns} FROM ({summed}) JOIN link ON link.id = of", after, until)
 
 
-def of_classes(history: History, after: int, until: int) -> list[ClassGrowth]:
-    """The bytes that each class of links delivered more at each reading, in rows with ids in (after, until]."""
+def of_classes(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+    """What each class of links added at each reading, in rows with ids in (after, until]: t, class, bytes delivered."""
     columns = "t, link_class, SUM(delivered_bytes)"
     where = "WHERE link_growth.id > ? AND link_growth.id <= ? GROUP BY t, link_class ORDER BY MAX(link_growth.id)"
-    return [ClassGrowth(*row) for row in history.rows(f"SELECT {columns} FROM {LINKS.named} {where}", after, until)]
+    return history.rows(f"SELECT {columns} FROM {LINKS.named} {where}", after, until)
 
 
-def of_sent(history: History, after: int, until: int) -> list[SentGrowth]:
-    """The growth of what each node sent of each kind, in rows with ids in (after, until]."""
+def of_sent(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+    """What each node sent more of each kind until ``t``, in rows with ids in (after, until]: t, node, kind, messages,
+    bytes."""
     columns = "MAX(flow_growth.id), t, node, kind, SUM(messages), SUM(bytes)"  # t is that of the last row
     where = "WHERE direction = 'sent' AND flow_growth.id > ? AND flow_growth.id <= ? GROUP BY node, kind"
     rows = history.rows(f"SELECT {columns} FROM {FLOWS.named} {where}", after, until)
-    return [SentGrowth(*row[1:]) for row in rows]
+    return [row[1:] for row in rows]

@@ -56,7 +56,6 @@ class CommandServer:
         self._connections = Tasks()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take a new connection."""
         self._connections.start(self._converse(reader, writer))
 
     async def close(self) -> None:

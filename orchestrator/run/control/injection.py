@@ -74,7 +74,7 @@ class FaultInjector:
     async def _begin_at(self, faults: list[Fault], delay: float) -> None:
         await asyncio.sleep(delay)  # one timer: faults of one time keep their order
         for fault in faults:
-            self._spawn(self._run_after(fault, 0.0))
+            self._spawn(self._run(fault))
 
     def round_started(self, round: int) -> None:
         """End the faults that last a round and start the faults of this round. Called when a leader's round starts. If
@@ -107,10 +107,10 @@ class FaultInjector:
                 if await self._start(fault):
                     self._until_next_round.append(fault)
             else:
-                self._spawn(self._run_after(fault, 0.0))
+                self._spawn(self._run(fault))
 
-    async def _run_after(self, fault: Fault, delay: float) -> None:
-        await asyncio.sleep(delay)
+    async def _run(self, fault: Fault) -> None:
+        await asyncio.sleep(0)  # after those that end now
         if await self._start(fault) and fault.duration is not None:
             await self._end_after(fault, fault.duration)
 

@@ -233,8 +233,8 @@ def _nodes(snapshot: Snapshot) -> Text:
     for tier, (up, total) in snapshot.tiers.items():
         style = "green" if up == total else "yellow" if up else "red"
         parts.append(f"[{style}]{up}[/] [dim]of {text.count(total, tier)}[/]")
-    told = "   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}"
-    return Text.from_markup(told + "   [dim]ended in order[/]" * (snapshot.ended is not None))
+    line = "   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}"
+    return Text.from_markup(line + "   [dim]ended in order[/]" * (snapshot.ended is not None))
 
 
 def _accuracy(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
@@ -249,11 +249,11 @@ def _links(snapshot: Snapshot) -> Iterator[tuple[str, RenderableType]]:
     """A row for each kind of links."""
     kinds = dict.fromkeys([*(kind for kind, _ in snapshot.traffic), *["real"] * bool(snapshot.real)])
     for kind in kinds:
-        told = {name: f"{text.size(rate)}/s" for (own, name), rate in snapshot.traffic.items() if own == kind}
-        told |= snapshot.real if kind == "real" else {}
+        rates = {name: f"{text.size(rate)}/s" for (own, name), rate in snapshot.traffic.items() if own == kind}
+        rates |= snapshot.real if kind == "real" else {}
         yield (
             kind,
-            Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {escape(said)}" for name, said in told.items())),
+            Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {escape(said)}" for name, said in rates.items())),
         )
 
 

@@ -96,10 +96,10 @@ async def measure(
     try:
         async with asyncio.timeout(TIMEOUT):
             for patience in PATIENCE:
-                told = await _measure(probed, plan, handles, prober, patience, engine)
-                if all(figure.verdict == "pass" for _, figure in told):
+                figures = await _measure(probed, plan, handles, prober, patience, engine)
+                if all(figure.verdict == "pass" for _, figure in figures):
                     break
-            return told
+            return figures
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {TIMEOUT:.0f} s"
 
@@ -156,10 +156,10 @@ async def _measure(
     pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
     if engine == "kernel":
         pinged += _beyond_own_links(load, ways)
-    told = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
+    figures = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
-        told.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
-    return told
+        figures.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
+    return figures
 
 
 def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:

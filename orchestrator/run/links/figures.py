@@ -85,9 +85,9 @@ def figures(
     if not pair.real:
         trip = Figure.judged(judge_rtt(pair.forward.profile, pair.back.profile, plan, found))
         return [trip, *there], back
-    for link, told in ((pair.forward, there), (pair.back, back)):
+    for link, figures in ((pair.forward, there), (pair.back, back)):
         if not link.profile.real:
-            told.insert(0, _beside_a_real_one(link, plan, found, network))
+            figures.insert(0, _beside_a_real_one(link, plan, found, network))
     return [_round_trip(plan, found), *there], back
 
 

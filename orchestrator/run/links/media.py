@@ -41,7 +41,6 @@ class Media:
         return profile
 
     async def open(self) -> None:
-        """Make the channels."""
         await self._share(self._profiles)
 
     async def overlay(self, values: Mapping[str, Mapping[str, Any]], cause: Cause) -> None:
@@ -67,7 +66,6 @@ class Media:
             raise
 
     async def lift(self, cause: Cause) -> None:
-        """Remove the values of a cause."""
         await self._share(self._overlays.pop(cause, {}))
 
     async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[dict[str, Any]], None]) -> None:

@@ -24,7 +24,7 @@ class NetworkWatch:
         self._links = [(link.source, link.target, link.profile) for link in run.plan.links]
         links = crossing_links(self._links, {node.name: node.host for node in run.plan.nodes})
         self._findings, self._real = NetworkFindings(links), RealNetworks(links)  # nodes with real links do not move
-        self._told: list[Deviation] = []
+        self._reported: list[Deviation] = []
         self._trips: dict[Pair, float | None] = {}  # of real links, as they were told last
 
     async def forever(self) -> None:
@@ -44,8 +44,8 @@ class NetworkWatch:
         self._run.record.event(t, None, EVENT, self._progress.round or None, reading.to_json())
         self._findings.add(t, reading)
         for finding in self._findings.found:
-            if finding.confirmed and not any(finding is each for each in self._told):
-                self._told.append(finding)
+            if finding.confirmed and not any(finding is each for each in self._reported):
+                self._reported.append(finding)
                 self._run.view.line(finding.sentence(self._began))
         self._real.add(reading)
         self._tell_real(reading)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
@@ -22,9 +21,9 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import was_saturated
 from orchestrator.host.kernel.load import read_load
-from orchestrator.planning.kernel_media import seen_alone
+from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
-from orchestrator.results.record.rows import SHARED
+from orchestrator.results.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
 from orchestrator.run.links.channel_probe import measured_alone, others_of
@@ -138,8 +137,7 @@ def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]
         found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
     for target, figure in found:
         each = figure.on_a_busy_host() if busy else figure
-        row = *astuple(each), kind
-        run.record.probe(t, channel, target, SHARED, *row)
+        run.record.probe(ProbeResult(t, channel, target, SHARED, **vars(each), kind=kind))
         if each.verdict == "fail":
             say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
 
@@ -153,8 +151,8 @@ def _write(run: RunContext, pair: ProbedPair, result: PairFigures, *, busy: bool
     for link, of_link in zip((pair.forward, pair.back), result, strict=True):
         for figure in of_link:
             each = figure.on_a_busy_host() if busy else figure
-            row = *astuple(each), link_kind(run.plan.driver, real=each.asked is None and pair.real)
-            run.record.probe(t, link.source, link.target, link.link_class, *row)
+            kind = link_kind(run.plan.driver, real=each.asked is None and pair.real)
+            run.record.probe(ProbeResult(t, link.source, link.target, link.link_class, **vars(each), kind=kind))
             if each.verdict == "fail":
                 say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
         if measured := [each for each in of_link if each.verdict == "measured"]:

@@ -41,7 +41,7 @@ class Schedules:
         self._links, self._media = links, media
         self._note = note
         self._spawn = spawn
-        self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
+        self._events_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
         self._going = True
         self._last_message = 0.0
         self._stirred = asyncio.Event()
@@ -94,7 +94,7 @@ class Schedules:
             made = await asyncio.gather(*(self._make_one(course, pair, change, cause, began) for pair in pairs))
             latest = max(latest, *made)
         course.changes += 1
-        if course.changes <= self._told_each:
+        if course.changes <= self._events_each:
             became = "cut" if change.cut else change.profile.describe()
             self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
 

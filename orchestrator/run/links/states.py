@@ -116,7 +116,6 @@ class Links:
         self._fabric = fabric
 
     async def cut(self, pairs: Collection[Ends], cause: Cause) -> None:
-        """Cut these links until ``cause`` is lifted."""
         self._states.cut(pairs, cause)
         await self._settle_or_lift(pairs, cause)
 

@@ -21,9 +21,8 @@ from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import TRAFFIC, Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
-from orchestrator.run.nodes.messages import LONGEST_TEXT
+from orchestrator.run.nodes.messages import LONGEST_TEXT, MessageRecorder
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
-from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.tasks import Works
 
 TOUCHED = (
@@ -61,7 +60,7 @@ class Session:
         self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
         self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
-        self._hearing = Hearing(self.nodes, run.record, run.clock)
+        self._recorder = MessageRecorder(self.nodes, run.record, run.clock)
 
     # The life of the session
 
@@ -112,7 +111,7 @@ class Session:
     async def close(self) -> None:
         """Stop listening. The driver ends the processes that still run."""
         await self._works.close()
-        self._hearing.end()
+        self._recorder.end()
 
     # Hosts
 
@@ -140,7 +139,7 @@ class Session:
         async for node, message in self._control.messages():
             if node in self.nodes:
                 self.schedules.message_arrived()
-                if self._hearing.take(node, message):
+                if self._recorder.take(node, message):
                     self._follow(self.nodes[node], message)
                 self.on_message()
 

@@ -1,10 +1,14 @@
-"""Text forms of values and paths for error messages."""
+"""Text forms of values and paths for error messages, and the names of scenarios and sweeps."""
 
 from __future__ import annotations
 
 import datetime
+import re
+import unicodedata
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -41,3 +45,25 @@ def shortened(text: str, length: int = 60) -> str:
 def printable(text: str) -> str:
     """A text whose unprintable characters (cursor movements, terminal colours) are written as escapes."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+LONGEST = 40  # characters of a name, with which the names of run directories begin
+_PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"
+
+
+def name_from(text: str, otherwise: str) -> str:
+    """Convert a text to a valid name: ``My_Study`` gives ``my-study``; ``otherwise`` if no character is valid."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:LONGEST].rstrip("-") or otherwise
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(_PATTERN.removesuffix("$"), name):
+        raise ValueError(
+            f"'{shortened(name)}' cannot be a name: write at most {LONGEST} lower-case letters, digits and hyphens, "
+            f"a hyphen not first, like {name_from(name, 'my-study')}"
+        )
+    return name
+
+
+Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _PATTERN})]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
 from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate
-from orchestrator.scenario.media.kernel import beyond_kernel
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.scenario.sections.engines import ENGINES, candidates
+from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES, candidate_engines
 from orchestrator.scenario.sections.links import Mistake
 
 
@@ -46,8 +45,8 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
         [each.on for each in scenario.cross_traffic],
         several_hosts=DRIVERS[scenario.driver].several_hosts,
     )
-    if not candidates(scenario.engine, beyond):
-        able = " or ".join(name for name in ENGINES if candidates(name, beyond))
+    if not candidate_engines(scenario.engine, beyond):
+        able = " or ".join(name for name in ENGINES if candidate_engines(name, beyond))
         yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
     for name, spec in scenario.shared.items() if scenario.population is not None else ():
         if spec.rates:
@@ -81,3 +80,32 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
             yield "csv", f"{format_rate(most)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
     if after is not None and spec.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
+
+
+def beyond_kernel(
+    channels: Mapping[str, ChannelProfile],
+    ways: Iterable[tuple[str, str, LinkProfile, Sequence[Crossing]]],
+    cross_traffic: Sequence[str],
+    *,
+    several_hosts: bool,
+) -> str:
+    """The first thing in a few words; empty if the kernel engine can share these channels.
+
+    ``ways``: the source, the target and the profile of each link, and the channels that it crosses. ``cross_traffic``:
+    the media or channels that carry it. In the kernel a packet crosses the channel before its link, so what the link
+    loses has used the channel.
+    """
+    if channels and several_hosts:
+        return "their nodes are on several hosts"
+    for name in cross_traffic:
+        return f"cross traffic on {name}"
+    for name, profile in channels.items():
+        turns_by_packets = profile.rule.own_rates and not profile.rule.by_rate  # the kernel's queues count bytes
+        if turns_by_packets or any(rate != profile.rate for rate in profile.rates.values()):
+            return f"{name} has `share: {profile.share}`" + (" with rates of members" if profile.rates else "")
+    for source, target, link, way in ways:
+        if len(way) > 1:
+            return f"the link {source} -> {target} crosses {len(way)} media"
+        if way and link.mean_loss:
+            return f"the link {source} -> {target} crosses {way[0].channel} and loses packets"
+    return ""

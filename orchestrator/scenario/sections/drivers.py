@@ -1,6 +1,7 @@
-"""The drivers that a scenario may name, and their capabilities: plain data, without heavy imports.
+"""The drivers and the link engines that a scenario may name: plain data, without heavy imports.
 
-A new driver is one folder under `orchestrator.drivers` and one entry here.
+A new driver is one folder under `orchestrator.drivers` and one entry here. A new engine is one entry here and one in
+`orchestrator.fabric.engines`.
 """
 
 from __future__ import annotations
@@ -77,3 +78,26 @@ def listed(
         and kind.programs >= programs
         and kind.several_hosts >= several_hosts
     )
+
+
+ENGINES: dict[str, tuple[str, ...]] = {
+    "auto": ("kernel", "userspace"),
+    "userspace": ("userspace",),
+    "kernel": ("kernel",),
+}
+"""The candidate engines for each value of ``engine``: the first that works on the host shapes the links."""
+
+
+def candidate_engines(engine: str, beyond_kernel: str = "", *, media: bool = False) -> tuple[str, ...]:
+    """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do of the
+    scenario's media, see `orchestrator.scenario.media.validation`. ``media``: links share media; then auto is
+    userspace, which has every rule, and whose checks of media were calibrated."""
+    if engine == "auto" and media:
+        return ("userspace",)
+    return tuple(name for name in ENGINES[engine] if not (beyond_kernel and name == "kernel"))
+
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[tuple(ENGINES)]

@@ -131,5 +131,4 @@ class ExpectSpec(Strict):
 
 
 def expectations(effective: dict[str, Any]) -> ExpectSpec:
-    """The expectations of an effective scenario."""
     return ExpectSpec.model_validate(effective.get("expect") or {})

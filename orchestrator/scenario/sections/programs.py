@@ -21,10 +21,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from orchestrator.scenario.language.names import Name
 from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import Strict, nearest
-from orchestrator.scenario.language.words import describe
+from orchestrator.scenario.language.words import Name, describe
 from orchestrator.scenario.sections.drivers import DriverKind
 from orchestrator.scenario.sections.links import Mistake
 from orchestrator.scenario.sections.topology import Member

@@ -168,7 +168,6 @@ class Topology(Strict):
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all nodes."""
         return frozenset(member.name for member in self.members())
 
     @cached_property

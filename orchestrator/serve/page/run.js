@@ -324,7 +324,7 @@ function listed(story, run) {
       all = planned + manual;
     return [
       all > rows.length ? el("p", {class: "quiet"}, `The last ${rows.length} of ${all} are listed.`) : null,
-      table("Faults", ["fault", "made", ["began"], ["ended"]], rows),
+      table("Faults", ["fault", "made", ["started"], ["ended"]], rows),
     ].filter(Boolean);
   });
   function update() {

@@ -22,7 +22,7 @@ const COLUMNS = [
     (row) => (row.rounds_planned ? `${number(row.rounds)} of ${row.rounds_planned}` : number(row.rounds)),
   ],
   ["seconds", "run time", true, (row) => duration(row.seconds)],
-  ["began", "began", false, (row) => day(row.began)],
+  ["began", "started", false, (row) => day(row.began)],
 ];
 const CHOICES = ["name", "algorithm", "driver", "verdict"];
 

@@ -39,7 +39,6 @@ def described(host: SwarmHost) -> dict[str, Any]:
 
 
 def print_hosts(hosts: Sequence[SwarmHost], agents: Mapping[str, str] | None, console: Console) -> None:
-    """Write a table, a row for each host."""
     headings = HEADINGS if agents is None else (*HEADINGS, AGENT)
     rows = [(*_row(host), *([] if agents is None else [agents.get(host.name, "none")])) for host in hosts]
     write_table(console, headings, rows, right={3, 4})

@@ -1,4 +1,4 @@
-"""Says of each host of the swarm what it lacks for runs, and what to do."""
+"""What each host of the swarm lacks for runs, and what to do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class UnknownHostError(ValueError):
 
 
 def usable(findings: Iterable[HostFinding]) -> bool:
-    """Whether runs can use a host of these findings."""
     return not any(each.severity == UNUSABLE for each in findings)
 
 
@@ -57,7 +56,6 @@ class HostReport:
 
     @property
     def usable(self) -> bool:
-        """Whether runs can use the host."""
         return usable(self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +73,6 @@ class Report:
 
     @property
     def usable(self) -> bool:
-        """Whether runs can use all hosts."""
         return all(each.usable for each in self.hosts)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,8 +83,8 @@ class Report:
         return {"hosts": [each.to_json() for each in self.hosts], "underlay": between}
 
 
-def look(names: Sequence[str], tell: Callable[[str], object]) -> Report:
-    """Ask the hosts of these names, by default all hosts of the swarm. ``tell`` receives what is going on, in words.
+def examine_swarm(names: Sequence[str], tell: Callable[[str], object]) -> Report:
+    """Ask the hosts of these names, by default all hosts of the swarm. ``tell`` prints the progress.
     UnknownHostError for a host that is not in the swarm. HostError if this host manages no swarm. KeyboardInterrupt
     after a signal, when the agents are gone."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
@@ -126,7 +123,7 @@ def choose(members: Sequence[SwarmHost], names: Sequence[str]) -> list[SwarmHost
 
 
 def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) -> Report:
-    """What was told, judged."""
+    """The findings on each host, from what was examined."""
     by_name = {each.name: each for each in hosts}
     reports = []
     for host in hosts:

@@ -1,4 +1,4 @@
-"""Leaves agents running on the hosts of the swarm, for runs to come, and ends them."""
+"""Agents that keep running on the hosts of the swarm, for later runs."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Ended:
 
 
 def up(tell: Tell) -> LeftRunning:
-    """Leave an agent running on each usable host, and bring the hosts the image of nodes. Agents that are there stay.
-    ``tell`` receives what is going on, in words. HostError if no agents can be started, or if those that are there
+    """Leave an agent running on each usable host, and copy the image of nodes to the hosts. Agents that run stay.
+    ``tell`` prints the progress. HostError if no agents can be started, or if those that run
     cannot be used. KeyboardInterrupt after a signal; then agents that did not run before are removed."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
         found = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
@@ -78,7 +78,7 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
         holding, undo = stack.enter_context(ExitStack()), await stack.enter_async_context(AsyncExitStack())
         there = await asyncio.to_thread(standing.standing, cluster)
         access = await asyncio.to_thread(_access, cluster, there, identity, holding)
-        agents = Agents(access.server, access.agents.public, LEASE, _unheard, _unheard, _unheard)
+        agents = Agents(access.server, access.agents.public, LEASE, _ignore, _ignore, _ignore)
         stack.push_async_callback(agents.close)
         if there is None:
             undo.push_async_callback(asyncio.to_thread, _undo, cluster, access.server.public)
@@ -130,7 +130,7 @@ def _unavailable(cluster: Cluster, there: Standing) -> HostError:
 
 
 async def _provide(hosts: list[SwarmHost], agents: Agents, tell: Tell) -> dict[str, str]:
-    """Bring the hosts the image of nodes. Returns why it cannot be brought, by host."""
+    """Copy the image of nodes to the hosts. Returns why it cannot be copied, by host."""
     refused: dict[str, str] = {}
     for architecture in sorted({each.architecture for each in hosts}):
         alike = {each.name: architecture for each in hosts if each.architecture == architecture}
@@ -168,5 +168,5 @@ def down(*, data: bool) -> Ended:
     return result
 
 
-def _unheard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     pass

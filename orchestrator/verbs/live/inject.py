@@ -40,7 +40,7 @@ def _target(action: str, targets: Sequence[str]) -> dict[str, Any]:
 def chosen(name: str | None, runs: Path) -> RunDirectory:
     """The run of this name, which must be this user's and running; without a name, the only running one."""
     if name is not None:
-        return heeding(find_run(name, runs))
+        return require_running(find_run(name, runs))
     found = running(runs)
     if not found:
         raise RunError(f"no run of yours is running in {runs}: start one with `up SCENARIO`, or name a run with --run")
@@ -49,7 +49,7 @@ def chosen(name: str | None, runs: Path) -> RunDirectory:
     return found[0]
 
 
-def heeding(directory: RunDirectory) -> RunDirectory:
+def require_running(directory: RunDirectory) -> RunDirectory:
     """The run, which must be this user's and running. RunError otherwise."""
     if not directory.is_ours:
         raise RunError(f"{directory.run} is a run of another user, or others may write to it: only its user may act")

@@ -1,4 +1,4 @@
-"""The runs that live on this host, and their nodes. Labels show the processes, the record has the states of nodes."""
+"""The runs on this host, and their nodes. Labels show the processes, the record has the states of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.results.record.history import History
 from orchestrator.run.down import traces
 
 
-def living(runs: Path) -> list[dict[str, Any]]:
+def running_runs(runs: Path) -> list[dict[str, Any]]:
     """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes`` with
     their proportional set size ``pss`` in bytes. A node of an orphaned run that has no process is "gone", whatever
     the record says last."""

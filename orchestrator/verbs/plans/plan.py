@@ -26,14 +26,19 @@ from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
-from orchestrator.planning.kernel_media import beyond_kernel_of
+from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import kind_of, link_kind
-from orchestrator.scenario.sections.engines import candidates
-from orchestrator.verbs.plans.media import CROSS_TRAFFIC, changed_words, cross_traffic_rows, media_rows, way
-from orchestrator.verbs.plans.population import population_entries
+from orchestrator.scenario.sections.drivers import candidate_engines, kind_of, link_kind
+from orchestrator.verbs.plans.words import (
+    CROSS_TRAFFIC,
+    changed_words,
+    cross_traffic_rows,
+    media_rows,
+    population_entries,
+    way,
+)
 
 T = TypeVar("T")
 FEW_NODES = 30  # up to this number, nodes are shown one by one
@@ -43,7 +48,6 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """Print the whole plan."""
     few = len(plan.nodes) <= FEW_NODES
     write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
     write_entries(console, _facts(plan))
@@ -75,7 +79,7 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """The content of plan.json with the kind of each link, and who lives where and why."""
+    """The content of plan.json with the kind of each link, and the placement."""
     links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
     return (
         plan.to_json()
@@ -175,8 +179,8 @@ def _remarks(node: NodePlan) -> Iterator[str]:
 
 
 def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:
-    """Print who lives where and why, and the links between hosts."""
-    _title(console, f"Who lives where ({text.count(len(plan.hosts), 'host')})")
+    """Print the placement with its reasons, and the links between hosts."""
+    _title(console, f"Placement ({text.count(len(plan.hosts), 'host')})")
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
         node.name if few else (node.tier, node.host, placement.reasons[node.name])
     )
@@ -283,7 +287,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = candidates(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
+    first, *others = candidate_engines(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
         where = "" if not others else ", if it works on this host" if name == first else ", otherwise"

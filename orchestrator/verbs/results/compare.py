@@ -1,8 +1,10 @@
-"""The comparison of two runs: what `compare_many` tells of any number, and the results one by one."""
+"""The comparison of runs: one row for each run, and the settings in which any of them differ; and of two runs, the
+results one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,15 +12,146 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.layout import Cell, write, write_table
+from orchestrator.layout import Cell, write, write_entries, write_table, write_wide_table
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
 from orchestrator.results.record.history import History
-from orchestrator.results.summary import finite, summary
-from orchestrator.verbs.results.compare_many import ManyRuns, RunOverview, compare_many, print_settings, run_overview
+from orchestrator.results.summary import finite, overview, summary
 
+ONCE = ("name", "algorithm", "driver", "seed", "ended")
+"""The columns that are written once, above the table, if all runs have the same value."""
+LEGEND = "accuracy: on the global test set at the end; by class of links: bytes delivered in training"
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Target accuracies. The time to each target that a run reached is compared."""
+_WRITE: dict[str, Callable[[float], str]] = {
+    "fraction": text.percent,
+    "s": text.duration,
+    "bytes": text.size,
+    "count": text.number,
+}
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """One run of a comparison. ``row``: see `orchestrator.results.summary`. ``accuracy``: of the global model, by
+    round. ``reached``: seconds of training by target accuracy."""
+
+    row: dict[str, Any]
+    status: str
+    effective: dict[str, Any]
+    tcp: dict[str, str]
+    summary: dict[str, Any]
+    accuracy: dict[int, float]
+    reached: dict[float, float]
+
+
+@dataclass(frozen=True)
+class ManyRuns:
+    """The runs in the order in which they were given; ``differences`` has one value for each run, by setting.
+    ``same_scenario``: every setting of the scenario is equal."""
+
+    runs: tuple[RunOverview, ...]
+    same_scenario: bool
+    differences: dict[str, list[Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        differences = [{"setting": setting, "values": values} for setting, values in self.differences.items()]
+        return {
+            "runs": [run.row for run in self.runs],
+            "same_scenario": self.same_scenario,
+            "differences": differences,
+        }
+
+
+def run_overview(history: History) -> RunOverview:
+    """Read the data of a run, finished or not."""
+    found = summary(history)
+    began, series = history.training_began or 0.0, accuracy_series(history, "global")
+    reached = {target: first_at(series, target) for target in TARGETS}
+    return RunOverview(
+        row=overview(history, found),
+        status=history.status,
+        effective=history.effective,
+        tcp=history.tcp,
+        summary=found,
+        accuracy={row.round: row.value for row in series if row.round is not None},
+        reached={target: first.t - began for target, first in reached.items() if first is not None},
+    )
+
+
+def compare_many(runs: Sequence[RunOverview]) -> ManyRuns:
+    """Compare any number of runs, which may have different scenarios."""
+    settings = dict(differing([run.effective for run in runs]))
+    return ManyRuns(tuple(runs), not settings, settings | dict(differing_tcp([run.tcp for run in runs])))
+
+
+def print_many(compared: ManyRuns, console: Console) -> None:
+    """Write the names of the runs under numbers, the settings that differ, and the table of the results."""
+    numbers = [str(number) for number, _ in enumerate(compared.runs, start=1)]
+    print_settings(compared, numbers, console)
+    write(console, "", Text("results", style="bold"), Text(LEGEND, style="dim"))
+    rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
+    once = [name for name in ONCE if all(row[name] == rows[0][name] for row in rows)]
+    if once:
+        write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in once)}")
+    named = dict.fromkeys(name for row in rows for name in row if name not in ("run", *once))
+    columns = [name for name in named if not name.startswith("bytes.") or any(row.get(name) for row in rows)]
+    table = [
+        (number, *(_value(row.get(name), _unit(name)) for name in columns))
+        for number, row in zip(numbers, rows, strict=True)
+    ]
+    figures = {place for place, name in enumerate(columns, start=1) if _unit(name) != "text"}
+    write_wide_table(console, ("run", *map(_heading, columns)), table, right=figures)
+
+
+def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """The leaves at which nested settings are not all equal: the path in the scenario, and the value in each of them.
+    The value is None for settings that do not have the leaf."""
+    if all(isinstance(each, dict) for each in settings):
+        for key in dict.fromkeys(key for each in settings for key in each):
+            yield from differing([each.get(key) for each in settings], f"{path}.{key}" if path else str(key))
+    elif all(isinstance(each, list) for each in settings) and len({len(each) for each in settings}) == 1:
+        for index, items in enumerate(zip(*settings, strict=True)):
+            yield from differing(items, f"{path}.{index}")
+    elif any(each != settings[0] for each in settings):
+        yield path, list(settings)
+
+
+def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[Any]]]:
+    """The TCP settings of nodes that are not equal in all runs that recorded them, by their names in sysctl(8)."""
+    recorded = [each for each in settings if each]
+    for name in dict.fromkeys(name for each in recorded for name in each):
+        if len({each.get(name) for each in recorded}) > 1:
+            yield f"net.ipv4.{name}", [each.get(name) for each in settings]
+
+
+def shown_setting(value: Any) -> str:
+    """A setting's value as text; "–" for None."""
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def print_settings(compared: ManyRuns, names: Sequence[str], console: Console) -> None:
+    """Write the ids of the runs, which have these names in the tables, and the settings that differ."""
+    write_entries(console, [(name, run.row["run"]) for name, run in zip(names, compared.runs, strict=True)])
+    write(console, "")
+    if compared.same_scenario:
+        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
+    if compared.differences:
+        write(console, Text("settings that differ", style="bold"))
+        settings = [(setting, *map(shown_setting, values)) for setting, values in compared.differences.items()]
+        write_wide_table(console, ("setting", *names), settings)
+
+
+def _unit(column: str) -> str:
+    """The unit of a column's figures, see `ComparedFigure`."""
+    units = {"rounds": "count", "seconds": "s", "accuracy": "fraction", "bytes": "bytes"}
+    return units.get(column.partition(".")[0], "text")
+
+
+def _heading(column: str) -> str:
+    """ "accuracy" for the column accuracy.global, "device-edge" for bytes.device-edge, "time" for seconds."""
+    kind, _, of = column.partition(".")
+    return {"bytes": of, "seconds": "time"}.get(kind, kind)
 
 
 @dataclass(frozen=True)
@@ -46,35 +179,13 @@ class RunComparison:
     rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values. Each row also has its change."""
         a, b = (run.row["run"] for run in self.both.runs)
         differences = [{"setting": setting, "a": x, "b": y} for setting, (x, y) in self.both.differences.items()]
         rows = [{**asdict(row), "change": row.change} for row in self.rows]
         return {"a": a, "b": b, "same_scenario": self.both.same_scenario, "differences": differences, "rows": rows}
 
 
-@dataclass(frozen=True)
-class Side(RunOverview):
-    """A run to be compared. ``accuracy``: by round. ``reached``: seconds of training by target accuracy."""
-
-    summary: dict[str, Any]
-    accuracy: dict[int, float]
-    reached: dict[float, float]
-
-
-def side(history: History) -> Side:
-    """Read the data of a run, finished or not."""
-    began, series = history.training_began or 0.0, accuracy_series(history, "global")
-    reached = {target: first_at(series, target) for target in TARGETS}
-    return Side(
-        **vars(run_overview(history, found := summary(history))),
-        summary=found,
-        accuracy={row.round: row.value for row in history.global_series("accuracy") if row.round is not None},
-        reached={target: first.t - began for target, first in reached.items() if first is not None},
-    )
-
-
-def compare(a: Side, b: Side) -> RunComparison:
+def compare(a: RunOverview, b: RunOverview) -> RunComparison:
     """Compare two runs, which may have different scenarios."""
     one, other = a.summary, b.summary
     rows = [
@@ -102,7 +213,7 @@ def print_comparison(comparison: RunComparison, console: Console) -> None:
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
 
 
-def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:
+def _accuracy_at_rounds(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     """The accuracies at the last round that both runs have, and at the middle one of their common rounds."""
     common = sorted(a.accuracy.keys() & b.accuracy.keys())
     if not common:
@@ -114,7 +225,7 @@ def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:
     ]
 
 
-def _time_to_accuracy(a: Side, b: Side) -> list[ComparedFigure]:
+def _time_to_accuracy(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     """Seconds of training to the three highest targets that at least one run reached."""
     rows = [
         ComparedFigure(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS
@@ -134,20 +245,10 @@ def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in result["checks"]}
 
 
-_WRITE: dict[str, Callable[[float], str]] = {
-    "fraction": text.percent,
-    "s": text.duration,
-    "bytes": text.size,
-    "count": text.number,
-}
-
-
-def _value(value: float | str | None, unit: str) -> Cell:
+def _value(value: Any, unit: str) -> Cell:
     if value is None:
         return "–"
-    if isinstance(value, str):
-        return Text(value, style=STYLES.get(value, ""))
-    return _WRITE[unit](value)
+    return Text(str(value), style=STYLES.get(str(value), "")) if unit == "text" else _WRITE[unit](value)
 
 
 def _change(row: ComparedFigure) -> str:

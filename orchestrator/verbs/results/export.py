@@ -1,4 +1,4 @@
-"""The verb `export`: the results of runs, in the forms of other tools."""
+"""The command `export`: the results of runs, in the forms of other tools."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_table(table: Path) -> dict[str, Any]:
 
 
 def _runs_of(table: Path) -> list[Path]:
-    """The runs in the table of a sweep. They lie beside the table, which may have been moved."""
+    """The runs in the table of a sweep. They lie next to the table, which may have been moved."""
     try:
         cases = read_table(table)["cases"]
         return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]

@@ -24,7 +24,6 @@ def fault_rows(history: History) -> list[dict[str, Any]]:
 
 
 def print_faults(history: History, console: Console) -> None:
-    """Print a table of all faults."""
     rows = fault_rows(history)
     if not rows:
         write(console, f"{history.run}: no faults were planned, and none were made manually")

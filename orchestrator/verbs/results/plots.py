@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.errors import RunError
-from orchestrator.exports.extras import imported
+from orchestrator.exports.kinds import imported
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, Mark
 from orchestrator.report.template import style

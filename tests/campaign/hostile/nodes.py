@@ -20,7 +20,7 @@ from orchestrator.agent.files import Files
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
 from orchestrator.results.record.writer import Record
-from orchestrator.run.nodes.recording import Hearing
+from orchestrator.run.nodes.messages import MessageRecorder
 from tests.campaign.hostile.material import Draw, changed, fields, nested, numbers, spoiled, texts, values
 from tests.campaign.hostile.page import ask
 from tests.campaign.hostile.places import KINDS, RUN, SECRET, spoil
@@ -69,7 +69,7 @@ def feed_lines(place: Path, given: Sequence[bytes]) -> None:
 def feed_messages(place: Path, given: Iterable[dict[str, Any]]) -> None:
     """Record the messages of a node, and read the record with every reader."""
     record = Record.resume(place, 0.0, "killed", 0)
-    hearing = Hearing(["cloud", "edge-0", "device-0-0"], record, lambda: 20.0)
+    hearing = MessageRecorder(["cloud", "edge-0", "device-0-0"], record, lambda: 20.0)
     for message in given:
         hearing.take("cloud", message)
     hearing.end()

@@ -36,6 +36,20 @@ def test_only_adapters_travel_to_the_byte() -> None:
     assert torch.equal(model.eval()(x), whole(x))  # adapters start at zero
 
 
+def test_adapters_of_gemma_3_270m_are_as_large_as_measured() -> None:
+    """EdgeFlowerTune (arXiv 2605.08636) measured 2.949 to 2.961 MB in a client's upload. The model has 18 layers of
+    640 values, 4 heads of 256, and one for keys and values."""
+    with torch.device("meta"):
+        sides = {"q_proj": (640, 1024), "k_proj": (640, 256), "v_proj": (640, 256), "o_proj": (1024, 640)}
+        layers = [nn.ModuleDict({name: nn.Linear(*each) for name, each in sides.items()}) for _ in range(18)]
+        model = Model(nn.Sequential(*layers), nn.Identity(), frozen_travels=False)
+        adapt(model, 16, 32, ["q_proj", "v_proj"])
+    state = {name: np.zeros(shape, np.float32) for name, shape in model.shapes.items()}
+    header, *tensors = map(len, encode(Message("update", "device-0", 1, {"samples": 8}, state)))
+    assert sum(tensors) == 4 * 18 * 16 * (640 + 1024 + 640 + 256) == 2_949_120
+    assert header + sum(tensors) < 2_961_000
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_frozen_weights_are_bit_identical_after_training(digits: Prepared, optimizer: str) -> None:
     def made() -> Model:

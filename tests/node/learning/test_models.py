@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from node.catalogue.datasets import DATASETS, Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS, Features
+from node.catalogue.datasets import DATASETS, Form, Shape
+from node.catalogue.models import MODEL_GROUPS, MODELS, Features, ModelEntry
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
-from node.learning.models import BUILDERS, Model, ModelPool, build
+from node.learning.models import BUILDERS, Model, ModelPool, build, measured
 from node.learning.zoo import forward_work, saved_values
+from tests import user_models
 
 LEAST = {"fedfeat-cnn": 16, "celeba-cnn": 43}  # pixels a side
 
@@ -184,4 +186,22 @@ def test_frozen_parameters_that_stay_are_no_part_of_the_state() -> None:
     before = frozen.weight.clone()
     model.set({name: np.ones_like(values) for name, values in model.get().items()})
     assert torch.equal(frozen.weight, before)
+    assert all((values == 1).all() for values in model.get().values())
+
+
+@pytest.mark.parametrize(("lora", "floats"), [(None, 5 * 8 + 8 * 8 + 8), ({"rank": 2, "alpha": 2}, 2 * (8 + 5))])
+def test_tied_weights_travel_once(monkeypatch: pytest.MonkeyPatch, lora: dict[str, int] | None, floats: int) -> None:
+    """Five kinds of tokens in sequences of 16, so the mask has 256 bytes."""
+    monkeypatch.setitem(MODELS, "tied", ModelEntry("tied", build=user_models.tied))
+    params = {} if lora is None else {"lora": lora | {"targets": ["head"]}}
+    model = build("tied", (16,), 5, 1, params)
+    state = model.get()
+    assert sum(values.size for values in state.values() if values.dtype == np.float32) == floats
+    size = measured(MODELS["tied"], Form((16,), 5, True, (16,)), params)
+    assert (size.parameters, size.bytes, size.partial) == (floats, 4 * floats + 256, lora is not None)
+    assert size.bytes == sum(values.nbytes for values in state.values())
+    model.set({name: np.ones_like(values) for name, values in state.items()})
+    head: Any = model.extractor.head
+    tokens: Any = model.extractor.tokens
+    assert (head if lora is None else head.layer).weight is tokens.weight
     assert all((values == 1).all() for values in model.get().values())

@@ -25,8 +25,8 @@ from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
 
 LOOPBACK = "127.0.0.1"
-LEASE = 3.0  # s
-AWAY = OutageTimeouts(grace=LEASE + 2.0, end=LEASE + 5.0)
+LEASE = 2.0  # s
+AWAY = OutageTimeouts(grace=LEASE + 1.0, end=LEASE + 2.0)
 PATIENCE = 20.0
 
 

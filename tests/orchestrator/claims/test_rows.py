@@ -100,7 +100,7 @@ def test_what_cannot_be_checked(folder: Path) -> None:
     for words in ([], ["--list", "--cheap"], ["mine-bytes", "--page", "page.md"]):
         assert "name claims, or choose one of --cheap, --list and --page FILE" in call(*words).output
     refused = call("mine-bytes", "--driver", "docker", "--workers", "2")
-    assert "workers: they are for the driver sim" in str(refused.exception)
+    assert "workers: only for the driver sim" in str(refused.exception)
     assert str(call("mine-byte").exception) == (
         "'mine-byte' is no claim; did you mean 'mine-bytes'? (known: mine-bytes, mine-cost)"
     )

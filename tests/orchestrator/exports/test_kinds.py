@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import PlaceError, RunError
-from orchestrator.exports.extras import imported
-from orchestrator.exports.kinds import KINDS, Destination, check
+from orchestrator.exports.kinds import KINDS, Destination, check, imported
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.links.media import Media
-from orchestrator.scenario.sections.engines import ENGINES, candidates
+from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 from tests.orchestrator.run.links.test_channel_probe import CELL, plan
 
 
 def test_auto_is_userspace_where_links_share_media() -> None:
-    assert candidates("auto") == ENGINES["auto"] == ("kernel", "userspace")
-    assert candidates("auto", media=True) == ("userspace",)
-    assert candidates("kernel", media=True) == ("kernel",)
-    assert candidates("kernel", "cross traffic on cell-0") == ()
+    assert candidate_engines("auto") == ENGINES["auto"] == ("kernel", "userspace")
+    assert candidate_engines("auto", media=True) == ("userspace",)
+    assert candidate_engines("kernel", media=True) == ("kernel",)
+    assert candidate_engines("kernel", "cross traffic on cell-0") == ()
 
 
 def test_the_kernel_engine_is_refused_with_the_reason() -> None:

@@ -13,9 +13,8 @@ from orchestrator.planning.copies.trace_files import keep_files, kept_files
 from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.kernel_media import beyond_kernel_of, seen_alone
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.media import at_worst, media_of
+from orchestrator.planning.media import at_worst, beyond_kernel_of, media_of, seen_alone
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared

@@ -17,6 +17,7 @@ from orchestrator.host.kernel.load import HostLoad
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.presence import notes
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.traffic import media, volumes
 from orchestrator.run.context import RunContext
@@ -130,7 +131,7 @@ def verdicts(
         await monitor.begin()
         stage.record.event(0.0, None, "training", None, {})
         if probed == "fail":
-            stage.record.probe(0.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.1, 0.9, 0.09, 0.11, "fail")
+            stage.record.probe(ProbeResult(0.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.1, 0.9, 0.09, 0.11, "fail"))
         if late:
             stage.record.event(0.0, "device-0-0", "overrun", 1, {"asked": 1.0, "taken": 1.0 + late})
         for each in (NOTHING, *counted):

@@ -6,7 +6,7 @@ import sys
 PROVIDE = """
 import resource, sys
 from orchestrator.errors import HostError
-from orchestrator.run.requirements import provide
+from orchestrator.run.preparation import provide
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 try:
     provide(200)

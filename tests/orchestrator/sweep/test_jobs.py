@@ -1,4 +1,4 @@
-"""A sweep as a job, with commands that play the engine."""
+"""A sweep as a job, with commands that play the scheduler."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_is_followed_until_no_task_waits_or_runs(sweep: Sweep) -> None:
     assert len(Path("listed").read_text().splitlines()) == 6
 
 
-def test_an_engine_that_does_not_answer_is_asked_again(sweep: Sweep) -> None:
+def test_a_scheduler_that_does_not_answer_is_asked_again(sweep: Sweep) -> None:
     make_command("sbatch", "#!/bin/sh\n")
     make_command("squeue", "#!/bin/sh\necho >> listed\n[ -e fine ] && exit\necho 'no controller' >&2\nexit 1\n")
     job, file = write_job("slurm", sweep, Path("runs"), [], workers=None, image="")
@@ -98,10 +98,10 @@ def test_an_interrupted_command_leaves_the_job(sweep: Sweep) -> None:
     assert lines[-1] == f"{job.name} continues; `scancel --name={job.name}` ends it, and `--collect` writes the tables"
 
 
-def test_what_the_engine_refuses_is_one_error(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_scheduler_refuses_is_one_error(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(Path("bin").absolute()))
     job, file = write_job("slurm", sweep, Path("runs"), [], workers=None, image="")
-    with pytest.raises(HostError, match="there is no command sbatch: install the engine's client, or use --print"):
+    with pytest.raises(HostError, match="there is no command sbatch: install the scheduler's client, or use --print"):
         execute_job("slurm", sweep, job, file, print)
     make_command("sbatch", "#!/bin/sh\necho 'Invalid partition' >&2\nexit 1\n")
     with pytest.raises(HostError, match=r"`sbatch runs/sweep\.sbatch` failed: Invalid partition"):

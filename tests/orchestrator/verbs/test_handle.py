@@ -137,7 +137,7 @@ def test_other_plug_ins_wait_for_the_end_of_a_run(tmp_path: Path, monkeypatch: p
     [
         (SCENARIO | {"modl": "mlp"}, None, ScenarioError, r"scenario.yaml:\d+: modl: "),
         (SCENARIO, "quick", RunError, "pace: 'quick' is no pace"),
-        (SCENARIO | {"driver": "namespaces"}, "10x", RunError, "pace: it is for the driver sim"),
+        (SCENARIO | {"driver": "namespaces"}, "10x", RunError, "pace: only for the driver sim"),
     ],
 )
 def test_mistakes_are_raised_at_once(

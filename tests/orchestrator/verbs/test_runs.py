@@ -144,7 +144,7 @@ def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[
 
 
 def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="workers: they are for the driver sim; under namespaces"):
+    with pytest.raises(RunError, match="workers: only for the driver sim; under namespaces"):
         up(SCENARIO | {"driver": "namespaces"}, runs=tmp_path / "runs", workers=2)
 
 

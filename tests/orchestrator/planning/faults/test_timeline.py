@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, FaultTime, expand, joins
-from orchestrator.scenario.sections.faults import FaultSpec
-from orchestrator.scenario.sections.targets import links_between
+from orchestrator.scenario.sections.faults import FaultSpec, links_between
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 TOPOLOGY = Topology(edges=2, devices_per_edge=5)

@@ -1,4 +1,4 @@
-"""Who lives where: each rule by an example that can be done by hand, and what holds for every inventory."""
+"""The placement: each rule by an example that can be done by hand, and what holds for every inventory."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from orchestrator.results.checks.nodes import compute_on_time
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import Record
 from orchestrator.scenario.sections.expectations import CheckName
@@ -173,20 +174,24 @@ def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
 def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
     run = Run(tmp_path)
     detail = f"too much; {BUSY_MEANWHILE}"
-    run.record.probe(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
+    run.record.probe(
+        ProbeResult(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
+    )
     assert run.ended().verdict("links as configured")[1].endswith(f"configured 40 ms; {BUSY_MEANWHILE}")
 
 
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
     assert run.verdict("links as configured") == ("unknown", "no probe of device-edge: those links were not measured")
 
 
 def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
-    run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", "loss", 0.002, None, None, None, "unknown")
+    run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
+    run.record.probe(
+        ProbeResult(0.6, "device-0-0", "edge-0", "device-edge", "loss", 0.002, None, None, None, "unknown")
+    )
     verdict, detail = run.verdict("links as configured")
     assert verdict == "unknown"
     assert "loss of device-0-0 → edge-0" in detail
@@ -194,9 +199,9 @@ def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
 
 def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
     row = "rtt", None, 0.3, None, None, "measured", "median of 250"
-    run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real")
+    run.record.probe(ProbeResult(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real"))
     assert run.verdict("links as configured") == (
         "pass",
         "1 probe of 1 link class agree with their profiles; 1 figure of real links without configured values",
@@ -209,7 +214,7 @@ def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
     plan["links"] = [link | {"profile": {"real": True}} for link in plan["links"]]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     for ends in (("edge-0", "cloud", "edge-cloud"), ("device-0-0", "edge-0", "device-edge")):
-        run.record.probe(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real")
+        run.record.probe(ProbeResult(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real"))
     assert run.verdict("links as configured") == (
         "measured",
         "every link is real: 2 figures of 2 link classes, and no values were configured",

@@ -17,7 +17,9 @@ def node(name: str, leads: bool = False) -> dict[str, Any]:
     return {"name": name, "tier": name.partition("-")[0], "leads": leads}
 
 
-def recorded(directory: Path, names: Sequence[str], rows: Sequence[tuple[float, str, int, str, float]]) -> Record:
+def recorded(
+    directory: Path, names: Sequence[str], rows: Sequence[tuple[float, str, int | None, str, float]]
+) -> Record:
     """A run whose training began at 10 s, with accuracies: t, node, round, scope, value."""
     plan = {"name": "judged", "nodes": [node(name, name == "cloud") for name in names], "links": []}
     record = Record.create(directory, json.dumps(plan), {})
@@ -57,6 +59,18 @@ def test_each_scope_is_judged_by_its_own_nodes(tmp_path: Path) -> None:
         assert [row.value for row in of_clients] == pytest.approx([0.3, 0.5])
         assert [row.value for row in accuracy_series(history, "edges")] == [0.4, 0.6]
         assert [row.value for row in accuracy_series(history, "global")] == [0.2, 0.7]
+
+
+def test_reports_without_rounds_are_steps_of_their_own(tmp_path: Path) -> None:
+    """As those of programs that print only ``{"accuracy": 0.5, "scope": "own"}``."""
+    rows = [(12.0, "device-0-0", None, "own", 0.5), (13.0, "device-0-1", None, "own", 0.1)]
+    with read(recorded(tmp_path, NAMES, rows)) as history:
+        series = accuracy_series(history, "clients")
+        assert [(row.t, row.round) for row in series] == [(12.0, None), (13.0, None)]
+        assert [row.value for row in series] == pytest.approx([0.5, 0.3])  # (0.5 + 0.1) / 2
+        found = reached(history, series, 0.5)
+        assert found is not None
+        assert (found.round, found.seconds) == (None, 2.0)
 
 
 def test_edges_are_the_clients_where_there_are_no_devices(tmp_path: Path) -> None:

@@ -22,18 +22,18 @@ def test_pieces_add_up_to_the_totals(tmp_path: Path) -> None:
         sizes, missing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         last = usage.latest(history, LINKS)
         for after in range(0, last, PIECE):
-            for row in usage.of_links(history, after, min(last, after + PIECE)):
-                sizes[row.source, row.target] += row.delivered_bytes
-                missing[row.source, row.target] += row.dropped
+            for _, source, target, size, lost, _ in usage.of_links(history, after, min(last, after + PIECE)):
+                sizes[source, target] += size
+                missing[source, target] += lost
         assert (sizes, missing) == (delivered, dropped)
         classes = Counter[str]()
         for after in range(0, last, PIECE):
-            for of_class in usage.of_classes(history, after, after + PIECE):
-                classes[of_class.link_class] += of_class.delivered_bytes
+            for _, link_class, size in usage.of_classes(history, after, after + PIECE):
+                classes[link_class] += size
         assert classes == volumes.bytes_by_class(history)
         messages = Counter[str]()
-        for sent in usage.of_sent(history, 0, usage.latest(history, FLOWS)):
-            messages[sent.kind] += sent.messages
+        for _, _, kind, sent, _ in usage.of_sent(history, 0, usage.latest(history, FLOWS)):
+            messages[kind] += sent
         assert messages == volumes.messages_by_kind(history)
 
 
@@ -42,7 +42,7 @@ def test_the_time_is_that_of_the_last_row(tmp_path: Path) -> None:
         last = usage.latest(history, LINKS)
         named = "SELECT source, target, MAX(t) FROM link_growth JOIN link ON link.id = link GROUP BY link"
         latest = {(source, target): t for source, target, t in history.rows(named)}
-        assert {(row.source, row.target): row.t for row in usage.of_links(history, 0, last)} == latest
+        assert {(source, target): t for t, source, target, *_ in usage.of_links(history, 0, last)} == latest
 
 
 def test_a_record_without_traffic(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ from orchestrator.results.summary import summary
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.manual import Commands
 from orchestrator.run.display.snapshot import View
+from orchestrator.run.nodes.messages import MessageRecorder
 from orchestrator.run.nodes.processes import LAST_WORD, RESTART_DELAY, RESTART_LIMIT
-from orchestrator.run.nodes.recording import Hearing
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
@@ -548,14 +548,14 @@ _anything = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hearing]:
+def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageRecorder]:
     with closing(Record.create(tmp_path_factory.mktemp("heard"), "{}", {})) as record:
-        yield Hearing({"cloud"}, record, lambda: 0.0)
+        yield MessageRecorder({"cloud"}, record, lambda: 0.0)
 
 
 @settings(max_examples=200, deadline=None)
 @given(message=st.dictionaries(_words | _scalars, _anything, max_size=5))
-def test_whatever_a_node_says_can_be_taken(hearing: Hearing, message: dict[Any, Any]) -> None:
+def test_whatever_a_node_says_can_be_taken(hearing: MessageRecorder, message: dict[Any, Any]) -> None:
     for type in (message.get("type"), "event", "metric", "beat", "done", "traffic"):
         hearing.take("cloud", {**message, "type": type})
 

@@ -20,7 +20,7 @@ from orchestrator.host.kernel.clock import Clock
 from orchestrator.host.process import signals
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.verbs.hosting import hosts_doctor
-from orchestrator.verbs.hosting.hosts_doctor import look
+from orchestrator.verbs.hosting.hosts_doctor import examine_swarm
 from tests.fakes.docker import FakeEngine
 from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.doctor.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI
@@ -145,5 +145,5 @@ def test_a_signal_ends_the_question_in_order(play: Callable[..., list[str]], mon
     monkeypatch.setattr(signals, "_asked", False)
     asked = play([PC])
     with pytest.raises(KeyboardInterrupt):
-        look([], lambda said: None)
+        examine_swarm([], lambda said: None)
     assert asked == ["pc-1"]

@@ -306,7 +306,7 @@ def words(lines: list[str]) -> list[str]:
 def test_who_lives_where_and_why_is_shown() -> None:
     made = make_plan(parse(ON_HOSTS, "f.yaml"), prepared(), inventory=INVENTORY)
     lines = printed(made)
-    assert words(after(lines, "Who lives where (3 hosts)")) == [
+    assert words(after(lines, "Placement (3 hosts)")) == [
         "node host why",
         "cloud pc-1 a manager, next to the orchestrator",
         "edge-0 pc-2 most cores free",
@@ -321,7 +321,7 @@ def test_who_lives_where_and_why_is_shown() -> None:
     assert "pc-1 pc-2 2 not limited not measured not measured" in rows
     assert "pi-1 pc-2 1 700 mbit 500 mbit 0.4 ms" in rows
     assert "more rate than the network has, pi-1 -> pc-2 (700 mbit of 500 mbit): not all" in " ".join(words(lines))
-    assert not [line for line in printed(plan(ON_HOSTS)) if "Who lives where" in line]
+    assert not [line for line in printed(plan(ON_HOSTS)) if "Placement" in line]
 
 
 @pytest.mark.usefixtures("several_hosts")
@@ -340,7 +340,7 @@ def test_many_nodes_are_shown_by_host() -> None:
     large = Inventory((INVENTORY.hosts[0], replace(INVENTORY.hosts[1], cores=128, memory=64 << 30)))
     scenario = parse(CROWD, "f.yaml", ["driver=docker", "topology.edges=4"])
     made = make_plan(scenario, prepared(2000), inventory=large)
-    rows = words(after(printed(made), "Who lives where (2 hosts)"))
+    rows = words(after(printed(made), "Placement (2 hosts)"))
     assert rows[1:] == [
         "cloud pc-1 a manager, next to the orchestrator",
         "edge-0 ... edge-3 (4) pc-2 most cores free",

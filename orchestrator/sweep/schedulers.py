@@ -1,7 +1,7 @@
-"""The engines that execute the tasks of a sweep as a job: Slurm, Docker Swarm and Kubernetes.
+"""The schedulers that execute the tasks of a sweep as a job: Slurm, Docker Swarm and Kubernetes.
 
-An engine has a description of the job, the command that submits it, and one that lists its tasks. It decides where and
-when tasks run, how often a failed one is repeated, and what happens when a host is lost. Pure.
+A scheduler has a description of the job, the command that submits it, and one that lists its tasks. It decides where
+and when tasks run, how often a failed one is repeated, and what happens when a host is lost. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Tasks:
+class TaskStates:
     """The states of the tasks of a job, in words, and whether any of them waits or runs."""
 
     states: Mapping[int, str]
@@ -50,7 +50,7 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class Engine:
+class Scheduler:
     """``describe`` writes the description, whose file has the name ``file``. ``submit``, ``list`` and ``cancel`` are
     commands, in which FILE stands for the path of the file and JOB for the name of the job. ``parse`` reads what
     ``list`` prints. ``contained``: its tasks run in containers."""
@@ -59,7 +59,7 @@ class Engine:
     describe: Callable[[Job], str]
     submit: Sequence[str]
     list: Sequence[str]
-    parse: Callable[[str], Tasks]
+    parse: Callable[[str], TaskStates]
     cancel: Sequence[str]
     contained: bool = True
 
@@ -108,13 +108,13 @@ def _slurm_script(job: Job) -> str:
     return "\n".join(["#!/bin/sh", *lines, "#SBATCH --open-mode=append", "#SBATCH --requeue", command])
 
 
-def _slurm_tasks(printed: str) -> Tasks:
+def _slurm_tasks(printed: str) -> TaskStates:
     states, active = {}, False
     for line in printed.splitlines():
         task, state, reason, nodes = line.split("|")
         active = active or state not in _ENDED
         states[int(task)] = _in_words(state, "" if reason == "None" else reason, nodes)
-    return Tasks(states, active)
+    return TaskStates(states, active)
 
 
 # Docker Swarm
@@ -143,7 +143,7 @@ def _swarm_script(job: Job) -> str:
     return " \\\n  ".join(map(shlex.join, (start, words, [job.image, "-c", task]))) + "\n"
 
 
-def _swarm_tasks(printed: str) -> Tasks:
+def _swarm_tasks(printed: str) -> TaskStates:
     states: dict[int, str] = {}
     active = False
     for line in printed.splitlines():  # the latest attempt of a task comes first
@@ -155,7 +155,7 @@ def _swarm_tasks(printed: str) -> Tasks:
         state = task["CurrentState"].partition(" ")[0]
         active = active or state not in ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
         states[number] = _in_words(state, task["Error"], task["Node"])
-    return Tasks(states, active)
+    return TaskStates(states, active)
 
 
 # Kubernetes
@@ -194,7 +194,7 @@ def _kubernetes_job(job: Job) -> str:
     return yaml.safe_dump(described, sort_keys=False, width=1000)
 
 
-def _kubernetes_tasks(printed: str) -> Tasks:
+def _kubernetes_tasks(printed: str) -> TaskStates:
     """The phases of the pods, with the reason of a pod that waits or has failed."""
     states, active = {}, True
     found = json.loads(printed)["items"]
@@ -206,7 +206,7 @@ def _kubernetes_tasks(printed: str) -> Tasks:
             continue
         number = int(item["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
         states[number] = _in_words(status["phase"], _reason(status), item["spec"].get("nodeName", ""))
-    return Tasks(states, active)
+    return TaskStates(states, active)
 
 
 def _reason(status: Mapping[str, Any]) -> str:
@@ -222,8 +222,8 @@ def _variables(job: Job) -> dict[str, str]:
     return {"HOME": "/tmp", "EDGEBED_CACHE": str(job.folder / ".data")}
 
 
-ENGINES = {
-    "slurm": Engine(
+SCHEDULERS = {
+    "slurm": Scheduler(
         "sweep.sbatch",
         _slurm_script,
         ["sbatch", "FILE"],
@@ -232,7 +232,7 @@ ENGINES = {
         ["scancel", "--name=JOB"],
         contained=False,
     ),
-    "swarm": Engine(
+    "swarm": Scheduler(
         "sweep.swarm.sh",
         _swarm_script,
         ["sh", "FILE"],
@@ -240,7 +240,7 @@ ENGINES = {
         _swarm_tasks,
         ["docker", "service", "rm", "JOB"],
     ),
-    "kubernetes": Engine(
+    "kubernetes": Scheduler(
         "sweep.kubernetes.yaml",
         _kubernetes_job,
         ["kubectl", "create", "--filename", "FILE"],

@@ -1,14 +1,16 @@
-"""The shared media of a plan in words, for `plan`."""
+"""The shared media and the population of a plan in words, for `plan`."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from netem.media.profile import ChannelProfile
-from netem.units import format_duration, format_rate
+from netem.units import format_duration, format_fraction, format_rate
 from orchestrator import text
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan
+from orchestrator.population.population import HardwareShare, LinkShare, Population
 
 CROSS_TRAFFIC = ("on", "when", "traffic")
 
@@ -64,3 +66,27 @@ def _traffic(plan: CrossTrafficPlan) -> str:
     if traffic.kind != "on-off":
         return rate
     return f"{rate} for {format_duration(traffic.on)} and none for {format_duration(traffic.off)}, on average"
+
+
+def population_entries(population: Population) -> Iterator[tuple[str, str]]:
+    """Labels with their texts."""
+    facts = population.to_json()
+    params = ", ".join(f"{key} {value}" for key, value in facts["selection"]["params"].items() if value is not None)
+    how = facts["selection"]["name"] + (f" ({params})" if params else "")
+    asked = f" of {population.asked} that are selected" if population.asked > population.selected else ""
+    when = "at a time" if population.asynchronous else "in each round"
+    yield "selected", f"{population.selected}{asked}, {when}: {how}"
+    kind, settings = next(iter(facts["availability"].items()))
+    yield "there", f"by the trace {settings}" if kind == "trace" else kind
+    if population.speed is None:
+        yield "hardware", _shares(population.hardware)
+    yield "links", _shares(population.links)
+    for what, quantiles in facts["quantiles"].items():
+        yield what, ", ".join(f"{part} {value:g}" for part, value in quantiles.items()) + " (quantiles)"
+
+
+def _shares(shares: Sequence[HardwareShare | LinkShare]) -> str:
+    total: defaultdict[str, float] = defaultdict(float)
+    for each in shares:
+        total[each.name] += each.share
+    return ", ".join(f"{name} {format_fraction(round(share, 6))}" for name, share in total.items())

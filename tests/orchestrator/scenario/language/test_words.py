@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ScenarioError
-from orchestrator.scenario.language.names import name_from
+from orchestrator.scenario.language.words import name_from
 from orchestrator.scenario.reading import parse
 
 

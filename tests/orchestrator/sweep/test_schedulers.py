@@ -1,4 +1,4 @@
-"""The descriptions of jobs, and what the engines say of their tasks."""
+"""The descriptions of jobs, and what the schedulers say of their tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from orchestrator.sweep.engines import ENGINES, Job, Tasks
+from orchestrator.sweep.schedulers import SCHEDULERS, Job, TaskStates
 
 JOB = Job(
     name="mine-ab12cd",
@@ -30,12 +30,12 @@ JOB = Job(
 ARGUMENTS = "sweep mine.yaml --runs 'my runs' --set driver=sim --workers 2 --task"
 
 
-def parsed(engine: str, printed: str) -> Tasks:
-    return ENGINES[engine].parse(printed)
+def parsed(scheduler: str, printed: str) -> TaskStates:
+    return SCHEDULERS[scheduler].parse(printed)
 
 
 def test_a_script_for_slurm() -> None:
-    assert ENGINES["slurm"].describe(JOB) == (
+    assert SCHEDULERS["slurm"].describe(JOB) == (
         "#!/bin/sh\n"
         "#SBATCH --job-name=mine-ab12cd\n"
         "#SBATCH --array=0-23\n"
@@ -49,7 +49,7 @@ def test_a_script_for_slurm() -> None:
 
 
 def test_a_slurm_task_that_resumes_is_requeued_at_its_limit() -> None:
-    script = ENGINES["slurm"].describe(replace(JOB, resumes=True))
+    script = SCHEDULERS["slurm"].describe(replace(JOB, resumes=True))
     assert "#SBATCH --signal=B:USR1@60\n" in script
     assert 'scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"\n' in script
 
@@ -68,7 +68,7 @@ def test_the_script_of_a_slurm_task_that_resumes(
     scontrol.write_text(f'#!/bin/sh\n[ -e {ended} ] && echo "$@" >> {called}\n')
     for each in (task, scontrol):
         each.chmod(0o755)
-    script = ENGINES["slurm"].describe(replace(JOB, resumes=True, python=[str(task)]))
+    script = SCHEDULERS["slurm"].describe(replace(JOB, resumes=True, python=[str(task)]))
     variables = {"SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "0", "SLURM_RESTART_COUNT": str(restarts)}
     with subprocess.Popen(
         ["sh", "-c", script],
@@ -86,7 +86,7 @@ def test_the_script_of_a_slurm_task_that_resumes(
 
 
 def test_a_command_for_swarm() -> None:
-    words = shlex.split(ENGINES["swarm"].describe(JOB))
+    words = shlex.split(SCHEDULERS["swarm"].describe(JOB))
     assert words[:3] == ["docker", "service", "create"]
     assert {"--mode=replicated-job", "--replicas=24", "--reserve-cpu=2", "--restart-max-attempts=2"} <= set(words)
     assert {"--mount=type=bind,source=/shared/study,target=/shared/study", "--workdir=/shared/study"} <= set(words)
@@ -99,7 +99,7 @@ def test_a_command_for_swarm() -> None:
 
 
 def test_a_job_for_kubernetes() -> None:
-    job = yaml.safe_load(ENGINES["kubernetes"].describe(JOB))
+    job = yaml.safe_load(SCHEDULERS["kubernetes"].describe(JOB))
     kubernetes_validate.validate(job, "1.37", strict=True)
     assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "mine-ab12cd")
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
@@ -125,7 +125,7 @@ def test_a_job_for_kubernetes() -> None:
     ],
 )  # fmt: skip
 def test_states_of_slurm(printed: str, states: dict[int, str], active: bool) -> None:
-    assert parsed("slurm", printed) == Tasks(states, active)
+    assert parsed("slurm", printed) == TaskStates(states, active)
 
 
 def line(number: int, state: str, node: str = "", error: str = "") -> str:
@@ -135,8 +135,8 @@ def line(number: int, state: str, node: str = "", error: str = "") -> str:
 def test_states_of_swarm() -> None:
     lost = line(2, "Running 3 seconds ago", "b") + line(2, "Failed 9 seconds ago", "c", "task: non-zero exit (1)")
     first = json.dumps({**json.loads(line(0, "Complete 1 second ago", "a")), "Name": "mine-ab12cd.j73035yba232"})
-    assert parsed("swarm", lost + first) == Tasks({2: "running on b", 0: "complete on a"}, True)
-    assert parsed("swarm", line(1, "Failed 1 second ago", "c", "no such image")) == Tasks(
+    assert parsed("swarm", lost + first) == TaskStates({2: "running on b", 0: "complete on a"}, True)
+    assert parsed("swarm", line(1, "Failed 1 second ago", "c", "no such image")) == TaskStates(
         {1: "failed (no such image) on c"}, False
     )
 
@@ -174,6 +174,6 @@ def test_states_of_kubernetes() -> None:
         3: "failed (OOMKilled) on a",
         4: "succeeded on a",
     }
-    assert parsed("kubernetes", json.dumps({"items": [*pods, job]})) == Tasks(states, True)
+    assert parsed("kubernetes", json.dumps({"items": [*pods, job]})) == TaskStates(states, True)
     job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     assert not parsed("kubernetes", json.dumps({"items": [job]})).active

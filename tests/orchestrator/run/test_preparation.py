@@ -13,7 +13,7 @@ from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin
-from orchestrator.run.requirements import models_of_a_round, require_room
+from orchestrator.run.preparation import models_of_a_round, require_room
 from orchestrator.scenario.reading import load, parse
 from tests.orchestrator.labels import prepared
 
@@ -62,7 +62,7 @@ def test_a_run_that_needs_more_memory_than_the_host_has_is_refused_before_it_sta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """90 models of 3,000,000 hidden units of 8 x 8 pictures: 4 bytes x (65 x 3e6 + 3e6 x 10 + 10) x 90 = 81 GB."""
-    monkeypatch.setattr("orchestrator.run.requirements.host_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr("orchestrator.run.preparation.host_memory", lambda: 16 * 10**9)
     plan = make_plan(
         parse("algorithm: fedavg\ndriver: sim\nmodel: {name: mlp, hidden: 3000000}\ntopology: {devices: 90}", "f.yaml"),
         prepared(),

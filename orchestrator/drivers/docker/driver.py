@@ -36,7 +36,7 @@ from orchestrator.text import some
 from orchestrator.together import Tasks
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
-OOM_NOTICE = 0.2  # s after the end of a killed container for the Engine's event that it was out of memory
+OOM_NOTICE = 1.5  # s after the end of a killed container for the Engine's event that it was out of memory
 KILLED = SIGNALLED + signal.SIGKILL
 
 
@@ -84,6 +84,8 @@ class DockerDriver:
         self._processes: dict[str, tuple[str, int]] = {}  # by container: its node and process
         self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
         self._out_of_memory: set[str] = set()  # nodes, since their latest start
+        self._killed: set[str] = set()  # nodes that this driver has killed, since their latest start
+        self._unexplained: dict[str, tuple[str, int]] = {}  # by container: node and exit code, for `OOM_NOTICE`
 
     async def open(self) -> None:
         """Check the Engine and the images, and start to listen to the events of containers."""
@@ -102,6 +104,7 @@ class DockerDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
         self._out_of_memory.discard(node.name)
+        self._killed.discard(node.name)
         work = self._starting.start(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
@@ -111,6 +114,7 @@ class DockerDriver:
         return NodeHandle(pid)
 
     async def kill(self, node: str) -> None:
+        self._killed.add(node)
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
 
     async def pause(self, node: str) -> None:
@@ -238,12 +242,21 @@ class DockerDriver:
 
     def _heard(self, event: Mapping[str, Any]) -> None:
         container, attributes = event["Actor"]["ID"], event["Actor"]["Attributes"]
+        node = attributes[NODE]
         if event["Action"] == "oom":
-            self._out_of_memory.add(attributes[NODE])
-        elif (code := int(attributes["exitCode"])) == KILLED and attributes[NODE] not in self._out_of_memory:
-            asyncio.get_running_loop().call_later(OOM_NOTICE, self._ended, container, code)
+            self._out_of_memory.add(node)
+            for waiting in [each for each, (name, _) in self._unexplained.items() if name == node]:
+                self._explained(waiting)
+        elif (code := int(attributes["exitCode"])) == KILLED and node not in self._out_of_memory | self._killed:
+            self._unexplained[container] = node, code
+            asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
         else:
             self._ended(container, code)
+
+    def _explained(self, container: str) -> None:
+        """Report the end of a killed container: the Engine may send ``oom`` after ``die``."""
+        if container in self._unexplained:
+            self._ended(container, self._unexplained.pop(container)[1])
 
     def _ended(self, container: str, code: int) -> None:
         if container not in self._processes:

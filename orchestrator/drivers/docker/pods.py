@@ -91,6 +91,7 @@ class PodsDriver(NodesHere, DockerDriver):
     async def kill(self, node: str) -> None:
         """Kill the holder. The kernel ends the other processes of its PID namespace with it."""
         held = self._find(node)
+        self._killed.add(node)
         for running in self._of(node):
             del self._running[str(running.container.id)]
         await asyncio.to_thread(self._signal, held, "SIGKILL")

@@ -299,7 +299,12 @@ async def test_a_thawed_process_finds_a_signal(
 
 @pytest.mark.parametrize("first", ["oom", "die"])
 async def test_a_node_above_its_memory_limit_ends_out_of_memory(
-    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory, first: str
+    driver: DockerDriver,
+    client: FakeDockerClient,
+    plan: Plan,
+    directory: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
 ) -> None:
     """The Engine reports both in any order."""
     await start(driver, plan, directory)
@@ -312,6 +317,7 @@ async def test_a_node_above_its_memory_limit_ends_out_of_memory(
         client.stream.put(out_of_memory)
     assert (await exit_of(driver)).out_of_memory
     await start(driver, plan, directory)
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.OOM_NOTICE", 0.01)
     client.made[1].die(137)
     assert not (await exit_of(driver)).out_of_memory
 

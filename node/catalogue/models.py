@@ -65,34 +65,29 @@ class ImageSize(Features):
     image_size: int = whole(128, low=32)
 
 
-@dataclass(frozen=True)
-class Backbone:
-    """The numbers of values in a torchvision network without its classifier, and the number of its features. Its work,
-    as in `Size`, for pictures of `MEASURED_AT` pixels a side; the layers are those of the whole model."""
-
-    parameters: int
-    buffers: int
-    counters: int
-    features: int
-    operations: int
-    values: int
-    layers: int
-
-
-BACKBONES: dict[str, Backbone] = {  # first the ten of DFFKE, in its order
-    "resnet18": Backbone(11_176_512, 9_600, 20, 512, 592_183_296, 2_491_392, 54),
-    "resnet34": Backbone(21_284_672, 17_024, 36, 512, 1_196_163_072, 3_720_192, 94),
-    "resnet50": Backbone(23_508_032, 53_120, 53, 2048, 1_334_575_104, 10_514_432, 128),
-    "googlenet": Backbone(5_599_904, 14_560, 57, 1024, 488_931_328, 2_621_952, 132),
-    "efficientnet-v2-s": Backbone(20_177_488, 153_872, 110, 1280, 932_628_480, 12_175_792, 487),
-    "mobilenet-v3-small": Backbone(1_517_856, 12_112, 34, 1024, 18_824_192, 1_398_728, 143),
-    "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280, 72_147_840, 4_191_560, 170),
-    "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024, 96_240_128, 2_560_000, 166),
-    "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048, 189_781_376, 3_432_704, 166),
-    "vit-tiny": Backbone(5_486_784, 0, 0, 192, 373_953_024, 2_632_512, 114),  # and a position of 192 for each patch
-    "squeezenet-1.1": Backbone(722_496, 0, 0, 512, 80_091_840, 1_671_360, 57),
+BACKBONES: dict[str, Size] = {  # first the ten of DFFKE, in its order
+    "resnet18": Size(11_176_512, 9_600, 20, 512, 592_183_296, 2_491_392, 54, saved=1_810_432, widest=262_144),
+    "resnet34": Size(21_284_672, 17_024, 36, 512, 1_196_163_072, 3_720_192, 94, saved=2_629_632, widest=262_144),
+    "resnet50": Size(23_508_032, 53_120, 53, 2048, 1_334_575_104, 10_514_432, 128, saved=7_012_352, widest=262_144),
+    "googlenet": Size(5_599_904, 14_560, 57, 1024, 488_931_328, 2_621_952, 132, saved=3_932_672, widest=262_144),
+    "efficientnet-v2-s": Size(
+        20_177_488, 153_872, 110, 1280, 932_628_480, 12_175_792, 487, saved=12_625_938, widest=196_608
+    ),
+    "mobilenet-v3-small": Size(1_517_856, 12_112, 34, 1024, 18_824_192, 1_398_728, 143, saved=1_326_456, widest=73_728),
+    "mobilenet-v3-large": Size(
+        4_202_032, 24_400, 46, 1280, 72_147_840, 4_191_560, 170, saved=3_611_976, widest=262_144
+    ),
+    "shufflenet-v2-x1.5": Size(2_478_624, 23_440, 56, 1024, 96_240_128, 2_560_000, 166, saved=2_335_744, widest=98_304),
+    "shufflenet-v2-x2.0": Size(
+        5_344_996, 33_716, 56, 2048, 189_781_376, 3_432_704, 166, saved=3_130_112, widest=124_928
+    ),
+    # vit-tiny has a position of 192 for each patch, too
+    "vit-tiny": Size(5_486_784, 0, 0, 192, 373_953_024, 2_632_512, 114, saved=2_475_670, widest=49_920),
+    "squeezenet-1.1": Size(722_496, 0, 0, 512, 80_091_840, 1_671_360, 57, saved=1_540_800, widest=254_016),
 }
-MEASURED_AT = 128  # pixels a side
+"""Torchvision's networks without their classifiers, for pictures of `MEASURED_AT` pixels a side. The layers are those
+of the whole model."""
+MEASURED_AT = 128
 HALVED = 32  # the networks halve the sides five times and round up, so the work grows with the next multiple
 PATCH = 16  # pixels a side of ViT-Tiny's patches
 
@@ -175,6 +170,7 @@ class ModelEntry:
             features=chosen.features,
             operations=own.operations + wider - narrower if own.layers else 0,
             values=own.values + chosen.features,
+            saved=own.saved + chosen.features,
             layers=own.layers + 1 if own.layers else 0,
         )
 
@@ -251,8 +247,8 @@ def _residual(shape: Shape, classes: int, stem: int, widths: Sequence[int]) -> S
         start = network.shape
         stride = 1 if start[0] == width else 2
         end = network.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
-        network.shape = start  # of the shortcut
-        network = network.activation() if stride == 1 else network.convolution(width, 1, stride)
+        network.shape, network.kept = start, True  # of the shortcut
+        network = network.activation() if stride == 1 else network.convolution(width, 1, stride).keep()
         assert network.shape == end
     return network.mean().flatten().linear(classes).size(widths[-1])
 
@@ -284,14 +280,13 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
             raise ValueError(f"image_size: {side} is no multiple of vit-tiny's patches of {PATCH}")
         positions = (side // PATCH) ** 2 * own.features
     scale = (math.ceil(side / HALVED) * HALVED / MEASURED_AT) ** 2
-    return Size(
-        own.parameters + positions + (own.features + 1) * classes,
-        own.buffers,
-        own.counters,
-        own.features,
+    return replace(
+        own,
+        parameters=own.parameters + positions + (own.features + 1) * classes,
         operations=round(own.operations * scale) + own.features * classes,
         values=round(own.values * scale) + classes,
-        layers=own.layers,
+        saved=round(own.saved * scale) + own.features + classes,
+        widest=round(own.widest * scale),
     )
 
 

@@ -18,7 +18,10 @@ class Size:
 
     The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and products of matrices;
     `values`, the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed
-    form without them has 0 layers. Then they are measured on the model."""
+    form without them has 0 layers. Then they are measured on the model.
+
+    The memory of one sample: `saved`, the numbers that its forward pass keeps for the backward pass; and `widest`, the
+    most numbers of its input, or of a layer's output. `fixed` are the numbers of the model outside its state."""
 
     parameters: int
     buffers: int = 0
@@ -30,6 +33,9 @@ class Size:
     linear: bool = True
     partial: bool = False
     width: int = 4
+    saved: int = 0
+    widest: int = 0
+    fixed: int = 0
 
     @property
     def bytes(self) -> int:
@@ -53,50 +59,66 @@ EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
 class Layers:
     """Adds up the layers of a network for samples of ``shape``, with the names and defaults of torch. ``shape`` is that
-    of the last layer's output, without the batch. Each method adds a layer."""
+    of the last layer's output, without the batch; it is ``kept`` if a layer has saved it for the backward pass. Each
+    method adds a layer."""
 
     def __init__(self, shape: Shape) -> None:
-        self.shape = tuple(shape)
-        self._sums = {"parameters": 0, "buffers": 0, "counters": 0, "operations": 0, "values": 0, "layers": 0}
+        self.shape, self.kept = tuple(shape), False
+        self._sums = dict.fromkeys(("parameters", "buffers", "counters", "operations", "values", "layers", "saved"), 0)
+        self._widest = math.prod(shape)
 
     def size(self, features: int, linear: bool = True) -> Size:
-        return Size(features=features, linear=linear, partial=False, **self._sums)
+        self._sums["saved"] += math.prod(self.shape)  # the logarithms of the probabilities
+        return Size(features=features, linear=linear, partial=False, widest=self._widest, **self._sums)
 
     def convolution(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1, bias: bool = True
     ) -> Self:
         inside, *sides = self.shape
         weights = inside // groups * kernel ** len(sides)
-        self.shape = (width, *((side + 2 * padding - kernel) // stride + 1 for side in sides))
-        return self._add(parameters=(weights + bias) * width, operations=weights * math.prod(self.shape))
+        shape = (width, *((side + 2 * padding - kernel) // stride + 1 for side in sides))
+        return self._add(shape, parameters=(weights + bias) * width, operations=weights * math.prod(shape))
 
     def normalisation(self) -> Self:
         """Batch normalisation."""
-        return self._add(parameters=2 * self.shape[0], buffers=2 * self.shape[0], counters=1)
+        return self._add(self.shape, parameters=2 * self.shape[0], buffers=2 * self.shape[0], counters=1)
 
     def activation(self) -> Self:
-        """Any layer without parameters that keeps the shape."""
-        return self._add()
+        """Any layer without parameters that keeps the shape, and whose output is saved."""
+        self._add(self.shape, saves=False)
+        return self.keep()
 
     def pooling(self, factor: int = 2) -> Self:
-        self.shape = (self.shape[0], *(side // factor for side in self.shape[1:]))
-        return self._add()
+        """The maximum, whose place is saved in 8 bytes."""
+        shape = (self.shape[0], *(side // factor for side in self.shape[1:]))
+        return self._add(shape, saved=2 * math.prod(shape))
 
     def mean(self) -> Self:
         """The mean of each channel."""
-        self.shape = (self.shape[0], *(1 for _ in self.shape[1:]))
-        return self._add()
+        return self._add((self.shape[0], *(1 for _ in self.shape[1:])), saves=False)
 
     def flatten(self) -> Self:
-        self.shape = (math.prod(self.shape),)
-        return self._add()
+        kept = self.kept
+        self._add((math.prod(self.shape),), saves=False)
+        self.kept = kept
+        return self
 
     def linear(self, width: int) -> Self:
         (inside,) = self.shape
-        self.shape = (width,)
-        return self._add(parameters=(inside + 1) * width, operations=inside * width)
+        return self._add((width,), parameters=(inside + 1) * width, operations=inside * width)
 
-    def _add(self, **sums: int) -> Self:
-        for name, number in (sums | {"values": math.prod(self.shape), "layers": 1}).items():
+    def keep(self) -> Self:
+        """Save the last output, if no layer has."""
+        self._sums["saved"] += 0 if self.kept else math.prod(self.shape)
+        self.kept = True
+        return self
+
+    def _add(self, shape: Shape, saves: bool = True, **sums: int) -> Self:
+        """Add a layer with an output of this shape. It ``saves`` its input."""
+        if saves:
+            self.keep()
+        self.shape, self.kept = tuple(shape), False
+        self._widest = max(self._widest, math.prod(shape))
+        for name, number in (sums | {"values": math.prod(shape), "layers": 1}).items():
             self._sums[name] += number
         return self

@@ -363,5 +363,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         counters=ceil(others / 8),
         features=count,
         linear=linear,
+        saved=zoo.saved_values(model, samples),
+        fixed=sum(each.numel() for name, each in model.state_dict().items() if name not in model.travelling),
         partial=any(name not in model.travelling for name, _ in model.named_parameters()),
     )

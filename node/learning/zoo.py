@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import interpolate
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -37,9 +38,9 @@ class Pass:
 
     def seconds(self) -> float:
         """The time on the reference core, counted as that of a mini-batch."""
-        operations, called = _counted(self.module, self.sample)
+        counted, called = _counted(self.module, self.sample)
         rates, values = TRAINING if self.trained else EVALUATION, sum(values for _, values in called)
-        each = operations * rates.per_operation + values * rates.per_value
+        each = counted.multiply_adds * rates.per_operation + values * rates.per_value
         return len(called) * rates.per_layer + self.count * each
 
 
@@ -150,7 +151,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.operations = 0
+        self.operations = self.widest = 0
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.operations // 2
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -163,11 +168,12 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = func(*args, **given)
         if count := flop_registry.get(func.overloadpacket):
             self.operations += count(*args, **given, out_val=made)
+            self.widest = max(self.widest, made.numel())
         return made
 
 
-def _counted(module: nn.Module, sample: Tensor) -> tuple[int, list[tuple[nn.Module, int]]]:
-    """The multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
+def _counted(module: nn.Module, sample: Tensor) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
+    """The operations of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
     `layer_outputs`."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the formulas do not know fused attention
@@ -176,7 +182,24 @@ def _counted(module: nn.Module, sample: Tensor) -> tuple[int, list[tuple[nn.Modu
             called = layer_outputs(module, sample)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return counter.operations // 2, called
+    return counter, called
+
+
+def saved_values(module: nn.Module, samples: Tensor) -> int:
+    """The float32 numbers that a forward pass of training keeps for the backward pass of one of these samples (n, ...),
+    without the module's own."""
+    own = {each.untyped_storage().data_ptr() for each in (*module.parameters(), *module.buffers())}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage  # it is not freed, so no other has its address
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        module.train()(samples).log_softmax(-1)
+    return sum(each.nbytes() for each in kept.values()) // (4 * len(samples))
 
 
 def forward_operations(module: nn.Module, sample: Tensor) -> int:
@@ -185,7 +208,13 @@ def forward_operations(module: nn.Module, sample: Tensor) -> int:
 
 
 def forward_work(module: nn.Module, sample: Tensor) -> Size:
-    """The operations, values and layers of a forward pass of one sample (1, ...); a size without parameters."""
-    operations, called = _counted(module, sample)
-    values = sum(values for _, values in called)
-    return Size(0, operations=operations, values=values, layers=len(layers_of(module)))
+    """The operations, values, layers and widest output of a forward pass of one sample (1, ...); a size without
+    parameters."""
+    counted, called = _counted(module, sample)
+    return Size(
+        0,
+        operations=counted.multiply_adds,
+        values=sum(values for _, values in called),
+        layers=len(layers_of(module)),
+        widest=max(sample.numel(), counted.widest),
+    )

@@ -1,7 +1,7 @@
 """What an agent does for a run on its host: it answers `orchestrator.drivers.swarm.agents.calls`, and sends events:
 
-exit {node, pid, code}          a node's container has ended
-program {label, code}           a program of a node has ended
+exit {node, pid, code, out_of_memory}   a node's container has ended
+program {label, code, out_of_memory}    a program of a node has ended
 log {log, data}                 bytes that were added to the log of this name
 checkpoint {node, data, first, last}    a piece of a node's new checkpoint
 relay {connection, data}        see orchestrator.drivers.swarm.agents.relay
@@ -255,13 +255,15 @@ class Worker:
         while True:
             ended = await driver.exits.get()
             await self._forward_output()
-            self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
+            tell = partial(self._tell, "exit", out_of_memory=ended.out_of_memory)
+            tell(node=ended.node, pid=ended.handle.pid, code=ended.code)
 
     async def _report_ends(self, driver: RunsPrograms) -> None:
         while True:
             ended = await driver.ends.get()
             await self._forward_output()
-            self._tell("program", label=ended.program.label, code=ended.code)
+            label, lack = ended.program.label, ended.out_of_memory
+            self._tell("program", label=label, code=ended.code, out_of_memory=lack)
 
     async def _forward_output_forever(self) -> None:
         while True:

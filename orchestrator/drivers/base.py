@@ -28,17 +28,18 @@ from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.sections.drivers import DRIVERS
 
 SIGNALLED = 128  # where an exit code cannot be negative, a code above this one means a signal
-LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
-"""The line that a driver adds to the log of a node that was killed for lack of memory."""
+OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a node's process: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
+    """The end of a node's process: with exit code ``code``, or by a signal (then ``code`` is the negative number).
+    ``out_of_memory``: the kernel killed it, or a program of it, because it needed more memory than its limit."""
 
     node: str
     handle: NodeHandle
     code: int
+    out_of_memory: bool = False
 
 
 class Driver(Protocol):
@@ -134,10 +135,12 @@ class SensesHosts(LosesHosts, Protocol):
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """The end of a program: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
+    """The end of a program: with exit code ``code``, or by a signal (then ``code`` is the negative number).
+    ``out_of_memory``: as of `Exit`, for its node."""
 
     program: ProgramPlan
     code: int
+    out_of_memory: bool = False
 
 
 @runtime_checkable

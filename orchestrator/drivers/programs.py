@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import SIGNALLED, ProgramEnd, RunsPrograms
+from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
 from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
@@ -316,7 +316,8 @@ class Programs:
             self._finish("programs")
 
     def _ending(self, program: _Program, end: ProgramEnd) -> str:
-        return tail.with_last_line(f"{_shown(program)} ended ({text.how_ended(end.code)})", program.log)
+        how = OUT_OF_MEMORY if end.out_of_memory else text.how_ended(end.code)
+        return tail.with_last_line(f"{_shown(program)} ended ({how})", program.log)
 
     def _finish(self, reason: str, error: str | None = None) -> None:
         if not self.over.done():

@@ -26,6 +26,7 @@ from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
+from orchestrator.planning.learning.memory import training_bytes
 from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
@@ -58,6 +59,7 @@ class _Learning:
     model: str = ""
     model_params: Mapping[str, Any] = field(default_factory=dict)
     model_bytes: int = 0
+    training_bytes: Mapping[str, int] = field(default_factory=dict)
     data: DataPlan = field(default_factory=DataPlan)
     gathering: GatheringPlan = NO_GATHERING
 
@@ -154,6 +156,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters(),
         model_bytes=largest(sizes).bytes,
+        training_bytes=_training_bytes(scenario, system.nodes, sizes, data),
         data=_data(scenario, data, shards),
         gathering=_gathering(scenario, work, system),
     )
@@ -296,15 +299,34 @@ def _round_work(
 
 
 def _workers(scenario: Scenario, nodes: list[NodePlan], test: int, labels: int) -> TierNodes:
-    """Nodes of one tier. ``test``: the samples of the global test set, on which some of them are evaluated. ``labels``:
-    the number of labels of a sample."""
-    personal = scenario.scheme.personal
+    """Nodes of one tier. ``test``: the samples of the global test set. ``labels``: the number of labels of a sample."""
     return TierNodes(
         count=len(nodes),
         speed=min(min(node.hardware.expected_speed, 1.0) for node in nodes),
         samples=max(node.samples for node in nodes),
-        tests=max(sum(node.test_counts) // labels + (test if personal or node.leads else 0) for node in nodes),
+        tests=max(_tests(scenario, node, test, labels) for node in nodes),
     )
+
+
+def _tests(scenario: Scenario, node: NodePlan, test: int, labels: int) -> int:
+    """The number of test samples that a node evaluates on: its own, and of some nodes the global test set."""
+    return sum(node.test_counts) // labels + (test if scenario.scheme.personal or node.leads else 0)
+
+
+def _training_bytes(
+    scenario: Scenario, nodes: tuple[NodePlan, ...], sizes: list[Size], data: PreparedLabels | None
+) -> dict[str, int]:
+    """The memory of each node's training, by its name. Clients of each tier have the models in turn (`model_of`)."""
+    if data is None:
+        return {}
+    found, of_tier, labels = {}, Counter[Tier](), math.prod(data.labels)
+    for node in nodes:
+        size = sizes[of_tier[node.tier] % len(sizes)]
+        of_tier[node.tier] += 1
+        if node.samples:
+            tests = _tests(scenario, node, len(data.test), labels)
+            found[node.name] = training_bytes(size, scenario.parameters, node.samples, data.sample_bytes, tests)
+    return found
 
 
 def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> GatheringPlan:

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
+from netem.units import format_size
 from node.assignment import PluginSource, Tier, Timeouts
 from orchestrator import text
 from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.hosts.placement import Placement
+from orchestrator.planning.learning.memory import FRAMEWORK
 from orchestrator.planning.learning.shards import Shards
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.population.population import Population
@@ -230,6 +232,7 @@ class Plan:
     clients: Mapping[str, Any] = field(default_factory=dict)
     media: tuple[MediumPlan, ...] = ()
     cross_traffic: tuple[CrossTrafficPlan, ...] = ()
+    training_bytes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -276,6 +279,7 @@ class Plan:
         computing = of_clients_at_once(self.clients_at_once, self.driver)
         of_hosts = self.placement.notes if self.placement is not None else ()
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
+        of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
         return [*of_data(self.data.unheld, empty), *of_nodes, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
@@ -294,7 +298,7 @@ class Plan:
             "cross_traffic": [each.to_json() for each in self.cross_traffic],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
-        left_out = {"params", "shards", "data_directory", "folder", "placement"}
+        left_out = {"params", "shards", "data_directory", "folder", "placement", "training_bytes"}
         optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
         left_out |= {name for name in optional if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
@@ -336,6 +340,28 @@ def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     if images and not DRIVERS[driver].images:
         names, makers = ", ".join(images), listed(images=True)
         yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
+
+
+def of_memory(nodes: Iterable[NodePlan], needed: Mapping[str, int], driver: str) -> Iterator[str]:
+    """Notes on hardware with less memory than training, Python and torch need. ``needed``: bytes for training, by node.
+    An accelerator has its own memory."""
+    short: dict[tuple[str, int], list[str]] = {}
+    for node in nodes:
+        memory = node.hardware.memory
+        if memory is not None and node.device == PROCESSOR and memory < needed.get(node.name, -FRAMEWORK) + FRAMEWORK:
+            short.setdefault((node.hardware.name, memory), []).append(node.name)
+    for (name, memory), names in short.items():
+        most, kind = max(needed[each] for each in names), DRIVERS[driver]
+        if kind.simulated:
+            result = "the simulation has no limits of memory"
+        elif kind.images or most > memory:
+            result = "expect that they run out of memory"
+        else:
+            result = "here nodes share Python and torch, which do not count"
+        yield (
+            f"{text.some(names, limit=SHOWN_NAMES)}: training needs about {text.size(most)}, Python and torch"
+            f" {text.size(FRAMEWORK)}, and {name} has {format_size(memory)}: {result}"
+        )
 
 
 def of_files(clients: Mapping[str, Any]) -> Iterator[str]:

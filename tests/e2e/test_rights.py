@@ -163,7 +163,7 @@ async def test_a_node_has_the_memory_of_its_hardware(scene: Scene) -> None:
     path.write_text(replace(Assignment.load(path), params={"megabytes": 300}).to_json())
     small = replace(scene.stage.plan.node("device-0"), hardware=HardwareClass("small", memory=100 << 20))
     handle = await scene.stage.driver.start(small, path, scene.stage.log("device-0"))
-    assert await scene.stage.exit() == Exit("device-0", handle, -9)
+    assert await scene.stage.exit() == Exit("device-0", handle, -9, out_of_memory=True)
     assert "took memory" not in scene.stage.log("device-0").read_text()
 
 

@@ -85,10 +85,10 @@ class FakeDriver:
             if node not in self.paused:
                 self.control.say(node, "beat")
 
-    def end(self, node: str, code: int) -> None:
+    def end(self, node: str, code: int, *, out_of_memory: bool = False) -> None:
         """A node ends."""
         self.running.pop(node, None)
-        self.exits.put_nowait(Exit(node, self._handles[node], code))
+        self.exits.put_nowait(Exit(node, self._handles[node], code, out_of_memory))
 
     async def kill(self, node: str) -> None:
         if node not in self._handles:

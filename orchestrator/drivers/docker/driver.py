@@ -18,7 +18,7 @@ from typing import Any
 
 from docker.models.containers import Container
 
-from orchestrator.drivers.base import LACK_OF_MEMORY, SIGNALLED, Exit
+from orchestrator.drivers.base import SIGNALLED, Exit
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import COMMAND, Limits, options, trial_options
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
@@ -36,6 +36,8 @@ from orchestrator.text import some
 from orchestrator.together import Tasks
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
+OOM_NOTICE = 1.5  # s after the end of a killed container for the Engine's event that it was out of memory
+KILLED = SIGNALLED + signal.SIGKILL
 
 
 class DockerDriver:
@@ -81,6 +83,9 @@ class DockerDriver:
         self._containers: dict[str, Container] = {}  # by node: its latest container, while that exists
         self._processes: dict[str, tuple[str, int]] = {}  # by container: its node and process
         self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
+        self._out_of_memory: set[str] = set()  # nodes, since their latest start
+        self._killed: set[str] = set()  # nodes that this driver has killed, since their latest start
+        self._unexplained: dict[str, tuple[str, int]] = {}  # by container: node and exit code, for `OOM_NOTICE`
 
     async def open(self) -> None:
         """Check the Engine and the images, and start to listen to the events of containers."""
@@ -98,6 +103,8 @@ class DockerDriver:
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
+        self._out_of_memory.discard(node.name)
+        self._killed.discard(node.name)
         work = self._starting.start(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
@@ -107,6 +114,7 @@ class DockerDriver:
         return NodeHandle(pid)
 
     async def kill(self, node: str) -> None:
+        self._killed.add(node)
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
 
     async def pause(self, node: str) -> None:
@@ -233,12 +241,22 @@ class DockerDriver:
     # Events of the Engine
 
     def _heard(self, event: Mapping[str, Any]) -> None:
-        actor = event["Actor"]
+        container, attributes = event["Actor"]["ID"], event["Actor"]["Attributes"]
+        node = attributes[NODE]
         if event["Action"] == "oom":
-            with (self._directory.logs / f"{actor['Attributes'][NODE]}.log").open("a") as log:
-                log.write(LACK_OF_MEMORY)
+            self._out_of_memory.add(node)
+            for waiting in [each for each, (name, _) in self._unexplained.items() if name == node]:
+                self._explained(waiting)
+        elif (code := int(attributes["exitCode"])) == KILLED and node not in self._out_of_memory | self._killed:
+            self._unexplained[container] = node, code
+            asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
         else:
-            self._ended(actor["ID"], int(actor["Attributes"]["exitCode"]))
+            self._ended(container, code)
+
+    def _explained(self, container: str) -> None:
+        """Report the end of a killed container: the Engine may send ``oom`` after ``die``."""
+        if container in self._unexplained:
+            self._ended(container, self._unexplained.pop(container)[1])
 
     def _ended(self, container: str, code: int) -> None:
         if container not in self._processes:
@@ -247,7 +265,7 @@ class DockerDriver:
         node, pid = self._processes.pop(container)
         if str(self._containers[node].id) == container:
             del self._containers[node]
-        self.exits.put_nowait(Exit(node, NodeHandle(pid), exit_code(code)))
+        self.exits.put_nowait(Exit(node, NodeHandle(pid), exit_code(code), code != 0 and node in self._out_of_memory))
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:

@@ -91,6 +91,7 @@ class PodsDriver(NodesHere, DockerDriver):
     async def kill(self, node: str) -> None:
         """Kill the holder. The kernel ends the other processes of its PID namespace with it."""
         held = self._find(node)
+        self._killed.add(node)
         for running in self._of(node):
             del self._running[str(running.container.id)]
         await asyncio.to_thread(self._signal, held, "SIGKILL")
@@ -198,7 +199,8 @@ class PodsDriver(NodesHere, DockerDriver):
 
     async def _program_ended(self, running: _Running, code: int) -> None:
         await asyncio.to_thread(running.copier.join)  # its last output comes first
-        self.ends.put_nowait(ProgramEnd(running.program, exit_code(code)))
+        out_of_memory = code != 0 and running.program.node in self._out_of_memory
+        self.ends.put_nowait(ProgramEnd(running.program, exit_code(code), out_of_memory))
 
 
 def _mount(source: Path, target: str, *, read_only: bool = True) -> Mount:

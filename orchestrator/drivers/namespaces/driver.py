@@ -11,13 +11,12 @@ import contextlib
 import json
 import os
 import signal
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from node.resources import OF_JOB
-from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
+from orchestrator.drivers.base import Exit
 from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
@@ -91,7 +90,7 @@ class NamespacesDriver:
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
-        self._lacked: Counter[str] = Counter()  # how often the kernel killed a node for lack of memory
+        self._killed: dict[str, int] = {}  # by node: how often its memory limit had killed before its latest start
         self._early: set[int] = set()  # processes that ended before `start` knew their ids
         self._groups: NodeGroups | None = None
         self._notes: list[str] = []
@@ -145,7 +144,7 @@ class NamespacesDriver:
             for path in made:
                 self._hub.remember_cgroup(path)
         except OSError as error:
-            self._notes.append(f"no cgroup limits: {error}")
+            self._notes.append(f"cpu and memory limits of the hardware are not enforced: {error}")
             return
         covered = {name for hierarchy in hierarchies for name in hierarchy.controllers}
         missing = [name for name in ("cpu", "memory") if name not in covered]
@@ -183,7 +182,9 @@ class NamespacesDriver:
         """The control groups with the limits of the node's hardware."""
         if self._groups is None:
             return []
-        return self._groups.make(node.name, self._cores(node), node.hardware.memory)
+        groups = self._groups.make(node.name, self._cores(node), node.hardware.memory)
+        self._killed[node.name] = self._groups.killed(node.name)
+        return groups
 
     def _cores(self, node: NodePlan) -> float | None:
         """How many cores' processor time the node may use; None: without a limit."""
@@ -219,15 +220,12 @@ class NamespacesDriver:
         if event["event"] == "exit":
             if self._pids.pop(event["node"], None) is None:
                 self._early.add(event["pid"])
-            if event["code"] == -signal.SIGKILL and self._groups is not None:
-                self._note_lack_of_memory(event["node"], self._groups.killed(event["node"]))
-            self.exits.put_nowait(Exit(event["node"], NodeHandle(event["pid"]), event["code"]))
+            node, code = event["node"], event["code"]
+            self.exits.put_nowait(Exit(node, NodeHandle(event["pid"]), code, self._out_of_memory(node, code)))
 
-    def _note_lack_of_memory(self, node: str, times: int) -> None:
-        if times > self._lacked[node]:
-            self._lacked[node] = times
-            with contextlib.suppress(OSError), (self._directory.logs / f"{node}.log").open("a") as log:
-                log.write(LACK_OF_MEMORY)
+    def _out_of_memory(self, node: str, code: int) -> bool:
+        """Whether a process of the node that failed with ``code`` failed because of the node's memory limit."""
+        return code != 0 and self._groups is not None and self._groups.killed(node) > self._killed[node]
 
     async def _watch_server(self, server: JsonChild) -> None:
         await server.ended.wait()

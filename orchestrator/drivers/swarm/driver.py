@@ -239,7 +239,8 @@ class SwarmDriver:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                self._handle_exit(host, node, NodeHandle(pid, host), code)
+                lack = event.get("out_of_memory") is True
+                self._handle_exit(host, Exit(node, NodeHandle(pid, host), code, lack))
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"
                 self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
@@ -266,7 +267,7 @@ class SwarmDriver:
         self.news.put_nowait(HostChange(host, "lost", reason))
         self._outages.setdefault(host, HostOutage(host, asyncio.get_running_loop().time(), reason))
         for node, handle in self._running.pop(host, {}).items():
-            self._report_exit(node, handle, -signal.SIGKILL)
+            self._report_exit(Exit(node, handle, -signal.SIGKILL))
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
@@ -294,13 +295,13 @@ class SwarmDriver:
         if self._sensing and self.has(host):
             await self._sense(host)
 
-    def _handle_exit(self, host: str, node: str, handle: NodeHandle, code: int) -> None:
-        if self._running[host].get(node) == handle:
-            del self._running[host][node]
-        self._writer.then(self._report_exit, node, handle, code)  # its last output comes before
+    def _handle_exit(self, host: str, exit: Exit) -> None:
+        if self._running[host].get(exit.node) == exit.handle:
+            del self._running[host][exit.node]
+        self._writer.then(self._report_exit, exit)  # its last output comes before
 
-    def _report_exit(self, node: str, handle: NodeHandle, code: int) -> None:
-        self.exits.put_nowait(Exit(node, handle, code))
+    def _report_exit(self, exit: Exit) -> None:
+        self.exits.put_nowait(exit)
 
     def _on(self, host: str) -> list[str]:
         return [node for node, home in self.homes.items() if home == host]

@@ -69,9 +69,9 @@ class SwarmProgramsDriver(SwarmDriver):
     def hear(self, host: str, event: Message) -> None:
         match event:
             case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
-                program = self._programs[label]
+                program, lack = self._programs[label], event.get("out_of_memory") is True
                 if self.homes[program.node] == host:
-                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code))
+                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code, lack))
             case _:
                 super().hear(host, event)
 

@@ -102,13 +102,15 @@ class NodeGroups:
         return made
 
     def killed(self, node: str) -> int:
-        """How often the kernel has killed a process of the node for lack of memory; 0 if the kernel does not tell."""
+        """How often the kernel has killed a process of the node for its memory limit; 0 if the kernel does not tell.
+        Version 2 also tells of kills because the host had no memory left: then the limit was never hit (oom 0)."""
         for hierarchy in self._hierarchies:
             if "memory" in hierarchy.controllers:
                 name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
                 with contextlib.suppress(OSError):
-                    lines = (hierarchy.path / self._name / node / name).read_text().splitlines()
-                    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+                    text = (hierarchy.path / self._name / node / name).read_text()
+                    counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
+                    return counts.get("oom_kill", 0) if counts.get("oom", 1) else 0
         return 0
 
 

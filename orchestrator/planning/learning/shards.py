@@ -32,7 +32,7 @@ Indices = NDArray[np.int64]
 class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays. ``tokens``:
     samples are integer tokens. ``labels``: the shape of a sample's labels. ``test_tokens``: the labels of all tokens of
-    each test sequence, of which ``test`` has the last."""
+    each test sequence, of which ``test`` has the last. ``sample_bytes``: of a sample as stored."""
 
     name: str
     directory: str
@@ -46,6 +46,7 @@ class PreparedLabels:
     tokens: bool = False
     labels: Shape = ()
     test_tokens: Indices | None = None
+    sample_bytes: int = 0
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -62,6 +63,7 @@ class PreparedLabels:
             prepared.tokens,
             prepared.labels,
             prepared.array("y_test") if prepared.labels else None,
+            prepared.array("x_train")[:1].nbytes,
         )
 
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:

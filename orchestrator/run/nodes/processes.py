@@ -12,9 +12,18 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from netem.units import format_size
 from node.resources import processors
 from orchestrator import text
-from orchestrator.drivers.base import AnswersForNodes, CanPause, CopiesAssignments, Environment, Exit, LosesHosts
+from orchestrator.drivers.base import (
+    OUT_OF_MEMORY,
+    AnswersForNodes,
+    CanPause,
+    CopiesAssignments,
+    Environment,
+    Exit,
+    LosesHosts,
+)
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces import tcp
@@ -212,7 +221,7 @@ class NodeProcesses:
         self._changed.set()
         if self._works.ended.done():
             if exit.code != 0:
-                self._set(state, "crashed", self._detail(state, exit.code))
+                self._set(state, "crashed", self._detail(state, exit))
             return
         self._works.spawn(self._detach(state))
         if state.state == "done":
@@ -221,11 +230,11 @@ class NodeProcesses:
             if state.state not in ("crashed", "left"):
                 self._set(state, "left" if exit.code == 0 else "crashed", "fault")
         elif exit.code == 0 and state.up:
-            self._works.spawn(self._hear_out(state))
+            self._works.spawn(self._hear_out(state, exit))
         else:
-            self._failed(state, exit.code)
+            self._failed(state, exit)
 
-    async def _hear_out(self, state: NodeState) -> None:
+    async def _hear_out(self, state: NodeState, exit: Exit) -> None:
         """Wait for the last message of a node that exited with code 0. Without it, the node has failed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORD):
@@ -233,19 +242,24 @@ class NodeProcesses:
                     self._changed.clear()
                     await self._changed.wait()
         if state.up and state.handle is None:
-            self._failed(state, 0)
+            self._failed(state, exit)
 
-    def _failed(self, state: NodeState, code: int) -> None:
-        detail = self._detail(state, code)
+    def _failed(self, state: NodeState, exit: Exit) -> None:
+        detail = self._detail(state, exit)
+        if exit.out_of_memory:
+            limit = {"limit": state.plan.hardware.memory}
+            self._record.event(self._clock(), state.plan.name, OUT_OF_MEMORY, None, limit)
         self._set(state, "crashed", detail)
         self._say(f"{state.plan.name} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)
 
-    def _detail(self, state: NodeState, code: int) -> str:
+    def _detail(self, state: NodeState, exit: Exit) -> str:
         """How a node's process ended, and its error or the last line of its log."""
-        how = text.how_ended(code)
+        how = how_ended(exit, state.plan.hardware.memory)
         if state.error:
             return f"{how}: {state.error}"
+        if exit.out_of_memory:
+            return how  # a node prints nothing when it is killed
         return tail.with_last_line(how, self._log(state), state.log_size)
 
     def _log(self, state: NodeState) -> Path:
@@ -336,6 +350,13 @@ class NodeProcesses:
         if state.state != "running":
             raise DriverError(f"{node} is not running but {state.state}")
         return state
+
+
+def how_ended(exit: Exit, limit: int | None) -> str:
+    """How a process ended, in words. ``limit``: its node's memory in bytes; None: not limited."""
+    if not exit.out_of_memory:
+        return text.how_ended(exit.code)
+    return f"{OUT_OF_MEMORY}: {'its host has no more' if limit is None else f'its limit is {format_size(limit)}'}"
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

@@ -83,7 +83,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
     return (
         plan.to_json()
-        | {"links": links}
+        | {"links": links, "training_bytes": dict(plan.training_bytes)}
         | ({"placement": plan.placement.to_json()} if plan.placement is not None else {})
     )
 
@@ -115,10 +115,23 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         *(plugins if plan.plugins else []),
         ("algorithm", f"{plan.algorithm} ({params})"),
         ("model", f"{plan.model}{size}"),
+        *_memory(plan),
         ("ends after", " or ".join(stop)),
         ("gathering", f"{quorum}, deadline: {waits}"),
         ("runs on", f"driver {plan.driver}, engine {plan.engine}"),
     ]
+
+
+def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The memory that training needs on each kind of hardware."""
+    needed: dict[tuple[str, int | None], int] = {}
+    for name, count in plan.training_bytes.items():
+        hardware = plan.node(name).hardware
+        key = hardware.name, hardware.memory
+        needed[key] = max(count, needed.get(key, 0))
+    for (name, memory), count in needed.items():
+        limit = "" if memory is None else f" of {format_size(memory)}"
+        yield "training takes", f"about {text.size(count)}{limit} on {name}"
 
 
 def _title(console: Console, title: str) -> None:

@@ -13,7 +13,7 @@ from node.catalogue.models import MODEL_GROUPS, MODELS, Features, ModelEntry
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import BUILDERS, Model, ModelPool, build, measured
-from node.learning.zoo import forward_work
+from node.learning.zoo import forward_work, saved_values
 from tests import user_models
 
 LEAST = {"fedfeat-cnn": 16, "celeba-cnn": 43}  # pixels a side
@@ -43,10 +43,11 @@ def test_size_is_the_catalogues(name: str, dataset: str) -> None:
     assert model.extractor(torch.zeros(2, *shape)).shape == (2, size.features)
     if name != "torchvision":  # see test_zoo
         assert forward_work(model, torch.zeros(1, *shape)) == work_of(size)
+        assert saved_values(model, torch.zeros(8, *shape)) == pytest.approx(size.saved, rel=0.05)  # and statistics
 
 
 def work_of(size: Size) -> Size:
-    return Size(0, operations=size.operations, values=size.values, layers=size.layers)
+    return Size(0, operations=size.operations, values=size.values, layers=size.layers, widest=size.widest)
 
 
 @pytest.mark.slow

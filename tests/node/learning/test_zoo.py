@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
 from node.learning.errors import ModelError
 from node.learning.models import build
-from node.learning.zoo import Scaled, forward_operations, forward_work
+from node.learning.zoo import Scaled, forward_operations, forward_work, saved_values
 
 
 @pytest.mark.slow
@@ -31,6 +31,8 @@ def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) ->
     assert size.layers == work.layers
     assert work.operations == pytest.approx(size.operations, rel=0.2)
     assert work.values == pytest.approx(size.values, rel=0.1)
+    assert work.widest == pytest.approx(size.widest, rel=0.1)
+    assert saved_values(model, torch.zeros(4, 1, 28, 28)) == pytest.approx(size.saved, rel=0.15)
 
 
 def test_resnet18_is_the_published_one() -> None:

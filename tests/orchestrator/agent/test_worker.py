@@ -228,6 +228,10 @@ async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: Wor
         "device-0", NodeHandle(101, "pc-2"), -9
     )
     assert (world.directory.logs / "device-0.log").read_text().endswith("killed\n")  # before its end
+    await world.start("device-2", b"secret")
+    world.drivers["pc-2"].end("device-2", -9, out_of_memory=True)
+    ended = await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE)
+    assert (ended.node, ended.out_of_memory) == ("device-2", True)
 
 
 async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:

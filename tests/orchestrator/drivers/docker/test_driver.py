@@ -297,15 +297,29 @@ async def test_a_thawed_process_finds_a_signal(
     assert [(pid, number.name) for pid, number in sent] == [(os.getpid(), "SIGCONT")]
 
 
-async def test_too_little_memory_stands_in_the_log(
-    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
+@pytest.mark.parametrize("first", ["oom", "die"])
+async def test_a_node_above_its_memory_limit_ends_out_of_memory(
+    driver: DockerDriver,
+    client: FakeDockerClient,
+    plan: Plan,
+    directory: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
 ) -> None:
+    """The Engine reports both in any order."""
     await start(driver, plan, directory)
     container = client.made[0]
-    client.stream.put({"Action": "oom", "Actor": {"ID": container.id, "Attributes": container.labels}})
+    out_of_memory = {"Action": "oom", "Actor": {"ID": container.id, "Attributes": container.labels}}
+    if first == "oom":
+        client.stream.put(out_of_memory)
     container.die(137)
-    await exit_of(driver)
-    assert "more memory than its hardware has" in (directory.logs / "device-0.log").read_text()
+    if first == "die":
+        client.stream.put(out_of_memory)
+    assert (await exit_of(driver)).out_of_memory
+    await start(driver, plan, directory)
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.OOM_NOTICE", 0.01)
+    client.made[1].die(137)
+    assert not (await exit_of(driver)).out_of_memory
 
 
 async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: FakeDockerClient) -> None:

@@ -64,13 +64,22 @@ def test_nodes_swap_only_where_the_host_does_and_the_kernel_cannot_limit_it(tmp_
     assert not may_swap([group], one)
 
 
-@pytest.mark.parametrize(("version", "name"), [(1, "memory.oom_control"), (2, "memory.events")])
-def test_kills_for_lack_of_memory_are_told(tmp_path: Path, version: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "name", "events", "kills"),
+    [
+        (1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n", 2),
+        (2, "memory.events", "low 0\nhigh 0\nmax 90\noom 2\noom_kill 2\n", 2),
+        (2, "memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\n", 0),  # the host had no memory left
+    ],
+)
+def test_kills_for_the_memory_limit_are_counted(
+    tmp_path: Path, version: int, name: str, events: str, kills: int
+) -> None:
     groups = NodeGroups("run", [Hierarchy(tmp_path, ("memory",), version)])
     assert groups.killed("device-0") == 0
     (tmp_path / "edgebed-run" / "device-0").mkdir(parents=True)
-    (tmp_path / "edgebed-run" / "device-0" / name).write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    assert groups.killed("device-0") == 2
+    (tmp_path / "edgebed-run" / "device-0" / name).write_text(events)
+    assert groups.killed("device-0") == kills
 
 
 def test_version_2_offers_what_its_root_hands_on(tmp_path: Path) -> None:

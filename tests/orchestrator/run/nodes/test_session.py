@@ -155,6 +155,17 @@ async def test_a_node_that_fails_is_restarted_and_started(stage: Stage) -> None:
     assert "device-0-0" in stage.fabric.attached
 
 
+@played(SCENARIO + "hardware: {device: {class: raspberry-pi-3, memory: 512mib}}\n")
+async def test_a_node_that_ran_out_of_memory_is_restarted_and_its_limit_recorded(stage: Stage) -> None:
+    await stage.train()
+    stage.driver.end("device-0-0", -9, out_of_memory=True)
+    await asyncio.sleep(10.0)
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+    assert stage.details("device-0-0", "crashed") == ["out of memory: its limit is 512mib"]
+    (event,) = stage.events("out of memory")
+    assert (event.node, event.data) == ("device-0-0", {"limit": 512 * 2**20})
+
+
 @played(SCENARIO + "stack: {device: {congestion: bbr, retries2: 8}, edge: {retries2: 9}}\n")
 async def test_tcp_settings_in_force_are_recorded_and_a_refused_one_is_noted(stage: Stage) -> None:
     """The fake link engine has CUBIC alone."""

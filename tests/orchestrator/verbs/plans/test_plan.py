@@ -364,6 +364,7 @@ def test_the_json_has_the_placement() -> None:
     assert len(shown["placement"]["notes"]) == 2
     assert {link.pop("kind") for link in shown["links"]} == {"emulated"}
     alone = plan_json(plan(DOZEN))
+    assert alone.pop("training_bytes").keys() == {node.name for node in plan(DOZEN).nodes if node.samples}
     assert alone | {"links": []} == plan(DOZEN).to_json() | {"links": []}
 
 

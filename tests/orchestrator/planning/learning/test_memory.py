@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from node.catalogue.models import MODELS
+from node.learning.local_training import LocalTraining
+from orchestrator.planning.learning.memory import training_bytes
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
+
+SCENARIO = """\
+algorithm: fedavg
+model: {name: mlp, hidden: 1000}
+topology: {devices: 2}
+hardware: {device: {class: raspberry-pi-3, memory: %s}}
+driver: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "params", "most"),
+    [
+        (0, {}, 2 * 75_010),  # the trained state and its message: 64 * 1000 + 1000 + 1000 * 10 + 10 parameters, twice
+        (0, {"momentum": 0.9}, 2 * 75_010 + 32 * 1_074),  # saved of a sample: 64 pixels, 1000 features, 10 logits
+        (0, {"optimizer": "adam"}, 4 * 75_010 + 32 * 1_074),
+        (0, {"optimizer": "adam", "batch_size": 512}, 4 * 75_010 + 100 * 1_074),  # a client has 100 samples
+        (300, {}, 75_010 + 250 * 3 * 1_000),  # the trained state; a batch before and after an activation, and a copy
+    ],
+)
+def test_training_takes_what_its_largest_part_takes(tests: int, params: dict[str, Any], most: int) -> None:
+    size = MODELS["mlp"].size((1, 8, 8), 10, {"hidden": 1000})
+    always = 100 * 64 + 2 * 4 * 75_010  # samples, the model, and the state that it was sent
+    assert training_bytes(size, LocalTraining(**params), 100, 64, tests) == always + 4 * most
+    fixed = replace(size, fixed=1_000_000)
+    assert training_bytes(fixed, LocalTraining(**params), 100, 64, tests) == always + 4 * (most + 1_000_000)
+
+
+def planned(memory: str, driver: str) -> Plan:
+    return make_plan(parse(SCENARIO % (memory, driver), "f.yaml"), prepared())
+
+
+@pytest.mark.parametrize(
+    ("memory", "driver", "end"),
+    [
+        ("100mib", "namespaces", "here nodes share Python and torch, which do not count"),
+        ("1mib", "namespaces", "expect that they run out of memory"),
+        ("100mib", "docker", "expect that they run out of memory"),
+        ("100mib", "sim", "the simulation has no limits of memory"),
+    ],
+)
+def test_hardware_with_too_little_memory_is_noted(memory: str, driver: str, end: str) -> None:
+    (note,) = planned(memory, driver).notes()
+    assert note.startswith("device-0, device-1: training needs about 3 MB, Python and torch 170 MB, and custom has ")
+    assert note.endswith(f": {end}")
+
+
+def test_hardware_with_enough_memory_is_not_noted() -> None:
+    made = planned("256mib", "docker")
+    assert made.notes() == []
+    tests = {name: sum(made.node(name).test_counts) for name in ("device-0", "device-1")}
+    assert made.training_bytes == {name: 12 * 75_010 + 4 * 3 * 1_000 * count for name, count in tests.items()}

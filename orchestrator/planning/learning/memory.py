@@ -7,8 +7,8 @@ state and working copies, and what a mini-batch's forward pass keeps for its bac
 output of the widest layer, and a copy that a convolution or product of matrices makes, for a batch of test samples. All
 numbers have four bytes, also in bfloat16.
 
-Python and torch (`FRAMEWORK`) and further state of an algorithm are not in it. Gradient checkpointing needs less. `python -m benchmarks.memory` compares
-it with measurements.
+Python and torch (`FRAMEWORK`) and further state of an algorithm are not in it. Gradient checkpointing needs less.
+`python -m benchmarks.memory` compares it with measurements.
 """
 
 from __future__ import annotations

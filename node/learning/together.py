@@ -25,13 +25,13 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared
-from node.learning.devices import as_array
+from node.learning.devices import as_array, each, inputs_of
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import sample_losses
 from node.learning.models import Model
 from node.learning.optimizers import optimizer
-from node.learning.training import ExtraLoss, Learner, TrainResult, batches
+from node.learning.training import ExtraLoss, Learner, TrainResult, batches, picked
 
 Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
 
@@ -78,9 +78,10 @@ def hindrance(model: Model, data: Prepared) -> str | None:
     if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
         return "its dropout draws other numbers for clients that train together than for one"
     device = next(iter(model.tensors.values())).device
-    x = torch.from_numpy(data.zeros(2, 2)).to(device)
-    y, weight = torch.zeros(2, 2, *data.labels, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
-    stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
+    x, targets = inputs_of(data.zeros(2, 2), device), data.array("y_test")
+    y = torch.from_numpy(np.zeros((2, 2, *targets.shape[1:]), targets.dtype)).to(device)
+    weight = torch.ones(2, 2, device=device)
+    stacked = {name: torch.stack([values, values]) for name, values in model.tensors.items()}
     try:
         _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight)
     except Exception as error:
@@ -116,7 +117,7 @@ class Crew:
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
             with first.passes():
-                losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
+                losses = losses_of(stacked, constants, first.normalise(picked(x, taken)), y[taken], weight)
             step(losses.sum())
             total = total + losses.detach()
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
@@ -150,11 +151,12 @@ def _check(learner: Learner, training: Training) -> None:
         raise ModelError(f"{learner.node}: weights are not of this model")
 
 
-def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
     """The samples and labels of all clients one after the other; the places of each client's mini-batches in them,
     (clients, steps, B); and the weight of each, which is 0 for what fills a mini-batch up."""
     device = learners[0].device
-    x, y = (torch.cat(each) for each in zip(*(learner.train_data for learner in learners), strict=True))
+    samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
+    x, y = each(lambda *parts: torch.cat(parts), *samples), torch.cat(targets)
     steps = max(len(plan.chosen) for plan in plans)
     largest = max(len(batch) for plan in plans for batch in plan.chosen)
     places = np.zeros((len(plans), steps, largest), np.int64)
@@ -197,7 +199,7 @@ class _ClientLoss(nn.Module):
         super().__init__()
         self.model, self.term, self.own = model, term, own
 
-    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor) -> Tensor:
         logits = self.model(x)
         loss = self.own * (sample_losses(logits, y) * weight).sum()
         return loss if self.term is None else loss + self.term.of_weights(self.model, constants)
@@ -207,7 +209,7 @@ def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
     """A function of stacked states, constants, inputs, labels and weights that gives the loss of each client."""
     module = _ClientLoss(model, term, own)
 
-    def of_one(state: Stacked, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Any:
+    def of_one(state: Stacked, constants: Stacked, x: Any, y: Tensor, weight: Tensor) -> Any:
         named = {f"model.{name}": each for name, each in state.items()}
         return functional_call(module, named, (constants, x, y, weight))
 

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
 from node.catalogue.sizes import EVALUATION, TRAINING, Size
-from node.learning.devices import device_of
+from node.learning.devices import device_of, each
 from node.learning.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
@@ -31,7 +31,7 @@ class Pass:
     """A pass of ``count`` samples like ``sample`` (1, ...) through a module: forward, and backward if it is trained."""
 
     module: nn.Module
-    sample: Tensor
+    sample: Any  # Inputs
     count: int
     trained: bool = False
 
@@ -126,7 +126,7 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
     return [each for each in module.modules() if not list(each.children())]
 
 
-def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, int]]:
+def layer_outputs(module: nn.Module, sample: Any) -> list[tuple[nn.Module, int]]:
     """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values. The
     sample may lie on another device than the module."""
     called: list[tuple[nn.Module, int]] = []
@@ -137,7 +137,8 @@ def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, in
     hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
     try:
         with torch.no_grad():
-            module.eval()(sample.to(device_of(module)))
+            device = device_of(module)
+            module.eval()(each(lambda part: part.to(device), sample))
     finally:
         for hook in hooks:
             hook.remove()
@@ -166,7 +167,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made
 
 
-def _counted(module: nn.Module, sample: Tensor) -> tuple[int, list[tuple[nn.Module, int]]]:
+def _counted(module: nn.Module, sample: Any) -> tuple[int, list[tuple[nn.Module, int]]]:
     """The multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
     `layer_outputs`."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -179,12 +180,12 @@ def _counted(module: nn.Module, sample: Tensor) -> tuple[int, list[tuple[nn.Modu
     return counter.operations // 2, called
 
 
-def forward_operations(module: nn.Module, sample: Tensor) -> int:
+def forward_operations(module: nn.Module, sample: Any) -> int:
     """Multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...)."""
     return forward_work(module, sample).operations
 
 
-def forward_work(module: nn.Module, sample: Tensor) -> Size:
+def forward_work(module: nn.Module, sample: Any) -> Size:
     """The operations, values and layers of a forward pass of one sample (1, ...); a size without parameters."""
     operations, called = _counted(module, sample)
     values = sum(values for _, values in called)

@@ -34,7 +34,8 @@ class Algorithm:
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `linear`: works on the classifier's weights, so the classifier must be one linear layer.
     `whole`: needs all weights of a model in messages, so frozen parameters must be sent too.
-    `floats`: needs samples of floats or pictures with one label each, not integer tokens.
+    `floats`: needs samples of floats or pictures with one label each, not integer tokens or several parts.
+    `classes`: needs data with classes, not samples with several labels or numbers to predict.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.
@@ -59,6 +60,7 @@ class Algorithm:
     linear: bool = False
     whole: bool = False
     floats: bool = False
+    classes: bool = False
     aligned: bool = False
     population: bool = False
     asynchronous: bool = False
@@ -112,6 +114,7 @@ _mesh = partial(
     featured=True,
     linear=True,
     whole=True,
+    classes=True,
 )
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -136,6 +139,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             meshed=True,
             featured=True,
             floats=True,
+            classes=True,
         ),
         _tree(
             "hierfavg",
@@ -163,6 +167,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             PHEFL,
             "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
             personalises=True,
+            classes=True,
         ),
         _mesh(
             "feelpgen-minus",
@@ -195,6 +200,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             featured=True,
             whole=True,
             floats=True,
+            classes=True,
         ),
         _flat(
             "fedfeat",
@@ -202,6 +208,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             FedFeat,
             "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
             featured=True,
+            floats=True,
+            classes=True,
         ),
     )
 }

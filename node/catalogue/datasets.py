@@ -11,6 +11,11 @@ Task = Literal["classification", "multi-label", "regression"]
 
 MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
 """By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
+WITHOUT_CLASSES: Mapping[str, str] = {
+    "multi-label": "several labels for each sample",
+    "regression": "numbers to predict",
+}
+"""What data of a task has instead of classes, in words."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,12 @@ class Form:
     labels: Shape = ()
     task: Task = "classification"
     parts: tuple[tuple[str, str, Shape], ...] = ()
+
+    @property
+    def model_shape(self) -> Any:
+        """The shape that a model is built for: that of a sample, or those of its parts in a dictionary or a tuple."""
+        shapes = {name: shape for name, _, shape in self.parts}
+        return tuple(shapes.values()) if "0" in shapes else shapes or self.shape
 
     def __str__(self) -> str:
         named = ", ".join(f"{name} {kind} {shape}" for name, kind, shape in self.parts)

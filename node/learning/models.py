@@ -295,9 +295,9 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
 }
 
 
-def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
-    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`. `params`: its own
-    parameters, and `lora`, the arguments of `adapt`.
+def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
+    """Model `name` for samples of `shape` (`Form.model_shape`) and `classes` classes, with weights drawn from `seed`.
+    `params`: its own parameters, and `lora`, the arguments of `adapt`.
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """
@@ -340,7 +340,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     stored = np.zeros((2, *form.shape), kind)
     samples = inputs_of(stored)
     try:
-        model = build(entry.name, form.shape, form.classes, 0, params).eval()
+        model = build(entry.name, form.model_shape, form.classes, 0, params).eval()
         with torch.inference_mode():
             features, logits = model.extractor(samples), model(samples)
     except ModelError:

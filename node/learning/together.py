@@ -31,7 +31,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.metrics import sample_losses
 from node.learning.models import Model
 from node.learning.optimizers import optimizer
-from node.learning.training import ExtraLoss, Learner, TrainResult, batches, picked
+from node.learning.training import ExtraLoss, Learner, TrainResult, batches
 
 Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
 
@@ -117,7 +117,7 @@ class Crew:
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
             with first.passes():
-                losses = losses_of(stacked, constants, first.normalise(picked(x, taken)), y[taken], weight)
+                losses = losses_of(stacked, constants, first.normalise(x, taken), y[taken], weight)
             step(losses.sum())
             total = total + losses.detach()
             if done := [client for client, last in enumerate(steps) if last == number + 1]:

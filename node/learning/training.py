@@ -28,7 +28,7 @@ from node.learning.aggregation import State
 from node.learning.data import parts
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.data.shards import Indices, read_indices
-from node.learning.devices import PROCESSOR, Inputs, Seeded, each, inputs_of
+from node.learning.devices import PROCESSOR, Seeded, each, inputs_of
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import loss, metrics, tally
@@ -203,7 +203,7 @@ class Learner:
         """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
-        made = build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
+        made = build(name, self.data.form.model_shape, self.data.classes, derive_seed(self._seed, "model", name))
         return made.to(self.device if device is None else device)
 
     def worth(self, model: Model) -> float:
@@ -261,7 +261,7 @@ class Learner:
         step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros((), device=self.device), 0
         for epoch, place, chosen in batches(self.samples, params, random, self.device):
-            inputs, labels = self.normalise(picked(x, chosen)), y[chosen]
+            inputs, labels = self.normalise(x, chosen), y[chosen]
             with self.passes():
                 features = model.extractor(inputs)
                 logits = model.classifier(features)
@@ -316,10 +316,12 @@ class Learner:
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
         return inputs_of(x, self.device), torch.from_numpy(np.array(y)).to(self.device)
 
-    def normalise(self, x: Any) -> Any:
-        """Convert stored samples, one tensor or the parts of `Inputs`, to model input: (x / 255 − mean) / std for
-        pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks."""
-        return each(_normalised, x, self._scales_and_shifts)
+    def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
+        """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
+        pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks. Samples of
+        several parts are `Inputs`."""
+        picked = x if chosen is None else each(lambda part: part[chosen], x)
+        return each(_normalised, picked, self._scales_and_shifts)
 
     @cached_property
     def _scales_and_shifts(self) -> Any:
@@ -350,11 +352,6 @@ class Learner:
         return np.sort(random.permutation(chosen)[:limit])
 
 
-def picked(x: Inputs, chosen: Tensor) -> Any:
-    """These samples of some inputs."""
-    return each(lambda part: part[chosen], x)
-
-
 def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:
     if by is None:
         return x
@@ -382,6 +379,6 @@ def batches(
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
-    build(name, data.shape, data.classes, seed, params)
-    make = partial(build, name, data.shape, data.classes, seed, params)
+    make = partial(build, name, data.form.model_shape, data.classes, seed, params)
+    make()
     return ModelPool(make, assignment.device, assignment.precision)

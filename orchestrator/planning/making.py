@@ -158,7 +158,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
 def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
     """The form of the data; None if the data set is unknown."""
     if data is not None:
-        return Form(data.shape, data.classes, data.tokens, data.labels)
+        return data.form
     known = DATASETS.get(scenario.data.dataset[0])
     return Form(known.shape, known.classes) if known is not None and known.classes else None
 
@@ -251,6 +251,8 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         used_samples=sum(len(part) for part in shards.train.values()),
         test_samples=len(data.test),
         test_counts=data.test_counts(),
+        task=data.task,
+        guess=data.guess,
         shards_sha256=shards.sha256,
         moves=shards.moves,
         unheld=_unheld(data, shards),
@@ -269,7 +271,7 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
     """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
     sequence only the last label is known here, so classes of tokens are not listed."""
-    if data.labels:
+    if data.labels or data.task != "classification":
         return ()
     if not shards.train:
         return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))

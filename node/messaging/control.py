@@ -8,7 +8,7 @@ From a node:
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
-    done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
+    done {reason}                                   the role ended: "rounds", "accuracy", "target" or "stopped"
     failed {error}                                  the node failed
 To a node:
     start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
@@ -43,7 +43,7 @@ from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
 
-SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
+SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy", "f1"})
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
 _BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
-from node.assignment import Tier, Timeouts, derive_seed
+from node.assignment import Target, Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
@@ -102,7 +102,7 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
+        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after, _target(scenario)),
         restart=scenario.restart,
         probe=scenario.probe.before,
         shards=shards,
@@ -116,6 +116,11 @@ def make_plan(
         media=media,
         cross_traffic=cross_traffic,
     )
+
+
+def _target(scenario: Scenario) -> Target | None:
+    found = scenario.stop.target
+    return None if found is None else Target(name=found.name, at_least=found.at_least, at_most=found.at_most)
 
 
 def _timeouts(scenario: Scenario, system: _System) -> Timeouts:

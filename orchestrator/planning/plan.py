@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
-from node.assignment import PluginSource, Tier, Timeouts
+from node.assignment import PluginSource, Target, Tier, Timeouts
 from orchestrator import text
 from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -190,6 +190,7 @@ class StopPlan:
     rounds: int | None
     accuracy: float | None
     after: float | None
+    target: Target | None = None
 
 
 @dataclass(frozen=True)

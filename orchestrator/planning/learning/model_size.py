@@ -34,6 +34,11 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     if form.task != "classification" and scenario.scheme.classes:
         what = WITHOUT_CLASSES[form.task]
         raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs classes")
+    if form.task == "regression":
+        instead = (("stop", "target: {name: mae, at_most: 0.3}"), ("expect", "metrics: [{name: mae, at_most: 0.3}]"))
+        for section, remedy in instead:
+            if getattr(scenario, section).accuracy is not None:
+                raise PlanError((section, "accuracy"), f"a regression has no accuracy: write {remedy}")
     sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form)]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]

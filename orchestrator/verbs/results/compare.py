@@ -83,6 +83,7 @@ def compare(a: Side, b: Side) -> RunComparison:
         ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
         ComparedFigure("time", "s", one["seconds"], other["seconds"]),
         ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
+        *_metrics(one.get("metrics") or {}, other.get("metrics") or {}),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
         *_by_key("delivered", "bytes", one["bytes"], other["bytes"]),
@@ -100,6 +101,15 @@ def print_comparison(comparison: RunComparison, console: Console) -> None:
     write(console, "")
     results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
+
+
+def _metrics(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
+    """The other metrics at the end, without the loss."""
+    return [
+        ComparedFigure(f"{name} at the end", "number", a.get(name), b.get(name))
+        for name in dict.fromkeys([*a, *b])
+        if name != "loss"
+    ]
 
 
 def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:

@@ -130,7 +130,8 @@ _WRITE: dict[str, Callable[[Any], str]] = {
 
 def _writer(column: str) -> Callable[[Any], str] | None:
     """What writes the figures of a column; None if it holds words."""
-    return _WRITE.get(column.partition(".")[0])
+    kind, _, of = column.partition(".")
+    return _WRITE.get(kind) or (text.number if of else None)
 
 
 def _heading(column: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results.checks.learning import (
-    BestAccuracy,
+    Best,
     Chance,
     abandoned,
     chance,
@@ -51,7 +51,7 @@ def test_the_mean_over_several_test_sets_strays_less() -> None:
     ],
 )
 def test_an_accuracy_must_be_better_than_luck(accuracies: list[float], verdict: str, words: str) -> None:
-    found = judged([BestAccuracy("here", accuracy, 2, EVEN) for accuracy in accuracies])
+    found = judged([Best("here", accuracy, 2, EVEN) for accuracy in accuracies])
     assert found[0] == verdict
     assert words in found[1]
 

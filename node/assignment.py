@@ -140,8 +140,8 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Stop after ``rounds`` rounds, or when the reported global accuracy reaches ``accuracy`` (fraction), or a metric on
-    the global test set its ``target``."""
+    """Stop after ``rounds`` rounds, or when the reported global accuracy reaches ``accuracy`` (fraction), or another
+    metric on the global test set its ``target``."""
 
     rounds: int
     accuracy: float | None = None

@@ -35,7 +35,8 @@ def summary(history: History) -> dict[str, Any]:
     start of the training to the end of its last round; None without. ``wall_seconds``: the host's clock.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, training_seconds,
     wall_seconds,
-    accuracy {global, edge}, metrics {name: the last value of each other metric on the global test set}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
+    accuracy {global, edge}, metrics {name: the last value of each other metric on the global test set},
+    bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
     population, personalisation, privacy, inversion, real_links, hosts, and

@@ -14,7 +14,8 @@ from orchestrator.planning.learning.cost import StepCost
 
 
 def cost_of(model: Model, x: Any, batch_size: int) -> StepCost:
-    """The cost of a model for samples like ``x`` (1, ...), one tensor or several parts, trained in mini-batches of ``batch_size``."""
+    """The cost of a model for samples like ``x`` (1, ...), one tensor or several parts, trained in mini-batches of
+    ``batch_size``."""
     with torch.inference_mode():
         features = model.eval().extractor(x)
     return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))

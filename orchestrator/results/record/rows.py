@@ -179,8 +179,8 @@ class SensorReading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "target", "after", "programs", "calibrated", "interrupted" or "failed". ``wall``:
-    the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
+    """How the run ended: "rounds", "accuracy", "target", "after", "programs", "calibrated", "interrupted" or "failed".
+    ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
 
     t: float
     ended: str

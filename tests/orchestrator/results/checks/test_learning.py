@@ -30,14 +30,14 @@ def event(name: str, node: str, round: int | None, **data: Any) -> Event:
 
 
 def test_chance_is_the_accuracy_of_the_most_frequent_label() -> None:
-    assert chance([10, 30, 60], 100) == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 100)))
+    assert chance([10, 30, 60], 100)[:2] == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 100)))
     assert chance([50] * 10, 100).limit == pytest.approx(0.1 + 3 * 0.03)  # √(0.1 · 0.9 / 100) = 0.03
     assert chance([7, 0], 7) == Chance(1.0, 0.0)  # a test set of one label tells nothing
 
 
 def test_the_mean_over_several_test_sets_strays_less() -> None:
     mean = mean_chance([Chance(0.2, 0.03), Chance(0.4, 0.04)])
-    assert mean == pytest.approx((0.3, 0.025))  # √(0.03² + 0.04²) / 2
+    assert mean[:2] == pytest.approx((0.3, 0.025))  # √(0.03² + 0.04²) / 2
 
 
 @pytest.mark.parametrize(

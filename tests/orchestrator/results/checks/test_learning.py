@@ -125,6 +125,18 @@ def test_the_number_of_samples_that_are_evaluated_decides_what_is_luck(tmp_path:
     assert (Run(tmp_path / "few", algorithm=few).rounds().accuracy(0.15).assessment() or "")[0] == "unknown"
 
 
+def test_a_regression_is_compared_with_the_median(tmp_path: Path) -> None:
+    """The limit is 0.9 - 3 · 0.1."""
+    for value, verdict in ((0.59, "pass"), (0.61, "unknown")):
+        run = Run(tmp_path / verdict, data={"task": "regression", "guess": [0.9, 0.1]}).rounds()
+        run.record.metric(10.0, "cloud", 1, "global", "mae", 2.0)
+        run.record.metric(20.0, "cloud", 2, "global", "mae", value)
+        found = run.assessment()
+        assert found is not None
+        assert found[0] == verdict
+        assert f"{value} on the global test set" in found[1]
+
+
 def test_each_token_of_a_sequence_counts(tmp_path: Path) -> None:
     """100 sequences of 64 tokens: 0.1 + 3 · 0.004. Of 20 of them: 0.1 + 3 · 0.008."""
     data = {"classes": 10, "test_samples": 100, "test_counts": [640] * 10}

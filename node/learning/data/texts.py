@@ -41,10 +41,10 @@ def read_texts(path: Path) -> Arrays:
     refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))
     parts: dict[str, list[Codes]] = {}
     for name in files:
-        text = read_text(path / name)
-        if "\0" in text:
+        content = read_text(path / name)
+        if "\0" in content:
             raise DataError(f"{path / name}: holds the character NUL, as binary files do; leave it out")
-        codes = np.frombuffer(text.encode("utf-32-le"), np.dtype("<u4"))
+        codes = np.frombuffer(content.encode("utf-32-le"), np.dtype("<u4"))
         parts.setdefault(name.partition("/")[0], []).append(codes)
     if not parts:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")

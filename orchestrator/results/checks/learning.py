@@ -137,7 +137,7 @@ def _scores(history: History) -> Iterator[Best]:
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
     data, main = history.plan.get("data") or {}, history.main_metric
     if (guess := data.get("guess")) is not None:  # the own test sets are drawn like the global one
-        of_guess = Chance(*guess, main)
+        of_guess = Chance(guess[0], guess[1], main)
         leading = [name for name, node in history.nodes.items() if node.get("children")]
         yield from _best("on the global test set", history.global_series(main), of_guess)
         yield from _best("on coordinators' own test sets", own_series(history, main, leading), of_guess)

@@ -173,7 +173,7 @@ class Session:
             case {"type": "event", "name": "round", "phase": "end", "round": round}:
                 if stop.rounds is not None and round >= stop.rounds:
                     self.finish("rounds")
-            case {"type": "metric", "values": {**values}}:
+            case {"type": "metric", "values": dict() as values}:
                 if (reached := Stop(rounds=0, accuracy=stop.accuracy, target=stop.target).reached(values)) is not None:
                     self.finish(reached)
 

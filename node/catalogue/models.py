@@ -140,9 +140,10 @@ class CharTransformer(Parameters):
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model. `build(shape, classes, params)`, with `Form.model_shape`, makes its extractor and its classifier, two
-    torch modules. Or it makes one torch module, which then serves only algorithms that do not use features. It imports
-    torch itself, since plans are made without torch. If it is None, `node.learning.models` builds the model.
+    """A model. `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. Or it makes
+    one torch module, which then serves only algorithms that do not use features. Of samples with several parts, `shape`
+    is a dictionary or tuple of theirs. `build` imports torch itself, since plans are made without torch. If it is None,
+    `node.learning.models` builds the model.
 
     `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an unsupported shape. If
     it is None, the size is measured on the model itself.

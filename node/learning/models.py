@@ -31,8 +31,9 @@ from node.parameters import read_parameters
 
 
 class Model(nn.Module):
-    """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, or the parts of `Inputs`; the
-    result (N, classes) logits, (N, T, classes) for sequences of T tokens, or the numbers that a regression predicts.
+    """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, or a dictionary or tuple of
+    them; the result (N, classes) logits, (N, T, classes) for sequences of T tokens, or the numbers that a regression
+    predicts.
 
     A batch may hold one sample, as the last batch of an epoch may if a client's samples do not divide evenly. Without
     `frozen_travels`, frozen parameters stay at the nodes, which all make the same ones.

@@ -319,7 +319,7 @@ class Learner:
     def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
         """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
         pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks. Samples of
-        several parts are `Inputs`."""
+        several parts are a dictionary or a tuple of tensors."""
         picked = x if chosen is None else each(lambda part: part[chosen], x)
         return each(_normalised, picked, self._scales_and_shifts)
 

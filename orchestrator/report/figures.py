@@ -51,7 +51,7 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
     overall = history.global_series(name)
     if overall:
         marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
-    title = f"{name.capitalize()} by {'time' if by_time else 'round'}"
+    title = f"{'MAE' if name == 'mae' else name.capitalize()} by {'time' if by_time else 'round'}"
     x = axis(time_axis(history) if by_time else "round", zero=True)
     y = axis(name, format="percent") if name in text.FRACTIONS else axis(name, zero=True)
     shades = _shades(history, place)

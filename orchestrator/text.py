@@ -72,8 +72,9 @@ def percent(fraction: float | None) -> str:
 
 
 def metric(name: str, value: float | None) -> str:
-    """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None."""
-    return percent(value) if name in FRACTIONS else number(value)
+    """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None. The f1 of a program may be
+    no fraction."""
+    return percent(value) if name in FRACTIONS and 0 <= (value or 0) <= 1 else number(value)
 
 
 def loss(fraction: float | None) -> str:

@@ -81,7 +81,8 @@ def staleness(history: History) -> Figure:
 
 
 def further(history: Facts) -> dict[str, Figure]:
-    """The metrics that other figures do not draw, by name, with a curve for each node and scope."""
+    """The metrics that other figures do not draw, by name, with a curve for each node and scope. Of an algorithm with
+    many devices, those of other nodes."""
     drawn = (history.main_metric, "loss", "staleness", "staleness_highest")
     names = dict.fromkeys(name for _, name in history.metric_names() if name not in drawn)
     return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
@@ -92,6 +93,7 @@ def _by_node(history: Facts, name: str) -> Figure:
         node if scope == "global" else f"{node} ({scope})": rows
         for scope in sorted({scope for scope, each in history.metric_names() if each == name})
         for node, rows in history.series(name, scope).items()
+        if history.plan.get("programs") or node not in history.many_devices
     }
     began = history.training_began or 0.0
     group = f"{len(series)} nodes" if len(series) > len(SERIES) else None

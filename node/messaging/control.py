@@ -43,7 +43,7 @@ from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
 
-SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy", "f1"})
+SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
 _BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second

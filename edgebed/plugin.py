@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from node.learning.aggregation import State, weighted_mean
     from node.learning.devices import load_state, state_of
     from node.learning.local_training import ClientWork, LocalTraining
-    from node.learning.metrics import cross_entropy
+    from node.learning.metrics import cross_entropy, loss
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
     from node.learning.training import Learner, MiniBatch, batches
@@ -61,6 +61,7 @@ __all__ = [
     "flag",
     "joined",
     "load_state",
+    "loss",
     "number",
     "optimizer",
     "parted",
@@ -100,6 +101,7 @@ MODULES = {
     "flag": "node.parameters",
     "joined": "node.algorithms.common",
     "load_state": "node.learning.devices",
+    "loss": "node.learning.metrics",
     "number": "node.parameters",
     "optimizer": "node.learning.optimizers",
     "parted": "node.algorithms.common",

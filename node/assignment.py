@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -129,11 +130,36 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Target:
+    """Bounds of the metric ``name``."""
+
+    name: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Stop after ``rounds`` rounds, or when the reported global accuracy reaches ``accuracy`` (fraction)."""
+    """Stop after ``rounds`` rounds, or when the reported global accuracy reaches ``accuracy`` (fraction), or another
+    metric on the global test set its ``target``."""
 
     rounds: int
     accuracy: float | None = None
+    target: Target | None = None
+
+    def reached(self, values: Mapping[str, Any]) -> str | None:
+        """What reported values reach: "accuracy", "target", or nothing."""
+        if values.get("scope") != "global":
+            return None
+        accuracy = values.get("accuracy")
+        if self.accuracy is not None and isinstance(accuracy, int | float) and self.accuracy <= accuracy <= 1:
+            return "accuracy"
+        value = values.get(self.target.name) if self.target is not None else None
+        if self.target is None or not isinstance(value, int | float):
+            return None
+        low, high = self.target.at_least, self.target.at_most
+        met = (low is None or value >= low) and (high is None or value <= high) and math.isfinite(value)
+        return "target" if met else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +216,17 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do the work that only the first reading of an assignment needs."""
-        parts: list[Any] = [Keypair, PeerAddress, DataAssignment, Hardware, Gathering, Timeouts, Stop, PluginSource]
+        parts: list[Any] = [
+            Keypair,
+            PeerAddress,
+            DataAssignment,
+            Hardware,
+            Gathering,
+            Timeouts,
+            Stop,
+            Target,
+            PluginSource,
+        ]
         for kind in [cls, *parts]:
             _hints(kind)
 

@@ -91,7 +91,7 @@ class Role:
         self.restored = restored
         self.last_round = assignment.stop.rounds
         self.rng = np.random.default_rng(derive_seed(assignment.seed, assignment.node, "role"))
-        self.ended_by = "rounds"  # or "accuracy", "stopped"
+        self.ended_by = "rounds"  # or "accuracy", "target", "stopped"
         self._assignment = assignment
         self._transport = transport
         self._compute = compute
@@ -119,7 +119,7 @@ class Role:
         """Yield the round numbers of a coordinator, up to the scenario's last round.
 
         The first is the round after the checkpoint, or 1 without a checkpoint. The iteration ends early when the
-        reported global accuracy reaches the scenario's target, or after ``finish``.
+        reported values reach the scenario's target, or after ``finish``.
         """
         first = self.restored.round + 1 if self.restored else 1
         for t in range(first, self._assignment.stop.rounds + 1):
@@ -269,17 +269,16 @@ class Role:
     def report(self, *, round: int | None = None, **values: float | str) -> None:
         """Record values. ``scope`` says what was measured: "global", "own" or "train".
 
-        The run stops when the global ``accuracy`` reaches the scenario's target. Values that are not finite are
+        The run stops when a global value reaches the scenario's target. Values that are not finite are
         reported (event not_finite).
         """
         self._reporter.metric(round, values)
         for name in unusual(values):
             scope = values.get("scope", "train")
             self._reporter.event("not_finite", round=round, what=name, scope=scope, **_line_of_plugin())
-        target = self._assignment.stop.accuracy
-        if target is not None and values.get("scope") == "global" and target <= float(values.get("accuracy", -1)) <= 1:
+        if (reached := self._assignment.stop.reached(values)) is not None:
             self._finished = True
-            self.ended_by = "accuracy"
+            self.ended_by = reached
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
         """Save the state after ``round``. A restarted node continues from it (``restored``).

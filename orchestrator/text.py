@@ -9,6 +9,7 @@ import math
 import signal
 from collections.abc import Iterable
 
+FRACTIONS = ("accuracy", "f1")  # metrics that are fractions
 _SIGNS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
@@ -68,6 +69,12 @@ def percent(fraction: float | None) -> str:
     if fraction is None or not math.isfinite(fraction):
         return "–"
     return f"{fraction * 100:.1f}%"
+
+
+def metric(name: str, value: float | None) -> str:
+    """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None. The f1 of a program may be
+    no fraction."""
+    return percent(value) if name in FRACTIONS and 0 <= (value or 0) <= 1 else number(value)
 
 
 def loss(fraction: float | None) -> str:

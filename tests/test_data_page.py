@@ -412,6 +412,16 @@ ARRAYS: dict[str, Sequence[Case]] = {
         *((samples(TOKENS.astype(kind)), lambda data: data.tokens and data.shape == (4,)) for kind in ("i2", ">u8")),
         (samples(TOKENS - 1), "x_train must hold whole numbers from 0 to 2147483647 as tokens"),
     ],
+    "x: a structured type (several parts)": [
+        (
+            samples(np.array([((1, 2), True, 0.5)] * 8, [("tokens", "<i8", (2,)), ("mask", "?"), ("at", "<f8")])),
+            lambda data: (
+                data.form.parts == (("tokens", "int64", (2,)), ("mask", "bool", ()), ("at", "float32", ()))
+                and data.mean == (0.5,)
+            ),
+        ),
+        (samples(np.array([(1,)] * 8, [("a", "<c8")])), "x_train: part a is complex64; take one of bool"),
+    ],
     "x: booleans, integers of other shapes, complex numbers, strings": [
         (samples(BYTES.astype(kind)), f"a.npz: x_train is {kind} .*take uint8")
         for kind in ("bool", "int8", "uint16", "int64", "complex64", "<U3")
@@ -461,6 +471,7 @@ def labels(y: Any, test: Any = None) -> Callable[[Path], str]:
     return npz(y_train=y, y_test=y[:4] if test is None else test)
 
 
+TRUTHS = (LABELS[:, None] + np.arange(3)) % 3 > 0
 STRAY = "labels count from 0 without gaps"
 LABEL_CASES: dict[str, Sequence[Case]] = {
     "whole numbers of any width and byte order": [
@@ -474,9 +485,24 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
         ),
         (npz(x_train=TOKENS, y_train=TOKENS[:, :3], x_test=TOKENS[:4]), "it needs one label for each token"),
     ],
-    "floats, truth values, texts, a column for each class": [
-        (labels(LABELS * 1.0), "y_train must be one axis of whole numbers, not float64 .*astype"),
-        (labels(LABELS / 2), r"y_train must be one axis of whole numbers, not float64 \(8,\)$"),
+    "columns of 0 and 1, or of truth values (N, K), not one for each sample": [
+        (labels(TRUTHS.astype(kind)), lambda data: (data.task, data.classes) == ("multi-label", 3))
+        for kind in ("bool", "u1", ">i4")
+    ],
+    "floats (N,) or (N, K)": [
+        (labels(LABELS / kind(2)), lambda data: (data.task, data.classes) == ("regression", 1))
+        for kind in (np.float16, np.float64)
+    ]
+    + [(labels(FLOATS), lambda data: data.classes == 4 and (data.array("y_train") == FLOATS).all())],
+    "floats: NaN, infinities, numbers beyond float32": [
+        (labels(np.where(LABELS == 2, value, LABELS / 2)), r"y_train\[2\] is NaN, an infinity or beyond float32")
+        for value in (np.nan, -np.inf, 1e300)
+    ],
+    "floats that are all whole numbers": [
+        (labels(LABELS * 1.0), r"one axis of whole numbers, not float64 .*y\.astype\(int\) for classes, or y / y\.std"),
+        (labels(TRUTHS * 1.0), r"not float64 \(8, 3\); write y\.argmax.* y\.astype\(int\) for several labels"),
+    ],
+    "truth values, texts, a column for each class": [
         (labels(LABELS > 1), "not bool .*astype"),
         (labels(np.array(["cat", "dog"] * 4)), r"not <U3 .*np\.unique"),
         (labels(np.eye(4, dtype=int)[LABELS]), r"\(8, 4\); write y\.argmax"),

@@ -92,7 +92,7 @@ def adapt(
             learner.set(aggregated(own, w, weights))
             model = learner.model.eval()
             parameters = dict(model.named_parameters())
-            loss = edgebed.cross_entropy(model(learner.normalise(x[batch])), y[batch])
+            loss = edgebed.loss(model(learner.normalise(x, batch)), y[batch])
             gradients = torch.autograd.grad(loss, [parameters[name] for name in weights], allow_unused=True)
             weights = weights | {
                 name: reweighted(weights[name], gradient.cpu().numpy(), w[name] - own[name], p.weight_learning_rate)

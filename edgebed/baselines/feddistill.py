@@ -111,4 +111,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models learn from the others' mean logits of each class (FedDistill)"
-PLUGIN = personal.plugin("feddistill", FedDistill, SUMMARY, floats=True)
+PLUGIN = personal.plugin("feddistill", FedDistill, SUMMARY, floats=True, classes=True)

@@ -322,6 +322,7 @@ PLUGIN = edgebed.Plugin(
             flat=True,
             featured=True,
             whole=True,
+            classes=True,
         )
     ]
 )

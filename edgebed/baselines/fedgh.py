@@ -100,4 +100,4 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "the cloud trains one classifier for clients of different models, on their mean features (FedGH)"
-PLUGIN = personal.plugin("fedgh", FedGH, SUMMARY, featured=True, aligned=True, whole=True)
+PLUGIN = personal.plugin("fedgh", FedGH, SUMMARY, featured=True, aligned=True, whole=True, classes=True)

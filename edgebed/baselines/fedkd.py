@@ -227,4 +227,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
-PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True, floats=True)
+PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True, floats=True, classes=True)

@@ -147,4 +147,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models share the mean features of each class"
-PLUGIN = personal.plugin("fedproto", FedProto, SUMMARY, featured=True, aligned=True)
+PLUGIN = personal.plugin("fedproto", FedProto, SUMMARY, featured=True, aligned=True, classes=True)

@@ -132,4 +132,4 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)"
-PLUGIN = personal.plugin("fedtgp", FedTGP, SUMMARY, featured=True, aligned=True)
+PLUGIN = personal.plugin("fedtgp", FedTGP, SUMMARY, featured=True, aligned=True, classes=True)

@@ -112,4 +112,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "each client trains its own model and a shared one, which learn from each other (FML)"
-PLUGIN = personal.plugin("fml", FML, SUMMARY, floats=True)
+PLUGIN = personal.plugin("fml", FML, SUMMARY, floats=True, classes=True)

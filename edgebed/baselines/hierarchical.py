@@ -80,7 +80,7 @@ def trainable(model: edgebed.Model) -> list[Tensor]:
 def gradients(learner: edgebed.Learner, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The loss of the learner's model on a mini-batch, and its gradients; those of unused parameters are 0."""
     x, y = learner.train_data
-    loss = edgebed.cross_entropy(learner.model(learner.normalise(x[chosen])), y[chosen])
+    loss = edgebed.loss(learner.model(learner.normalise(x, chosen)), y[chosen])
     return loss.detach(), torch.autograd.grad(loss, trainable(learner.model), materialize_grads=True)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.catalogue.datasets import MAIN_METRIC
 from node.learning.aggregation import State, weighted_mean, with_statistics_of
 from node.learning.local_training import LocalTraining
 from node.learning.training import ExtraLoss, Forward, TrainResult
@@ -30,25 +31,24 @@ async def train(
 
 
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
-    """Report accuracy and loss of `w` on every test set of the node: "global", "own", both or none. Returns the
-    accuracies by test set."""
-    limit, accuracies = role.params.evaluate_samples, {}
+    """Report loss and metrics of `w` on every test set of the node: "global", "own", both or none. Returns the
+    accuracies by test set, of a regression the mean absolute errors."""
+    limit, found, main = role.params.evaluate_samples, {}, MAIN_METRIC[role.learner.data.task]
     for scope in role.learner.tests:
         samples = role.learner.test_samples(scope, limit)
         result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
-        further = {"perplexity": result.perplexity} if result.sequences else {}
-        role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss, **further)
-        accuracies[str(scope)] = float(result.accuracy)
-    return accuracies
+        role.report(round=round, scope=scope, **({main: result.metrics[main], "loss": result.loss} | result.metrics))
+        found[str(scope)] = float(result.metrics[main])
+    return found
 
 
 def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
-    """Report the mean of the accuracies in the fields `global` and `own` of clients' messages: what the run has reached
-    where each client has its own model."""
+    """Report the mean of what `evaluate` returned to clients, in the fields `global` and `own` of their messages: what
+    the run has reached where each client has its own model."""
     for scope in ("global", "own"):
-        accuracies = [each.fields[scope] for each in messages if scope in each.fields]
-        if accuracies:
-            role.report(round=round, scope=scope, accuracy=sum(accuracies) / len(accuracies))
+        values = [each.fields[scope] for each in messages if scope in each.fields]
+        if values:
+            role.report(round=round, scope=scope, **{MAIN_METRIC[role.learner.data.task]: sum(values) / len(values)})
 
 
 def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:

@@ -34,7 +34,8 @@ class Algorithm:
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `linear`: works on the classifier's weights, so the classifier must be one linear layer.
     `whole`: needs all weights of a model in messages, so frozen parameters must be sent too.
-    `floats`: needs samples of floats or pictures with one label each, not integer tokens.
+    `floats`: needs samples of floats or pictures with one label each, not integer tokens or several parts.
+    `classes`: needs data with classes, not samples with several labels or numbers to predict.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `ranked`: works on low-rank adapters, so the model needs them. Clients may have different ranks, which the leader
     has by the clients' names in ``model_params["lora"]["ranks"]``.
@@ -61,6 +62,7 @@ class Algorithm:
     linear: bool = False
     whole: bool = False
     floats: bool = False
+    classes: bool = False
     aligned: bool = False
     ranked: bool = False
     population: bool = False
@@ -115,6 +117,7 @@ _mesh = partial(
     featured=True,
     linear=True,
     whole=True,
+    classes=True,
 )
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -146,6 +149,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             meshed=True,
             featured=True,
             floats=True,
+            classes=True,
         ),
         _tree(
             "hierfavg",
@@ -173,6 +177,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             PHEFL,
             "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
             personalises=True,
+            classes=True,
         ),
         _mesh(
             "feelpgen-minus",
@@ -205,6 +210,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             featured=True,
             whole=True,
             floats=True,
+            classes=True,
         ),
         _flat(
             "fedfeat",
@@ -212,6 +218,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             FedFeat,
             "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
             featured=True,
+            floats=True,
+            classes=True,
         ),
     )
 }

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3, 128) sequence, (20,) features
+Task = Literal["classification", "multi-label", "regression"]
+
+MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
+"""By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
+WITHOUT_CLASSES: Mapping[str, str] = {
+    "multi-label": "several labels for each sample",
+    "regression": "numbers to predict",
+}
+"""What data of a task has instead of classes, in words."""
 
 
 @dataclass(frozen=True)
 class Form:
     """The form of a data set: the shape of a sample, the number of classes, whether samples are integer ``tokens``
-    instead of floats, and the shape of a sample's ``labels``: () for one label, (T,) for one of each token."""
+    instead of floats, and the shape of a sample's ``labels``: () for one label, (T,) for one of each token.
+
+    ``task``: what the model predicts. ``classes`` are the labels of multi-label data, and the numbers that a regression
+    predicts of a sample. ``parts``: the name, numpy type and shape of each part of a sample that is a dictionary or a
+    tuple of arrays."""
 
     shape: Shape
     classes: int
     tokens: bool = False
     labels: Shape = ()
+    task: Task = "classification"
+    parts: tuple[tuple[str, str, Shape], ...] = ()
+
+    @property
+    def model_shape(self) -> Any:
+        """The shape that a model is built for: that of a sample, or those of its parts in a dictionary or a tuple."""
+        shapes = {name: shape for name, _, shape in self.parts}
+        return tuple(shapes.values()) if "0" in shapes else shapes or self.shape
 
     def __str__(self) -> str:
-        return f"{'tokens' if self.tokens else 'samples'} {self.shape}"
+        named = ", ".join(f"{name} {kind} {shape}" for name, kind, shape in self.parts)
+        return named or f"{'tokens' if self.tokens else 'samples'} {self.shape}"
 
 
 @dataclass(frozen=True)

@@ -136,8 +136,9 @@ class CharTransformer(Parameters):
 @dataclass(frozen=True)
 class ModelEntry:
     """A model. `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. Or it makes
-    one torch module, which then serves only algorithms that do not use features. It imports torch itself, since plans
-    are made without torch. If it is None, `node.learning.models` builds the model.
+    one torch module, which then serves only algorithms that do not use features. Of samples with several parts, `shape`
+    is a dictionary or tuple of theirs. `build` imports torch itself, since plans are made without torch. If it is None,
+    `node.learning.models` builds the model.
 
     `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an unsupported shape. If
     it is None, the size is measured on the model itself.
@@ -150,7 +151,7 @@ class ModelEntry:
     summary: str = ""
     params: type[Parameters] = NoParameters
     measure: Callable[[Shape, int, Any], Size] | None = None
-    build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
+    build: Callable[[Any, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
     frozen_travels: bool = True
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:

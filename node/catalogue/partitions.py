@@ -96,6 +96,7 @@ class FromFile(PartitionParameters):
 class PartitionScheme:
     """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
 
+    `labels`: divides by class, so it needs data with classes.
     `subjects`: clients hold whole people. If the data set also names the people of its test samples, a client's own
     test set has the test samples of its people.
 
@@ -110,16 +111,23 @@ class PartitionScheme:
     short: str | None = None
     divide: Callable[[Any, Sequence[int], Any, Any], Sequence[Any]] | None = None
     subjects: bool = False
+    labels: bool = False
 
 
 PARTITIONS: dict[str, PartitionScheme] = {
     scheme.name: scheme
     for scheme in (
         PartitionScheme("iid", IID, "samples drawn at random, in equal numbers"),
-        PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha"),
-        PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
+        PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha", labels=True),
         PartitionScheme(
-            "labels-per-edge", LabelsPerEdge, "labels assigned to edges, as in PHE-FL's D1 to D4", "pattern"
+            "shards", LabelShards, "a few single-label shards per client", "shards_per_client", labels=True
+        ),
+        PartitionScheme(
+            "labels-per-edge",
+            LabelsPerEdge,
+            "labels assigned to edges, as in PHE-FL's D1 to D4",
+            "pattern",
+            labels=True,
         ),
         PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
         PartitionScheme("by-author", ByAuthor, "all texts of one or more authors per client", subjects=True),

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from node.learning.aggregation import State
+from node.learning.data.parts import parts_of
 
 PROCESSOR = "cpu"
 
+Inputs = Tensor | dict[str, Tensor] | tuple[Tensor, ...]  # of a model: a batch of samples, or of their parts
 Module = TypeVar("Module", bound=nn.Module)
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # with one of two values, products of cuBLAS are the same in each run
@@ -32,6 +34,22 @@ def as_array(values: Tensor) -> NDArray[Any]:
     """The values in the processor's memory. Those of a tensor there are not copied."""
     array: NDArray[Any] = values.detach().cpu().numpy()
     return array
+
+
+def inputs_of(values: NDArray[Any], device: torch.device | str = PROCESSOR) -> Inputs:
+    """A copy of stored samples as tensors. Those of several parts are a dictionary, or a tuple if they are numbered."""
+    found = {name: torch.from_numpy(np.array(each)).to(device) for name, each in parts_of(values).items()}
+    if not values.dtype.names:
+        return found[""]
+    return tuple(found.values()) if "0" in found else found
+
+
+def each(function: Callable[..., Any], *inputs: Any) -> Any:
+    """``function`` of each part of some inputs of the same form, in that form."""
+    first = inputs[0]
+    if isinstance(first, dict):
+        return {name: function(*(of[name] for of in inputs)) for name in first}
+    return tuple(map(function, *inputs)) if isinstance(first, tuple) else function(*inputs)
 
 
 def device_of(module: nn.Module) -> torch.device:

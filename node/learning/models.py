@@ -13,6 +13,7 @@ from functools import cached_property
 from math import ceil, prod
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -23,15 +24,16 @@ from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
 from node.catalogue.sizes import Size
 from node.learning import transformer, zoo
 from node.learning.aggregation import State
-from node.learning.devices import PROCESSOR, as_array, seeded
+from node.learning.devices import PROCESSOR, as_array, inputs_of, seeded
 from node.learning.errors import ModelError
 from node.learning.lora import adapt
 from node.parameters import read_parameters
 
 
 class Model(nn.Module):
-    """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, the result (N, classes) logits, or
-    (N, T, classes) for sequences of T tokens.
+    """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, or a dictionary or tuple of
+    them; the result (N, classes) logits, (N, T, classes) for sequences of T tokens, or the numbers that a regression
+    predicts.
 
     A batch may hold one sample, as the last batch of an epoch may if a client's samples do not divide evenly. Without
     `frozen_travels`, frozen parameters stay at the nodes, which all make the same ones.
@@ -46,7 +48,7 @@ class Model(nn.Module):
             if isinstance(module, _BatchNorm):
                 module.register_forward_pre_hook(_spare_lone_values)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Tensor:
         return cast(Tensor, self.classifier(self.extractor(x)))
 
     @cached_property
@@ -296,9 +298,9 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
 }
 
 
-def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
-    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`. `params`: its own
-    parameters, and `lora`, the arguments of `adapt`.
+def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
+    """Model `name` for samples of `shape` (`Form.model_shape`) and `classes` classes, with weights drawn from `seed`.
+    `params`: its own parameters, and `lora`, the arguments of `adapt`.
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """
@@ -335,11 +337,13 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     """The size of a model, counted on the model itself. A model of one module has no features. The same is true if its
     extractor makes no vector of a sample.
 
-    Raises ModelError if the model cannot be made, or does not give logits of the labels' shape.
+    Raises ModelError if the model cannot be made, or does not give outputs of the targets' shape.
     """
-    samples = torch.zeros(2, *form.shape, dtype=torch.int32 if form.tokens else torch.float32)
+    kind = np.dtype([*form.parts] if form.parts else "i4" if form.tokens else "f4")
+    stored = np.zeros((2, *form.shape), kind)
+    samples = inputs_of(stored)
     try:
-        model = build(entry.name, form.shape, form.classes, 0, params).eval()
+        model = build(entry.name, form.model_shape, form.classes, 0, params).eval()
         with torch.inference_mode():
             features, logits = model.extractor(samples), model(samples)
     except ModelError:
@@ -347,15 +351,13 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     except Exception as error:
         raise ModelError(f"model {entry.name} cannot be made for {form}: {type(error).__name__}: {error}") from error
     if tuple(logits.shape) != (needed := (2, *form.labels, form.classes)):
-        raise ModelError(
-            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give {needed}"
-        )
+        raise ModelError(f"model {entry.name} gives {tuple(logits.shape)} for 2 {form}: it must give {needed}")
     trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
     floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())
     others = sum(each.nbytes for each in model.tensors.values() if not each.is_floating_point())
     count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
     linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
-    work = zoo.forward_work(model, samples[:1])
+    work = zoo.forward_work(model, inputs_of(stored[:1]))
     return replace(
         work,
         parameters=trained,
@@ -363,7 +365,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         counters=ceil(others / 8),
         features=count,
         linear=linear,
-        saved=zoo.saved_values(model, samples),
+        saved=zoo.saved_values(model, samples, len(stored)),
         fixed=sum(each.numel() for name, each in model.state_dict().items() if name not in model.travelling),
         partial=any(name not in model.travelling for name, _ in model.named_parameters()),
     )

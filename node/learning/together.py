@@ -25,7 +25,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared
-from node.learning.devices import as_array
+from node.learning.devices import as_array, each, inputs_of
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import sample_losses
@@ -78,9 +78,10 @@ def hindrance(model: Model, data: Prepared) -> str | None:
     if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
         return "its dropout draws other numbers for clients that train together than for one"
     device = next(iter(model.tensors.values())).device
-    x = torch.from_numpy(data.zeros(2, 2)).to(device)
-    y, weight = torch.zeros(2, 2, *data.labels, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
-    stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
+    x, targets = inputs_of(data.zeros(2, 2), device), data.array("y_test")
+    y = torch.from_numpy(np.zeros((2, 2, *targets.shape[1:]), targets.dtype)).to(device)
+    weight = torch.ones(2, 2, device=device)
+    stacked = {name: torch.stack([values, values]) for name, values in model.tensors.items()}
     try:
         _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight, weight.sum(1))
     except Exception as error:
@@ -116,10 +117,10 @@ class Crew:
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
             gradients = NO_GRADIENTS
-            for part, each in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
-                share = each.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
+            for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
+                share = share_of.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
                 with first.passes():
-                    losses = losses_of(stacked, constants, first.normalise(x[part]), y[part], each, share)
+                    losses = losses_of(stacked, constants, first.normalise(x, part), y[part], share_of, share)
                 gradients = added(gradients, gradients_of(losses.sum(), parameters))
                 total = total + losses.detach()
             step.descend(clipped(gradients, params.gradient_clipping, stacked=True))
@@ -155,11 +156,12 @@ def _check(learner: Learner, training: Training) -> None:
         raise ModelError(f"{learner.node}: weights are not of this model")
 
 
-def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
     """The samples and labels of all clients one after the other; the places of the samples of each client's steps in
     them, (clients, steps, samples of a step); and the weight of each, which is 0 for what fills a step up."""
     device = learners[0].device
-    x, y = (torch.cat(each) for each in zip(*(learner.train_data for learner in learners), strict=True))
+    samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
+    x, y = each(lambda *parts: torch.cat(parts), *samples), torch.cat(targets)
     steps = max(len(plan.chosen) for plan in plans)
     largest = max(len(batch) for plan in plans for batch in plan.chosen)
     places = np.zeros((len(plans), steps, largest), np.int64)
@@ -202,7 +204,7 @@ class _ClientLoss(nn.Module):
         super().__init__()
         self.model, self.term, self.own = model, term, own
 
-    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor, share: Tensor) -> Tensor:
+    def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor, share: Tensor) -> Tensor:
         logits = self.model(x)
         loss = self.own * (sample_losses(logits, y) * weight).sum()
         return loss if self.term is None else loss + share * self.term.of_weights(self.model, constants)

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,12 +26,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
+from node.learning.data import parts
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.data.shards import Indices, read_indices
-from node.learning.devices import PROCESSOR, Seeded
+from node.learning.devices import PROCESSOR, Seeded, each, inputs_of
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
-from node.learning.metrics import correct, cross_entropy
+from node.learning.metrics import loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch
 Batch = tuple[int, int, Tensor]  # local epoch, place of the mini-batch in it, and indices of samples
-Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
+Forward = Callable[[Model, Any], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class MiniBatch:
     """A mini-batch of a client's training: inputs ``x``, labels ``y``, and the model's ``logits`` and ``features`` for
     x. It is number ``place`` of local epoch ``epoch``; both count from 0."""
 
-    x: Tensor
+    x: Any  # Inputs
     y: Tensor
     logits: Tensor
     epoch: int = 0
@@ -69,17 +71,17 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy (fraction) and mean cross-entropy over ``samples`` test samples; for sequences, over their tokens."""
+    """The mean loss and the ``metrics`` (`node.learning.metrics`) over ``samples`` test samples; for sequences, over
+    their tokens."""
 
-    accuracy: float
     loss: float
     samples: int
-    sequences: bool = False
+    metrics: Mapping[str, float]
 
     @property
-    def perplexity(self) -> float:
-        """e^loss, the number of classes for which a uniform guess has this loss."""
-        return math.exp(min(self.loss, 700))
+    def accuracy(self) -> float:
+        """A fraction. A regression has none."""
+        return self.metrics["accuracy"]
 
 
 class Learner:
@@ -188,7 +190,7 @@ class Learner:
     def features(self) -> int:
         """The number of features that the model's extractor makes of a sample."""
         with torch.inference_mode():
-            made: Tensor = self._models.sample.eval().extractor(torch.from_numpy(self.data.zeros(1)))
+            made: Tensor = self._models.sample.eval().extractor(inputs_of(self.data.zeros(1)))
         return made.shape[1]
 
     @cached_property
@@ -206,20 +208,20 @@ class Learner:
         """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
-        made = build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
+        made = build(name, self.data.form.model_shape, self.data.classes, derive_seed(self._seed, "model", name))
         return made.to(self.device if device is None else device)
 
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
-        sample = torch.from_numpy(self.data.zeros(1))
+        sample = inputs_of(self.data.zeros(1))
         return forward_operations(model, sample) / forward_operations(self.outline, sample)
 
     def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
         mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
         number of samples, and whether it is trained, so that it goes backward too."""
-        own = Pass(self._models.sample, torch.from_numpy(self.data.zeros(1)), batch_size, True)
-        return sum(Pass(*each).seconds() for each in passes) / own.seconds()
+        own = Pass(self._models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
+        return sum(Pass(*beside).seconds() for beside in passes) / own.seconds()
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
         """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by
@@ -255,7 +257,7 @@ class Learner:
         own: float = 1.0,
     ) -> TrainResult:
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum or by Adam if `params`
-        say so, over mini-batches b in the seeded order of `round`. ℓ is the cross-entropy, weighted by `own`. `extra`
+        say so, over mini-batches b in the seeded order of `round`. ℓ is the task's loss, weighted by `own`. `extra`
         adds a term."""
         self.set(weights)
         random = self.random("batches", round)
@@ -263,27 +265,26 @@ class Learner:
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros((), device=self.device), 0
-        for parts in steps_of(batches(self.samples, params, random, self.device), params):
-            samples, gradients = sum(len(chosen) for *_, chosen in parts), NO_GRADIENTS
-            for epoch, place, chosen in parts:
-                inputs, labels = self.normalise(x[chosen]), y[chosen]
+        for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
+            samples, gradients = sum(len(chosen) for *_, chosen in micro_batches), NO_GRADIENTS
+            for epoch, place, chosen in micro_batches:
+                inputs, labels = self.normalise(x, chosen), y[chosen]
                 with self.passes(), recomputing(model, params):
                     features = model.extractor(inputs)
                     logits = model.classifier(features)
-                    loss = own * cross_entropy(logits, labels)
+                    value = own * loss(logits, labels)
                     if extra is not None:
-                        loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
-                    loss = loss * (len(chosen) / samples)
-                gradients = added(gradients, gradients_of(loss, step.parameters))
-                total += loss.detach()
+                        value = value + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
+                    value = value * (len(chosen) / samples)
+                gradients = added(gradients, gradients_of(value, step.parameters))
+                total += value.detach()
             step.descend(clipped(gradients, params.gradient_clipping))
             steps += 1
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
     def warm_up(self, params: LocalTraining) -> None:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
-        later ones. Slow hardware would stretch this to seconds. A failure is logged. If the algorithm trains in this
-        way, its first training fails too."""
+        later ones. Slow hardware would stretch this to seconds. A failure is logged; the first training fails too."""
         if self.samples:
             try:
                 self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
@@ -304,41 +305,47 @@ class Learner:
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
-        hits, total, count = 0, 0.0, math.prod(self.data.labels) * len(chosen)
+        total, tallies, shape = 0.0, Counter[str](), (len(chosen), *y.shape[1:])
         model = self.model.eval()
         with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch])).to(self.device)
-                inputs = self.normalise(torch.from_numpy(np.array(x[batch])).to(self.device))
+                inputs = self.normalise(inputs_of(x[batch], self.device))
                 logits = model(inputs) if forward is None else forward(model, inputs)
-                total += float(cross_entropy(logits, labels, reduction="sum"))
-                hits += correct(logits, labels)
-        return Evaluation(hits / count, total / count, len(chosen), self.data.labels != ())
+                total += float(loss(logits, labels, reduction="sum"))
+                tallies.update(tally(logits, labels))
+        mean = total / math.prod(shape)
+        return Evaluation(mean, len(chosen), metrics(tallies, mean, shape, self.data.task))
 
     @cached_property
-    def train_data(self) -> tuple[Tensor, Tensor]:
-        """The node's training samples as stored, pictures and tokens as integers, and their labels, on its device."""
+    def train_data(self) -> tuple[Any, Tensor]:
+        """The node's training samples as stored, pictures and tokens as integers, and their targets, on its device."""
         if self._train_indices is None:
             raise DataError(f"{self.node} holds no training data")
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
-        return torch.from_numpy(np.array(x)).to(self.device), torch.from_numpy(np.array(y)).to(self.device)
+        return inputs_of(x, self.device), torch.from_numpy(np.array(y)).to(self.device)
 
-    def normalise(self, x: Tensor) -> Tensor:
-        """Convert stored samples to model input: (x / 255 − mean) / std for pictures, (x − mean) / std for
-        other floats. Tokens stay integers."""
-        if self.data.tokens:
-            return x
-        scale, shift = self._scale_and_shift
-        return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
+    def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
+        """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
+        pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks. Samples of
+        several parts are a dictionary or a tuple of tensors."""
+        picked = x if chosen is None else each(lambda part: part[chosen], x)
+        return each(_normalised, picked, self._scales_and_shifts)
 
     @cached_property
-    def _scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        channels = (-1, *[1] * (len(self.data.shape) - 1))
-        unit = 255.0 if self.data.array("x_test").dtype == np.uint8 else 1.0
+    def _scales_and_shifts(self) -> Any:
+        """(scale, shift) of each part of the model's input, or None for a part that is not normalised."""
+        stored = self.data.array("x_test")
+        found = dict[str, tuple[Tensor, Tensor] | None].fromkeys(parts.parts_of(stored))
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
-        scale, shift = (1 / (unit * std)).float().reshape(channels), (mean / std).float().reshape(channels)
-        return scale.to(self.device), shift.to(self.device)
+        for name, values in parts.normalised(stored).items():
+            width, channels = parts.channels(values), (-1, *[1] * (values.ndim - 2))
+            unit = 255.0 if values.dtype == np.uint8 else 1.0
+            scale, shift = (1 / (unit * std[:width])).float(), (mean[:width] / std[:width]).float()
+            found[name] = scale.reshape(channels).to(self.device), shift.reshape(channels).to(self.device)
+            mean, std = mean[width:], std[width:]
+        return found.get("", tuple(found.values()) if "0" in found else found)
 
     def _set(self, which: Scope) -> Indices:
         chosen = self._own_test if which == "own" else self._personal
@@ -353,6 +360,13 @@ class Learner:
             return chosen
         random = np.random.default_rng(derive_seed(self._seed, "evaluation"))
         return np.sort(random.permutation(chosen)[:limit])
+
+
+def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:
+    if by is None:
+        return x
+    scale, shift = by
+    return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
 
 
 def batches(
@@ -381,6 +395,6 @@ def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[l
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
-    build(name, data.shape, data.classes, seed, params)
-    make = partial(build, name, data.shape, data.classes, seed, params)
+    make = partial(build, name, data.form.model_shape, data.classes, seed, params)
+    make()
     return ModelPool(make, assignment.device, assignment.precision)

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import flop_registry
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
 from node.catalogue.sizes import EVALUATION, TRAINING, Size
-from node.learning.devices import device_of
+from node.learning.devices import device_of, each
 from node.learning.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
@@ -32,7 +32,7 @@ class Pass:
     """A pass of ``count`` samples like ``sample`` (1, ...) through a module: forward, and backward if it is trained."""
 
     module: nn.Module
-    sample: Tensor
+    sample: Any  # Inputs
     count: int
     trained: bool = False
 
@@ -127,7 +127,7 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
     return [each for each in module.modules() if not list(each.children())]
 
 
-def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, int]]:
+def layer_outputs(module: nn.Module, sample: Any) -> list[tuple[nn.Module, int]]:
     """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values. The
     sample may lie on another device than the module."""
     called: list[tuple[nn.Module, int]] = []
@@ -138,7 +138,8 @@ def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, in
     hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
     try:
         with torch.no_grad():
-            module.eval()(sample.to(device_of(module)))
+            device = device_of(module)
+            module.eval()(each(lambda part: part.to(device), sample))
     finally:
         for hook in hooks:
             hook.remove()
@@ -172,7 +173,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made
 
 
-def _counted(module: nn.Module, sample: Tensor) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
+def _counted(module: nn.Module, sample: Any) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
     """The operations of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
     `layer_outputs`."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -185,8 +186,8 @@ def _counted(module: nn.Module, sample: Tensor) -> tuple[_Counter, list[tuple[nn
     return counter, called
 
 
-def saved_values(module: nn.Module, samples: Tensor) -> int:
-    """The float32 numbers that a forward pass of training keeps for the backward pass of one of these samples (n, ...),
+def saved_values(module: nn.Module, samples: Any, count: int) -> int:
+    """The float32 numbers that a forward pass of training keeps for the backward pass of one of ``count`` samples,
     without the module's own."""
     own = {each.untyped_storage().data_ptr() for each in (*module.parameters(), *module.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -199,15 +200,21 @@ def saved_values(module: nn.Module, samples: Tensor) -> int:
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         module.train()(samples).log_softmax(-1)
-    return sum(each.nbytes() for each in kept.values()) // (4 * len(samples))
+    return sum(each.nbytes() for each in kept.values()) // (4 * count)
 
 
-def forward_operations(module: nn.Module, sample: Tensor) -> int:
+def _numbers(inputs: Any) -> int:
+    """The numbers of a model's inputs, in all their parts."""
+    parts = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, tuple) else (inputs,)
+    return sum(part.numel() for part in parts)
+
+
+def forward_operations(module: nn.Module, sample: Any) -> int:
     """Multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...)."""
     return forward_work(module, sample).operations
 
 
-def forward_work(module: nn.Module, sample: Tensor) -> Size:
+def forward_work(module: nn.Module, sample: Any) -> Size:
     """The operations, values, layers and widest output of a forward pass of one sample (1, ...); a size without
     parameters."""
     counted, called = _counted(module, sample)
@@ -216,5 +223,5 @@ def forward_work(module: nn.Module, sample: Tensor) -> Size:
         operations=counted.multiply_adds,
         values=sum(values for _, values in called),
         layers=len(layers_of(module)),
-        widest=max(sample.numel(), counted.widest),
+        widest=max(_numbers(sample), counted.widest),
     )

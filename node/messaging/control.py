@@ -8,7 +8,7 @@ From a node:
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
-    done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
+    done {reason}                                   the role ended: "rounds", "accuracy", "target" or "stopped"
     failed {error}                                  the node failed
 To a node:
     start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself

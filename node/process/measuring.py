@@ -29,7 +29,10 @@ def size(order: dict[str, Any]) -> dict[str, Any]:
     errors: Any = importlib.import_module("node.learning.errors")
     try:
         activate(PluginSource(**each) for each in order["plugins"])
-        form = Form(tuple(order["shape"]), order["classes"], order["tokens"], tuple(order["labels"]))
+        parts = tuple((name, kind, tuple(shape)) for name, kind, shape in order["parts"])
+        form = Form(
+            tuple(order["shape"]), order["classes"], order["tokens"], tuple(order["labels"]), order["task"], parts
+        )
         return asdict(models.measured(MODELS[order["model"]], form, order["params"]))
     except (PluginError, errors.ModelError) as error:
         return {"error": str(error)}

@@ -109,7 +109,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             late="keep" if plan.gathering.late == "keep" else "discard",
         ),
         timeouts=plan.timeouts,
-        stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
+        stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy, target=plan.stop.target),
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
-from node.assignment import Tier, Timeouts, derive_seed
+from node.assignment import Target, Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
@@ -108,7 +108,7 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
+        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after, _target(scenario)),
         restart=scenario.restart,
         probe=scenario.probe.before,
         shards=shards,
@@ -122,6 +122,11 @@ def make_plan(
         media=media,
         cross_traffic=cross_traffic,
     )
+
+
+def _target(scenario: Scenario) -> Target | None:
+    found = scenario.stop.target
+    return None if found is None else Target(name=found.name, at_least=found.at_least, at_most=found.at_most)
 
 
 def _timeouts(scenario: Scenario, system: _System) -> Timeouts:
@@ -165,7 +170,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
 def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
     """The form of the data; None if the data set is unknown."""
     if data is not None:
-        return Form(data.shape, data.classes, data.tokens, data.labels)
+        return data.form
     known = DATASETS.get(scenario.data.dataset[0])
     return Form(known.shape, known.classes) if known is not None and known.classes else None
 
@@ -258,6 +263,8 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         used_samples=sum(len(part) for part in shards.train.values()),
         test_samples=len(data.test),
         test_counts=data.test_counts(),
+        task=data.task,
+        guess=data.guess,
         shards_sha256=shards.sha256,
         moves=shards.moves,
         unheld=_unheld(data, shards),
@@ -276,7 +283,7 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
     """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
     sequence only the last label is known here, so classes of tokens are not listed."""
-    if data.labels:
+    if data.labels or data.task != "classification":
         return ()
     if not shards.train:
         return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))

@@ -16,7 +16,7 @@ from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
 from netem.units import format_size
-from node.assignment import PluginSource, Tier, Timeouts
+from node.assignment import PluginSource, Target, Tier, Timeouts
 from orchestrator import text
 from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -154,7 +154,7 @@ class DataPlan:
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
     (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
     ``test_counts``: labels of test samples per class; of sequences, of all tokens. ``unheld``: test classes of which no
-    node holds a training sample.
+    node holds a training sample. ``task`` and ``guess``: as in `PreparedLabels`.
     """
 
     dataset: str = ""
@@ -170,6 +170,8 @@ class DataPlan:
     shards_sha256: str = ""
     moves: tuple[tuple[str, str, int, int], ...] = ()
     unheld: tuple[int, ...] = ()
+    task: str = "classification"
+    guess: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,7 @@ class StopPlan:
     rounds: int | None
     accuracy: float | None
     after: float | None
+    target: Target | None = None
 
 
 @dataclass(frozen=True)

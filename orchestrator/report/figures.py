@@ -32,7 +32,7 @@ FAULTS = {
 TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}
 FEW = 3  # faults of an action that shade the curves; more would shade them all over
 EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
-MOST_METRICS = 24  # metrics of programs that are drawn
+MOST_METRICS = 24  # further metrics that are drawn
 LEAST = 0.004  # the width of a moment, as a share of the run's length
 
 Place = Callable[[float], float]  # from a time of the record to a place on the x axis
@@ -51,21 +51,22 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
     overall = history.global_series(name)
     if overall:
         marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
-    title = f"{name.capitalize()} by {'time' if by_time else 'round'}"
+    title = f"{'MAE' if name == 'mae' else name.capitalize()} by {'time' if by_time else 'round'}"
     x = axis(time_axis(history) if by_time else "round", zero=True)
-    y = axis(name, format="percent") if name == "accuracy" else axis(name, zero=True)
+    y = axis(name, format="percent") if name in text.FRACTIONS else axis(name, zero=True)
     shades = _shades(history, place)
     return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
 
 
 def learning(history: Facts) -> dict[str, Figure]:
-    """The figures of accuracy and loss, and of the metrics of programs, by their ids on the page."""
+    """The figures of accuracy and loss, and of all other metrics, by their ids on the page. Those of accuracy show the
+    main metric of a task without accuracy."""
     both = {
-        f"{name}-{against}": curves(history, name, against=against)
-        for name in ("accuracy", "loss")
+        f"{place}-{against}": curves(history, name, against=against)
+        for place, name in (("accuracy", history.main_metric), ("loss", "loss"))
         for against in ("time", "rounds")
     }
-    return both | of_programs(history)
+    return both | further(history)
 
 
 def staleness(history: History) -> Figure:
@@ -79,11 +80,11 @@ def staleness(history: History) -> Figure:
     return figure("Staleness of updates", axis("version", zero=True), y, marks, 230, hover="x")
 
 
-def of_programs(history: Facts) -> dict[str, Figure]:
-    """The metrics of programs that `curves` does not draw, by name, with a curve for each node and scope."""
-    if not history.plan.get("programs"):
-        return {}
-    names = dict.fromkeys(name for _, name in history.metric_names() if name not in ("accuracy", "loss"))
+def further(history: Facts) -> dict[str, Figure]:
+    """The metrics that other figures do not draw, by name, with a curve for each node and scope. Of an algorithm with
+    many devices, those of other nodes."""
+    drawn = (history.main_metric, "loss", "staleness", "staleness_highest")
+    names = dict.fromkeys(name for _, name in history.metric_names() if name not in drawn)
     return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
 
 
@@ -92,6 +93,7 @@ def _by_node(history: Facts, name: str) -> Figure:
         node if scope == "global" else f"{node} ({scope})": rows
         for scope in sorted({scope for scope, each in history.metric_names() if each == name})
         for node, rows in history.series(name, scope).items()
+        if history.plan.get("programs") or node not in history.many_devices
     }
     began = history.training_began or 0.0
     group = f"{len(series)} nodes" if len(series) > len(SERIES) else None

@@ -176,8 +176,9 @@ def _named(results: list[Check], verdict: Verdict) -> str:
 
 def _keys(history: History) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
-    accuracy = history.global_series("accuracy")
-    best = max((row.value for row in accuracy), default=None)
+    main = history.main_metric
+    values = [row.value for row in history.global_series(main)]
+    best = (max if main in text.FRACTIONS else min)(values, default=None)
     planned = history.rounds_planned
     sent = volumes.traffic(history)
     messages = sum(row.messages for row in sent if row.direction == "sent")
@@ -188,9 +189,9 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     tiers = Counter(node["tier"] for node in history.nodes.values())
     return [
         (
-            "accuracy",
-            text.percent(accuracy[-1].value if accuracy else None),
-            "" if best is None else f"best {text.percent(best)}",
+            main,
+            text.metric(main, values[-1] if values else None),
+            "" if best is None else f"best {text.metric(main, best)}",
         ),
         ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
         ("time", text.duration(history.seconds), _training(history)),
@@ -209,11 +210,11 @@ def _states(course: dict[str, Any]) -> dict[str, str]:
 
 
 def _whose(history: History) -> str:
-    """A sentence for each tier with curves: on what its accuracy is measured."""
-    edges = {row.scope for rows in history.edge_series("accuracy").values() for row in rows}
+    """A sentence for each tier with curves: on what its metrics are measured."""
+    edges = {row.scope for rows in history.edge_series(history.main_metric).values() for row in rows}
     devices = {
         row.scope
-        for name in ("accuracy", "loss")
+        for name in (history.main_metric, "loss")
         for rows in history.tier_series(name, "device", "global", "own", "train").values()
         for row in rows
     }

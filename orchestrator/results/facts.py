@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from node.catalogue.datasets import MAIN_METRIC
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.record.writer import CONTINUED
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
@@ -36,6 +37,11 @@ class Facts(ABC):
     @cached_property
     def plan(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that results are compared by: accuracy, or mae of a regression."""
+        return MAIN_METRIC[(self.plan.get("data") or {}).get("task", "classification")]
 
     @property
     @abstractmethod

@@ -43,7 +43,7 @@ from orchestrator.results.traffic.usage import Usage
 
 PIECE = 20_000  # rows of a table that are read in one go
 CURVES = ("accuracy", "loss")
-MOST_CURVES = 24  # metrics of programs, which may have any name
+MOST_CURVES = 24  # metrics, which may have any name
 PACE = 5  # rounds by which the time left is estimated
 KEPT = (
     *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK, STACK),
@@ -91,7 +91,7 @@ class Story(Facts):
         self._banded: Counter[tuple[str, str, int]] = Counter()  # how many reports are in a band
         self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
         self._overruns: dict[str, tuple[int, float]] = {}
-        self._curves, self._any_name = set(CURVES), bool(plan.get("programs"))  # the metrics that are kept
+        self._curves = set(CURVES)  # the metrics that are kept
         self._looked = False  # whether the record was read
         self._read = dict.fromkeys(_TABLES, 0)
 
@@ -264,7 +264,7 @@ class Story(Facts):
         if value is None or not math.isfinite(value):
             return
         if name not in self._curves:
-            if not self._any_name or len(self._curves) >= MOST_CURVES:
+            if len(self._curves) >= MOST_CURVES:
                 return
             self._curves.add(name)
         metric = Metric(t, node, round, scope, name, value)

@@ -35,7 +35,8 @@ def summary(history: History) -> dict[str, Any]:
     start of the training to the end of its last round; None without. ``wall_seconds``: the host's clock.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, training_seconds,
     wall_seconds,
-    accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
+    accuracy {global, edge}, metrics {name: the last value of each other metric on the global test set},
+    bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
     population, personalisation, privacy, inversion, real_links, hosts, and
@@ -66,6 +67,7 @@ def summary(history: History) -> dict[str, Any]:
             "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
             "edge": {name: finite(value) for name, value in edges.items()},
         },
+        "metrics": _metrics(history),
         "bytes": volumes.bytes_by_class(history),
         "probe_bytes": volumes.probed_bytes_by_class(history),
         "link_kinds": _kinds(history),
@@ -78,6 +80,12 @@ def summary(history: History) -> dict[str, Any]:
         "error": outcome.error if outcome else None,
         **{name: found for name, found in about.items() if found is not None},
     }
+
+
+def _metrics(history: History) -> dict[str, float | None]:
+    names = [name for scope, name in history.metric_names() if scope == "global" and name != "accuracy"]
+    found = {name: history.global_series(name) for name in names}
+    return {name: finite(series[-1].value) for name, series in found.items() if series}
 
 
 def evaluations(history: History) -> dict[str, dict[str, Any] | None]:
@@ -118,6 +126,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     ended = {
         "rounds": "all rounds done",
         "accuracy": "accuracy reached",
+        "target": "target reached",
         "after": "time is up",
         "programs": "programs ended",
         None: "not yet",
@@ -134,6 +143,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
         rows.append(("accuracy", text.percent(accuracy)))
+    metrics = {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
+    rows += [(name, text.metric(name, value)) for name, value in metrics.items()]
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
     if (clients := summary.get("population")) is not None:
@@ -162,9 +173,10 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
 
 def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """The scenario, algorithm, driver, seed, verdict, rounds, seconds, and as far as the run has them last accuracies
-    (fractions) and delivered bytes by class of links. ``found``: its summary, if known."""
+    (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
     found, plan = found or summary(history), history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
+    last |= {f"{name}.global": value for name, value in (found.get("metrics") or {}).items() if name != "loss"}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
     return {
         "run": history.run,

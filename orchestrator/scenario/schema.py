@@ -38,7 +38,7 @@ from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
 from orchestrator.scenario.sections.drivers import DriverName, EngineName
-from orchestrator.scenario.sections.expectations import ExpectSpec
+from orchestrator.scenario.sections.expectations import ExpectSpec, TargetSpec
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
@@ -145,6 +145,9 @@ class StopSpec(Strict):
         default=None, ge=1, le=MAX_ROUNDS, description="number of rounds; default: algorithm.rounds"
     )
     accuracy: Fraction | None = Field(default=None, gt=0, description="accuracy on the global test set")
+    target: TargetSpec | None = Field(
+        default=None, description="bounds of another metric on the global test set, such as {name: mae, at_most: 0.3}"
+    )
     after: Duration | None = Field(default=None, gt=0, description="duration of the training")
 
 

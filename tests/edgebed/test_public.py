@@ -70,6 +70,7 @@ PLUGIN = [
     "flag",
     "joined",
     "load_state",
+    "loss",
     "number",
     "optimizer",
     "parted",
@@ -133,6 +134,7 @@ def test_nothing_is_imported_before_it_is_asked_for() -> None:
     with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "load_state"}
     with_torch |= {
         "cross_entropy",
+        "loss",
         "optimizer",
         "parted",
         "participants",

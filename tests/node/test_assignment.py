@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from node.assignment import (
     Keypair,
     PeerAddress,
     Stop,
+    Target,
     Timeouts,
     derive_seed,
 )
@@ -42,7 +44,7 @@ ASSIGNMENT = Assignment(
     hardware=Hardware(speed=0.25, cores=4.0, memory=1 << 30),
     gathering=Gathering(quorum=0.5, deadline=30.0, late="keep"),
     timeouts=Timeouts(beat=0.5),
-    stop=Stop(rounds=20, accuracy=0.85),
+    stop=Stop(rounds=20, accuracy=0.85, target=Target(name="mae", at_most=0.5)),
     checkpoint_directory="/run/checkpoints",
     leads=False,
 )
@@ -96,6 +98,14 @@ def test_load_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text("{}")
     with pytest.raises(AssignmentError, match=r"node\.json: assignment\.run: missing"):
         Assignment.load(tmp_path / "node.json")
+
+
+def test_what_ends_a_run() -> None:
+    stop = Stop(rounds=9, accuracy=0.8, target=Target(name="mae", at_most=0.5))
+    reported = ({"accuracy": 0.8}, {"accuracy": 0.7}, {"accuracy": 1.1}, {"mae": 0.5}, {"mae": 0.6}, {"mae": math.nan})
+    found = [stop.reached({"scope": "global"} | values) for values in reported]
+    assert found == ["accuracy", None, None, "target", None, None]
+    assert stop.reached({"scope": "own", "mae": 0.1}) is None
 
 
 def test_peers_by_relation() -> None:

@@ -23,17 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Shape, is_dataset
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Form, Shape, Task, is_dataset
 from node.errors import lacking
-from node.learning.data import downloads, formats
+from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.data.labels import refuse_gaps, refuse_unequal
+from node.learning.data.parts import parts_of
 from node.learning.data.readers import FORMATS, FORMS, Reader, reader_of
 from node.learning.data.samples import arrays_from
 from node.learning.errors import DataError, DataNotFound
 
-FORMAT = 4  # version of the prepared folder; part of its name, so that a new version does not use old folders
+FORMAT = 5  # version of the prepared folder; part of its name, so that a new version does not use old folders
 LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,9 @@ log = logging.getLogger(__name__)
 class Prepared:
     """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
     division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has been
-    normalised. `sha256` is the hash of the arrays, by which a record identifies the data."""
+    normalised. They have the channels of all float parts, one part after the other. `sha256` is the hash of the arrays,
+    by which a record identifies the data. `classes` are the labels of multi-label data, and the numbers that a
+    regression predicts of a sample."""
 
     directory: Path
     name: str
@@ -64,17 +67,31 @@ class Prepared:
         return self.array("x_test").dtype == TOKEN
 
     @property
+    def task(self) -> Task:
+        """What a model of the data predicts, by the type of the targets."""
+        kind = self.array("y_test").dtype.kind
+        return "regression" if kind == "f" else "multi-label" if kind == "u" else "classification"
+
+    @property
     def labels(self) -> Shape:
         """The shape of a sample's labels: () for one label, (T,) for one of each token."""
-        return self.array("y_test").shape[1:]
+        return self.array("y_test").shape[1:] if self.task == "classification" else ()
+
+    @property
+    def form(self) -> Form:
+        kinds = {name: each.dtype.name for name, each in parts_of(self.array("x_test")).items() if name}
+        named = tuple((name, kind, self.array("x_test")[name].shape[1:]) for name, kind in kinds.items())
+        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, named)
 
     def zeros(self, *count: int) -> NDArray[Any]:
         """Samples of zeros, in the form of the model's input."""
-        return np.zeros((*count, *self.shape), TOKEN if self.tokens else np.float32)
+        kind = self.array("x_test").dtype
+        return np.zeros((*count, *self.shape), kind if kind.names or self.tokens else np.float32)
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The label of each training sample; of a sequence, that of its last token."""
+        """The label of each training sample; of a sequence, that of its last token. Samples with several labels, or
+        with numbers to predict, have all the label 0."""
         return _last(self.array("y_train"))
 
     @property
@@ -95,7 +112,9 @@ class Prepared:
         return np.array(self.array(name)) if (self.directory / f"{name}.npy").exists() else None
 
 
-def _last(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
+    if labels.dtype != np.int64:
+        return np.zeros(len(labels), np.int64)
     return np.array(labels if labels.ndim == 1 else labels[:, -1])
 
 
@@ -270,9 +289,7 @@ def _fingerprint(name: str, source: Path | None) -> str:
 def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     shape, classes = _check(name, arrays, source)
-    channels = arrays.x_train.shape[1]
-    as_they_are = arrays.normalised or arrays.x_train.dtype == TOKEN
-    mean, std = ([0.0] * channels, [1.0] * channels) if as_they_are else _normalisation(arrays.x_train)
+    mean, std = parts.normalisation(arrays.x_train, as_they_are=arrays.normalised)
     directory.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
@@ -306,7 +323,7 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
     for part, x, y in pairs:
         refuse_unequal(source, part, len(x), len(y))
-        wrong = _not_finite(x)
+        wrong = parts.not_finite(x)
         if len(wrong):
             raise DataError(
                 f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
@@ -322,39 +339,30 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         if subjects is not None and len(subjects) != len(y):
             raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
     shape = tuple(arrays.x_train.shape[1:])
-    if 0 in shape:
+    if any(0 in each.shape[1:] for each in parts_of(arrays.x_train).values()):
         raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
+    if arrays.y_train.dtype != arrays.y_test.dtype or arrays.y_train.shape[1:] != arrays.y_test.shape[1:]:
+        raise DataError(
+            f"{source}: train targets are {arrays.y_train.dtype} {arrays.y_train.shape[1:]}, test targets "
+            f"{arrays.y_test.dtype} {arrays.y_test.shape[1:]}; they must be alike"
+        )
     known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
+    if arrays.y_train.dtype != np.int64:
+        if known is not None:
+            raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")
+        return shape, arrays.y_train.shape[1]
     if known is None and arrays.y_train.ndim == 1:
         refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
     if arrays.y_train.ndim > 1:  # a token may be an input only
-        classes = max(classes, int(arrays.x_train.max()) + 1, int(arrays.x_test.max()) + 1)
+        tokens = [*parts_of(arrays.x_train).values(), *parts_of(arrays.x_test).values()]
+        shapes = (arrays.y_train.shape, arrays.y_test.shape)
+        classes = max(
+            classes, *(int(each.max()) + 1 for each in tokens if each.shape in shapes and each.dtype.kind == "i")
+        )
     if known is not None and (shape, classes) != (known.shape, known.classes):
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
             f"{known.shape} and {known.classes}"
         )
     return shape, classes
-
-
-def _not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
-    """The indices of the samples that hold NaN or an infinity."""
-    if x.dtype.kind != "f":
-        return np.empty(0, np.intp)
-    return np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
-
-
-def _normalisation(x: NDArray[Any]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of x / 255 for pictures. Computed in slices to save memory."""
-    axes = (0, *range(2, x.ndim))
-    scale = 255.0 if x.dtype == np.uint8 else 1.0
-    total = squares = np.zeros(x.shape[1])
-    for start in range(0, len(x), 4096):
-        piece = x[start : start + 4096] / scale
-        total = total + piece.sum(axis=axes, dtype=np.float64)
-        squares = squares + np.square(piece, dtype=np.float64).sum(axis=axes)
-    count = x.size / x.shape[1]
-    mean = total / count
-    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
-    return mean.tolist(), np.where(std > 1e-6, std, 1.0).tolist()

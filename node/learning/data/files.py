@@ -12,6 +12,7 @@ from node.learning.errors import DataError
 from node.resources import available_bytes
 
 SMALL = 1 << 16  # bytes
+TOOLS = {"__MACOSX", "@eaDir"}  # folders that tools leave
 
 
 def open_regular(path: Path) -> io.BufferedReader:

@@ -14,7 +14,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.data.files import open_regular, read_regular, read_text, refuse_large
-from node.learning.data.labels import refuse_unequal, take_in_proportion, whole_numbers
+from node.learning.data.labels import refuse_unequal, take_in_proportion, targets, whole_numbers
+from node.learning.data.parts import joined, parts_of
 from node.learning.errors import DataError
 
 CHANNELS = (1, 3, 4)  # of pictures
@@ -34,13 +35,14 @@ IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-
 @dataclass(frozen=True)
 class Arrays:
     """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
-    Tokens are x (N, T) int32, with one label for each sample or for each token, y (N, T).
+    Tokens are x (N, T) int32, with one label for each sample or for each token, y (N, T). Samples of several parts are
+    x (N,) of a structured type. y (N, K) is uint8 for K labels, float32 for K numbers.
     ``normalised``: the model gets the samples as they are."""
 
     x_train: NDArray[Any]
-    y_train: NDArray[np.int64]
+    y_train: NDArray[Any]
     x_test: NDArray[Any]
-    y_test: NDArray[np.int64]
+    y_test: NDArray[Any]
     subjects: NDArray[np.int64] | None = None
     label_names: tuple[str, ...] = ()
     test_subjects: NDArray[np.int64] | None = None
@@ -258,26 +260,40 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
     x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
-    sequences = x_train.dtype == TOKEN and entries["y_train"].ndim == 2 and entries["y_train"].shape[1] > 1
-    names = SUBJECTS if sequences else ("y_train", "y_test", *SUBJECTS)
-    labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
-    if sequences:
-        for part, x in (("train", x_train), ("test", x_test)):
-            y = _tokens(path, f"y_{part}", entries[f"y_{part}"])
-            if y.shape != x.shape:
-                raise DataError(f"{path}: y_{part} is {y.shape}; it needs one label for each token of {x.shape}")
-            labels[f"y_{part}"] = y.astype(np.int64)
-    return Arrays(
-        x_train,
-        labels["y_train"],
-        x_test,
-        labels["y_test"],
-        labels.get("subject_train"),
-        test_subjects=labels.get("subject_test"),
-    )
+    people = whole_numbers({name: entries[name] for name in SUBJECTS if name in entries}, path)
+    y_train, y_test = targets_of(x_train, entries["y_train"], x_test, entries["y_test"], path)
+    subjects, test_subjects = people.get("subject_train"), people.get("subject_test")
+    return Arrays(x_train, y_train, x_test, y_test, subjects, test_subjects=test_subjects)
+
+
+def targets_of(
+    x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any], path: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The targets of the training and of the test part. Raises DataError."""
+    if _are_sequences(parts_of(x_train).values(), y_train):
+        return _token_labels(path, "y_train", x_train, y_train), _token_labels(path, "y_test", x_test, y_test)
+    y = targets({"y_train": y_train, "y_test": y_test}, path)
+    return y["y_train"], y["y_test"]
+
+
+def _are_sequences(parts: Iterable[NDArray[Any]], y: NDArray[Any]) -> bool:
+    """Whether each token has a label. A matrix of 0 and 1 with as many columns as there are tokens has."""
+    if y.dtype.kind not in "iu" or y.ndim != 2 or y.shape[1] == 1:
+        return False
+    shapes = [each.shape for each in parts if each.dtype.kind in "iu" and each.dtype != np.uint8]
+    return y.shape in shapes or bool(shapes and (y > 1).any())
+
+
+def _token_labels(path: str, name: str, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
+    shapes = [each.shape for each in parts_of(x).values() if each.dtype.kind in "iu"]
+    if y.shape not in shapes:
+        raise DataError(f"{path}: {name} is {y.shape}; it needs one label for each token of {shapes[0]}")
+    return _tokens(path, name, y).astype(np.int64)
 
 
 def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
+    if x.dtype.names:
+        return joined(parts_of(x), f"{path}: {name}")
     if x.dtype == np.uint8 and x.ndim == 3:
         return np.ascontiguousarray(x[:, None])
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in CHANNELS:

@@ -1,4 +1,4 @@
-"""Labels and other whole numbers of samples: from 0 up, without gaps."""
+"""The targets of samples: labels from 0 up without gaps, several labels of a sample, or numbers to predict."""
 
 from __future__ import annotations
 
@@ -16,6 +16,33 @@ def refuse_unequal(source: str, part: str, samples: int, labels: int) -> None:
     """DataError unless a part has as many labels as samples, and at least one."""
     if samples != labels or labels == 0:
         raise DataError(f"{source}: {part} has {samples} samples and {labels} labels; they must be equal and not 0")
+
+
+def targets(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[Any]]:
+    """The targets of all parts, whose type names the task (`node.learning.metrics`): floats are numbers to predict,
+    (N,) or (N, K) to float32 (N, K). Columns of 0 and 1 are labels, (N, K) uint8. Others are classes, (N,) int64.
+    Raises DataError."""
+    values = list(entries.values())
+    if all(each.dtype.kind == "f" and each.ndim in (1, 2) for each in values) and not all(map(_are_whole, values)):
+        return {name: _numbers(each, f"{path}: {name}") for name, each in entries.items()}
+    columns = all(each.dtype.kind in "biu" and each.ndim == 2 and each.shape[1] > 1 for each in values)
+    truths = columns and all(((each == 0) | (each == 1)).all() for each in values)
+    if truths and any((each.sum(axis=1) != 1).any() for each in values):  # else each column stands for a class
+        return {name: np.ascontiguousarray(each, dtype=np.uint8) for name, each in entries.items()}
+    return dict(whole_numbers(entries, path))
+
+
+def _are_whole(values: NDArray[Any]) -> bool:
+    return bool((values == np.floor(values)).all())
+
+
+def _numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        made = np.ascontiguousarray(values.reshape(len(values), -1), dtype=np.float32)
+    wrong = np.flatnonzero(~np.isfinite(made).all(axis=1))
+    if len(wrong):
+        raise DataError(f"{name}[{wrong[0]}] is NaN, an infinity or beyond float32; leave such samples out")
+    return made
 
 
 def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[np.int64]]:
@@ -36,11 +63,12 @@ def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, N
 def _remedy(values: NDArray[Any]) -> str:
     """How to make whole numbers of labels; empty if that is unknown."""
     if values.ndim == 2:
-        return "; write y.argmax(axis=1) if each column stands for a class"
+        return "; write y.argmax(axis=1) if each column stands for a class, y.astype(int) for several labels of 0 and 1"
     if values.ndim == 1 and values.dtype.kind in "US":
         return "; number them with np.unique(y, return_inverse=True)[1]"
-    whole = values.dtype.kind == "b" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
-    return "; write y.astype(int)" if values.ndim == 1 and whole else ""
+    if values.ndim == 1 and values.dtype.kind == "f" and _are_whole(values):
+        return "; write y.astype(int) for classes, or y / y.std() to predict numbers"
+    return "; write y.astype(int)" if values.ndim == 1 and values.dtype.kind == "b" else ""
 
 
 def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:

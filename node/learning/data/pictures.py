@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from node.learning.data.files import below, open_regular, read_regular, refuse_large
+from node.learning.data.files import TOOLS, below, open_regular, read_regular, refuse_large
 from node.learning.data.formats import Arrays
 from node.learning.errors import DataError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # Pillow's other readers may start programs
 SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"}
 NOTES = {".txt", ".md", ".csv", ".json", ".xml", ".html", ".db", ".ini"}  # suffixes of what lies beside pictures
-TOOLS = {"__MACOSX", "@eaDir"}  # folders that tools leave
 MOST_PIXELS = 89_000_000  # of a picture, as Pillow's own limit
 MOST_BYTES = 1 << 28  # of a picture's file
 PARTS = ("train", "test")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.learning.data.formats import CHANNELS, Arrays, arrays_of
+from node.learning.data.formats import CHANNELS, Arrays, arrays_of, targets_of
 from node.learning.data.labels import whole_numbers
+from node.learning.data.parts import has_parts, joined
 from node.learning.errors import DataError
 
 
@@ -21,7 +22,8 @@ def arrays_from(found: Any, source: str) -> Arrays:
     """The arrays of a mapping, or of a pair (training part, test part). ``source`` names the data set in messages.
 
     A mapping has the arrays of an npz file, or the map-style data sets `train` and `test` and, if known, the arrays
-    `subject_train` and `subject_test`. Each sample is a pair (array or tensor, whole number). Raises DataError.
+    `subject_train` and `subject_test`. Each sample is a pair: an array or tensor, or a dictionary or tuple of them; and
+    a whole number, or an array of labels or numbers. Raises DataError.
     """
     if isinstance(found, tuple | list) and len(found) == 2:
         found = {"train": found[0], "test": found[1]}
@@ -30,11 +32,16 @@ def arrays_from(found: Any, source: str) -> Arrays:
             f"{source}: read returned a {type(found).__name__}, not a mapping of arrays or a pair of data sets"
         )
     if "train" not in found:
-        return arrays_of({name: np.asarray(each) for name, each in found.items()}, source)
+        entries = {
+            name: joined(each, f"{source}: {name}") if has_parts(each) else np.asarray(each)
+            for name, each in found.items()
+        }
+        return arrays_of(entries, source)
     if "test" not in found:
         raise DataError(f"{source}: there is 'train', but no 'test'")
     x_train, y_train = _stacked(found["train"], f"{source}: train")
     x_test, y_test = _stacked(found["test"], f"{source}: test")
+    y_train, y_test = targets_of(x_train, y_train, x_test, y_test, source)
     people = {name: np.asarray(found[name]) for name in ("subject_train", "subject_test") if name in found}
     subjects = whole_numbers(people, source)
     return Arrays(
@@ -44,57 +51,72 @@ def arrays_from(found: Any, source: str) -> Arrays:
         y_test,
         subjects.get("subject_train"),
         test_subjects=subjects.get("subject_test"),
-        normalised=x_train.dtype.kind == "f",
+        normalised=x_train.dtype.kind != "u",
     )
 
 
-def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """All samples (N, *shape) as uint8 or float32, and their labels (N,)."""
+def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All samples (N, *shape) as uint8 or float32, or (N,) of a structured type; and their targets (N, ...)."""
     if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
         raise DataError(f"{part} is a {type(samples).__name__}; it needs __len__ and __getitem__")
     count = len(samples)
     if count == 0:
         raise DataError(f"{part} has no samples")
-    labels = np.empty(count, np.int64)
-    first, labels[0] = _sample(samples, 0, part)
-    x = np.empty((count, *first.shape), first.dtype)
+    first, target = _sample(samples, 0, part)
+    x, y = np.empty((count, *first.shape), first.dtype), [target]
     x[0] = first
     for index in range(1, count):
-        sample, labels[index] = _sample(samples, index, part)
+        sample, target = _sample(samples, index, part)
         if (sample.shape, sample.dtype) != (first.shape, first.dtype):
             raise DataError(
                 f"{part}[{index}] is {sample.dtype} {sample.shape}, the first is {first.dtype} {first.shape}; "
                 "all samples must be alike"
             )
+        if (target.shape, target.dtype.kind) != (y[0].shape, y[0].dtype.kind):
+            raise DataError(
+                f"{part}[{index}] has a target {target.dtype} {target.shape}, the first {y[0].dtype} {y[0].shape}; "
+                "all targets must be alike"
+            )
         x[index] = sample
-    return x, labels
+        y.append(target)
+    return x, np.stack(y)
 
 
-def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], int]:
-    """One sample, channels first, and its label."""
+def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """One sample, channels first, and its target."""
     try:
         item = samples[index]
     except Exception as error:
         raise DataError(f"{part}[{index}] cannot be read: {type(error).__name__}: {error}") from error
     if not (isinstance(item, tuple | list) and len(item) == 2):
         raise DataError(f"{part}[{index}] is a {type(item).__name__}; each sample must be a pair (array, label)")
-    try:
-        label = operator.index(item[1])
-    except (TypeError, ValueError):
-        told = f"{type(item[1]).__name__} {item[1]!r:.50}"
-        raise DataError(f"{part}[{index}] has the label {told}; labels must be whole numbers") from None
+    target = _target(item[1], f"{part}[{index}]")
+    if has_parts(item[0]):
+        return joined(item[0], f"{part}[{index}]", batch=False), target
     try:
         values = np.asarray(item[0])
     except Exception as error:
         raise DataError(f"{part}[{index}] is no array: {type(error).__name__}: {error}") from error
     if values.dtype == np.uint8 and values.ndim in (2, 3):
-        return _picture(values), label
+        return _picture(values), target
     if values.dtype.kind == "f" and values.ndim > 0:
-        return values.astype(np.float32, copy=False), label
+        return values.astype(np.float32, copy=False), target
     raise DataError(
         f"{part}[{index}] is {values.dtype} {values.shape}; take uint8 (H, W), (H, W, C) or (C, H, W) for pictures, "
         "or floats with the channels first"
     )
+
+
+def _target(value: Any, sample: str) -> NDArray[Any]:
+    """A label as int64 (), several labels (K,), or numbers () or (K,)."""
+    try:
+        return np.asarray(operator.index(value), np.int64)
+    except (TypeError, ValueError):
+        target = np.asarray(value) if hasattr(value, "dtype") or isinstance(value, float) else np.empty(0, object)
+    if target.dtype.kind not in "biuf" or target.ndim > 1:
+        told = f"{type(value).__name__} {value!r:.50}"
+        raise DataError(f"{sample} has the label {told}; labels must be whole numbers, or an array of numbers")
+    return target
 
 
 def _picture(values: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -6,12 +6,12 @@ The label of a character is the next character.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from node.learning.data.files import below, read_text, refuse_large
+from node.learning.data.files import TOOLS, below, read_text, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.errors import DataError
 
@@ -20,19 +20,31 @@ Codes = NDArray[np.uint32]  # of characters
 WINDOW = 64  # characters
 TEST = 5  # one window in five of an author, the last ones, is in the test part
 EXPANSION = 32  # bytes of arrays for each byte of text, at most
+ABOUT = {"readme", "license", "licence", "copying"}  # names, without suffix, of files about a folder of texts
+LEFT_BY_SYSTEMS = {".db", ".ini"}  # suffixes: Thumbs.db, desktop.ini
+
+
+def _is_stray(file: PurePosixPath) -> bool:
+    """Whether a file is hidden, of a tool or system, or about the folder (README.md next to the authors)."""
+    hidden = any(part.startswith(".") or part in TOOLS for part in file.parts)
+    about = len(file.parts) == 1 and file.stem.lower() in ABOUT
+    return hidden or about or file.suffix.lower() in LEFT_BY_SYSTEMS
 
 
 def read_texts(path: Path) -> Arrays:
     """Windows x (N, 64) and the next characters y (N, 64). A character is its number among all characters that occur.
-    Authors are numbered in order of their names. Hidden files are ignored."""
+    Authors are numbered in order of their names. What is no text of an author by its name (`_is_stray`) is left out."""
     if path.is_file():
         raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
-    names = sorted(name for name in below(path) if not any(part.startswith(".") for part in name.split("/")))
+    names = sorted(name for name in below(path) if not _is_stray(PurePosixPath(name)))
     files = [name for name in names if (path / name).is_file()]
     refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))
     parts: dict[str, list[Codes]] = {}
     for name in files:
-        codes = np.frombuffer(read_text(path / name).encode("utf-32-le"), np.dtype("<u4"))
+        content = read_text(path / name)
+        if "\0" in content:
+            raise DataError(f"{path / name}: holds the character NUL, as binary files do; leave it out")
+        codes = np.frombuffer(content.encode("utf-32-le"), np.dtype("<u4"))
         parts.setdefault(name.partition("/")[0], []).append(codes)
     if not parts:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")

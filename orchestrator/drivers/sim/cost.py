@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from node.learning.models import Model
 from node.learning.zoo import forward_work
 from orchestrator.planning.learning.cost import StepCost
 
 
-def cost_of(model: Model, x: Tensor, batch_size: int) -> StepCost:
-    """The cost of a model for samples like ``x`` (1, ...), trained in mini-batches of ``batch_size``."""
+def cost_of(model: Model, x: Any, batch_size: int) -> StepCost:
+    """The cost of a model for samples like ``x`` (1, ...), one tensor or several parts, trained in mini-batches of
+    ``batch_size``."""
     with torch.inference_mode():
         features = model.eval().extractor(x)
     return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))
 
 
-def _cost(model: nn.Module, x: Tensor, batch_size: int) -> StepCost:
+def _cost(model: nn.Module, x: Any, batch_size: int) -> StepCost:
     work = forward_work(model, x)
     return StepCost(work.operations, work.values, work.layers, batch_size)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.learning.data.datasets import Prepared, open_prepared
-from node.learning.devices import make_deterministic
+from node.learning.devices import inputs_of, make_deterministic
 from node.learning.models import ModelPool
 from node.learning.together import hindrance
 from node.learning.training import Learner, model_pool_of
@@ -64,9 +63,7 @@ class Nodes:
         for each in assignments.values():
             if (key := _model_of(each)) not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
-                self._costs[key] = cost_of(
-                    model_pool.sample, torch.from_numpy(self._data.zeros(1)), self._params.batch_size
-                )
+                self._costs[key] = cost_of(model_pool.sample, inputs_of(self._data.zeros(1)), self._params.batch_size)
         self.accelerators = plan.accelerators
         if self.accelerators:
             make_deterministic()

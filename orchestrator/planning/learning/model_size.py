@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from node.assignment import PluginSource
-from node.catalogue.datasets import Form
+from node.catalogue.datasets import WITHOUT_CLASSES, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
 from node.catalogue.sizes import Size
 from node.messaging.wire import LIMITS
@@ -29,8 +29,17 @@ FEATURES = "an extractor that makes a vector of features, and a classifier of it
 def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     """The size of each kind of model, for data of this form; with adapters, that of the largest rank. PlanError if one
     cannot take it, or lacks what the algorithm declares to need."""
-    if form.tokens and scenario.scheme.floats:
-        raise PlanError(("data", "dataset"), f"has integer tokens, and {scenario.scheme.name} needs pictures or floats")
+    if (form.tokens or form.parts) and scenario.scheme.floats:
+        what = "integer tokens" if form.tokens else "samples of several parts"
+        raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs pictures or floats")
+    if form.task != "classification" and scenario.scheme.classes:
+        what = WITHOUT_CLASSES[form.task]
+        raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs classes")
+    if form.task == "regression":
+        instead = (("stop", "target: {name: mae, at_most: 0.3}"), ("expect", "metrics: [{name: mae, at_most: 0.3}]"))
+        for section, remedy in instead:
+            if getattr(scenario, section).accuracy is not None:
+                raise PlanError((section, "accuracy"), f"a regression has no accuracy: write {remedy}")
     rank = max(scenario.ranks.values(), default=None)
     sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form, rank)]
     if scenario.compute.precision != "float32":
@@ -44,11 +53,15 @@ def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     name, params = scenario.model.name, scenario.model.params
     try:
         entry = MODELS.get(name)
+        if form.parts and (entry is None or not _of_plugin(entry)):
+            raise ValueError(f"{name} takes one array for each sample, not several parts: take a model of a plug-in")
         if form.tokens and (entry is None or (entry.measure is not None and not _of_plugin(entry))):
             raise ValueError(f"{name} takes pictures or floats, not integer tokens: take char-transformer")
+        if name == "char-transformer" and not (form.tokens and form.labels):
+            raise ValueError(f'{name} predicts the next character of texts: take data: {{dataset: "text:PATH"}}')
         if entry is None:
             return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
-        closed = entry.measure is not None and not form.tokens and scenario.model.lora is None
+        closed = entry.measure is not None and not form.tokens and not form.parts and scenario.model.lora is None
         size = entry.size(form.shape, form.classes, params) if closed else Size(0)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
@@ -92,7 +105,7 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
 def _closed(entry: ModelEntry, form: Form) -> Size:
     """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
     try:
-        return Size(0) if entry.measure is None or form.tokens else entry.size(form.shape, form.classes)
+        return Size(0) if entry.measure is None or form.tokens or form.parts else entry.size(form.shape, form.classes)
     except ValueError:  # it does not take such samples
         return Size(0)
 

@@ -5,6 +5,7 @@ A pure function of the labels: no images are read. `Shards.write` writes the arr
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
-from node.catalogue.datasets import Shape
+from node.catalogue.datasets import WITHOUT_CLASSES, Form, Shape, Task
 from node.catalogue.partitions import PARTITIONS
 from node.learning.data.datasets import Prepared
 from node.learning.data.partition import divide, own_test, own_test_of, set_apart
@@ -32,7 +33,9 @@ Indices = NDArray[np.int64]
 class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays. ``tokens``:
     samples are integer tokens. ``labels``: the shape of a sample's labels. ``test_tokens``: the labels of all tokens of
-    each test sequence, of which ``test`` has the last. ``sample_bytes``: of a sample as stored."""
+    each test sequence, of which ``test`` has the last. ``sample_bytes``: of a sample as stored. ``task`` and ``parts``:
+    as in `Form`. ``guess``: the main metric of the best constant prediction on the test part, and its standard error;
+    None for classes, by whose counts it is known."""
 
     name: str
     directory: str
@@ -47,6 +50,9 @@ class PreparedLabels:
     labels: Shape = ()
     test_tokens: Indices | None = None
     sample_bytes: int = 0
+    task: Task = "classification"
+    parts: tuple[tuple[str, str, Shape], ...] = ()
+    guess: tuple[float, float] | None = None
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -64,12 +70,36 @@ class PreparedLabels:
             prepared.labels,
             prepared.array("y_test") if prepared.labels else None,
             prepared.array("x_train")[:1].nbytes,
+            prepared.task,
+            prepared.form.parts,
+            _guess(prepared),
         )
+
+    @property
+    def form(self) -> Form:
+        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, self.parts)
+
+    @property
+    def counted(self) -> int:
+        """The number of classes of which samples are counted; without classes, all samples are counted as one."""
+        return self.classes if self.task == "classification" else 1
 
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
         """The number of labels of each class in these test samples; of sequences, those of all tokens."""
         labels = self.test if self.test_tokens is None else self.test_tokens
-        return tuple(np.bincount(labels[chosen].ravel(), minlength=self.classes).tolist())
+        return tuple(np.bincount(labels[chosen].ravel(), minlength=self.counted).tolist())
+
+
+def _guess(prepared: Prepared) -> tuple[float, float] | None:
+    """Always predicting the most frequent set of labels, or the medians of the training part's numbers."""
+    if prepared.task == "classification":
+        return None
+    y_train, y_test = prepared.array("y_train"), prepared.array("y_test")
+    if prepared.task == "regression":
+        errors = np.abs(y_test - np.median(y_train, axis=0)).mean(axis=1)
+        return float(errors.mean()), float(errors.std() / math.sqrt(len(errors)))
+    share = float(np.unique(y_test, axis=0, return_counts=True)[1].max() / len(y_test))
+    return share, math.sqrt(share * (1 - share) / len(y_test))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +142,19 @@ def personal_key(node: str) -> str:
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     """Divide the training data over the nodes that hold data, and draw test sets for them and for the edges above.
     Raises PlanError if the data does not suffice for the partition."""
+    scheme = PARTITIONS[scenario.data.partition.name]
+    if scheme.labels and data.task != "classification":
+        raise PlanError(
+            ("data", "partition"),
+            f"{scheme.name} divides by class, and {data.name} has {WITHOUT_CLASSES[data.task]}: take iid, by-subject "
+            "or file",
+        )
     if scenario.population is not None:
         return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`
     members = scenario.members
     holders = [member for member in members if member.tier == "device"]
     holders = holders or [member for member in members if member.tier == "edge"]
     names = [member.name for member in holders]
-    scheme = PARTITIONS[scenario.data.partition.name]
     lists = scenario.data.lists
     try:
         params = read_parameters(scheme.params, scenario.data.partition_params)
@@ -128,7 +164,7 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         partition = divide(params, data.train, _groups(holders), seed, data.subjects, listed)
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
-    counts = _counts(holders, partition.label_counts(data.train, data.classes))
+    counts = _counts(holders, partition.label_counts(data.train, data.counted))
     people = _people(holders, partition.parts, data) if scheme.subjects else {}
     balanced = scenario.data.test == "balanced"
     tests = {} if listed_tests is None else _with_edges(holders, listed_tests)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment, missing
-from orchestrator.results.evaluation.targets import accuracy_series
+from orchestrator.results.evaluation.targets import accuracy_series, own_series
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event, Metric
 from orchestrator.scenario.sections.expectations import expectations
@@ -23,23 +23,27 @@ DEVIATIONS = 3.0  # standard deviations by which an accuracy must be above chanc
 
 
 class Chance(NamedTuple):
-    """The accuracy of always guessing the most frequent label. ``deviation`` is the standard deviation of a guesser's
-    accuracy with that success probability, on a test set of that size."""
+    """The accuracy of always guessing the most frequent label, or of a regression the mean absolute error of always
+    guessing the median. ``deviation`` is its standard deviation on a test set of that size."""
 
-    accuracy: float
+    value: float
     deviation: float
+    metric: str = "accuracy"
 
     @property
     def limit(self) -> float:
-        """The accuracy that a guess does not exceed by chance: ``DEVIATIONS`` standard deviations above chance."""
-        return self.accuracy + DEVIATIONS * self.deviation
+        """The value that a guess does not surpass by chance: ``DEVIATIONS`` standard deviations better than a guess."""
+        return self.value + (1 if self.metric == "accuracy" else -1) * DEVIATIONS * self.deviation
+
+    def surpassed_by(self, value: float) -> bool:
+        return value > self.limit if self.metric == "accuracy" else value < self.limit
 
 
-class BestAccuracy(NamedTuple):
-    """The best accuracy that was reported on some test sets, and the accuracy of a guess there."""
+class Best(NamedTuple):
+    """The best value that was reported on some test sets, and that of a guess there."""
 
     where: str
-    accuracy: float
+    value: float
     round: int | None
     chance: Chance
 
@@ -97,23 +101,22 @@ def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
     return {node: (of, every) for node, (of, every) in counts.items() if of}
 
 
-def judged(scores: Sequence[BestAccuracy]) -> Assessment:
-    """Judge the accuracies: one of them must exceed the limit of chance."""
+def judged(scores: Sequence[Best]) -> Assessment:
+    """Judge the values: one of them must surpass the limit of chance."""
     if not scores:
         return "unknown", "no accuracy was reported"
-    above = next((score for score in scores if score.accuracy > score.chance.limit), None)
+    name = scores[0].chance.metric
+    above = next((score for score in scores if score.chance.surpassed_by(score.value)), None)
     if above is None:
         best = text.some(
-            f"{each.accuracy:.1%} {each.where}; guessing reaches {each.chance.accuracy:.1%}, "
-            f"by chance {each.chance.limit:.1%}"
+            f"{text.metric(name, each.value)} {each.where}; guessing reaches {text.metric(name, each.chance.value)}, "
+            f"by chance {text.metric(name, each.chance.limit)}"
             for each in scores
         )
-        return "unknown", f"no accuracy was above guessing: at best {best}"
+        return "unknown", f"no {name} was {'above' if name == 'accuracy' else 'below'} guessing: at best {best}"
     when = "" if above.round is None else f" in round {above.round}"
-    return (
-        "pass",
-        f"accuracy {above.accuracy:.1%} {above.where}{when}; guessing reaches {above.chance.accuracy:.1%}",
-    )
+    value, guess = text.metric(name, above.value), text.metric(name, above.chance.value)
+    return "pass", f"{name} {value} {above.where}{when}; guessing reaches {guess}"
 
 
 def chance(counts: Sequence[float], samples: int) -> Chance:
@@ -125,14 +128,20 @@ def chance(counts: Sequence[float], samples: int) -> Chance:
 def mean_chance(each: Sequence[Chance]) -> Chance:
     """The chance for the mean of accuracies on several test sets."""
     deviation = math.sqrt(sum(one.deviation**2 for one in each)) / len(each)
-    return Chance(sum(one.accuracy for one in each) / len(each), deviation)
+    return Chance(sum(one.value for one in each) / len(each), deviation)
 
 
-def _scores(history: History) -> Iterator[BestAccuracy]:
+def _scores(history: History) -> Iterator[Best]:
     """The best accuracy on the global test set, and the best mean over the coordinators' own test sets. Other nodes'
     accuracy on their own test sets is left out: local training explains it, without federation."""
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
-    data = history.plan.get("data") or {}
+    data, main = history.plan.get("data") or {}, history.main_metric
+    if (guess := data.get("guess")) is not None:  # the own test sets are drawn like the global one
+        of_guess = Chance(guess[0], guess[1], main)
+        leading = [name for name, node in history.nodes.items() if node.get("children")]
+        yield from _best("on the global test set", history.global_series(main), of_guess)
+        yield from _best("on coordinators' own test sets", own_series(history, main, leading), of_guess)
+        return
     counts = _test_counts(data)
     if limit is not None and counts:  # a sequence has a label for each token
         limit *= round(sum(counts)) // (data.get("test_samples") or round(sum(counts)))
@@ -160,8 +169,9 @@ def _chance(counts: Sequence[float], limit: int | None) -> Chance:
     return chance(counts, held if limit is None else min(limit, held))
 
 
-def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[BestAccuracy]:
-    if best := max(
+def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Best]:
+    choose = max if guess.metric == "accuracy" else min
+    if best := choose(
         (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
     ):
-        yield BestAccuracy(where, best.value, best.round, guess)
+        yield Best(where, best.value, best.round, guess)

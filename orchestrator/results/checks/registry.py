@@ -84,6 +84,8 @@ def finished(history: History) -> Assessment:
             return enough, f"{rounds} done"
         case "accuracy":
             return "pass", f"the target accuracy was reached after {rounds}"
+        case "target":
+            return "pass", f"the target was reached after {rounds}"
         case "programs":
             return enough, "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
         case "after":

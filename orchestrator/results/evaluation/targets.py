@@ -36,15 +36,15 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
         return history.global_series("accuracy")
     if isinstance(judged, str):
         judged = clients(history) if judged == "clients" else tier(history, "edge")
-    return _own_series(history, judged)
+    return own_series(history, "accuracy", judged)
 
 
-def _own_series(history: History, nodes: Sequence[str]) -> list[Metric]:
-    """The accuracy on own test sets, by round: the mean over these nodes of their last reports up to that round.
+def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
+    """A metric on own test sets, by round: the mean over these nodes of their last reports up to that round.
     A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
     the time of the round's last report, and its ``node`` is empty. Programs may report without rounds: if no report has
     a round, each report is a step of its own."""
-    reports = [metric for metric in history.metrics("accuracy", "own") if metric.node in nodes]
+    reports = [metric for metric in history.metrics(name, "own") if metric.node in nodes]
     steps: defaultdict[int, list[Metric]] = defaultdict(list)
     if any(metric.round is not None for metric in reports):
         for metric in reports:
@@ -57,7 +57,7 @@ def _own_series(history: History, nodes: Sequence[str]) -> list[Metric]:
     for _, step in sorted(steps.items()):
         latest |= {metric.node: metric.value for metric in step}
         mean = sum(latest.values()) / len(latest)
-        series.append(Metric(max(metric.t for metric in step), "", step[0].round, "own", "accuracy", mean))
+        series.append(Metric(max(metric.t for metric in step), "", step[0].round, "own", name, mean))
     return series
 
 

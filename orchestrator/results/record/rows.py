@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from orchestrator import text
 
 SHARED = "shared"  # the class of channels among the probes of links
-COMPLETE = ("rounds", "accuracy", "after", "programs")
+COMPLETE = ("rounds", "accuracy", "target", "after", "programs")
 """The outcomes of a run that trained as long as its scenario asks for."""
 
 
@@ -179,8 +179,8 @@ class SensorReading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or "failed". ``wall``:
-    the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
+    """How the run ended: "rounds", "accuracy", "target", "after", "programs", "calibrated", "interrupted" or "failed".
+    ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
 
     t: float
     ended: str

@@ -19,7 +19,7 @@ from orchestrator.run.display.terminal import NoView
 
 
 class Glimpse(NoView):
-    """A view of a run: its round and accuracy beside ``name``."""
+    """A view of a run: its round and main metric beside ``name``."""
 
     def __init__(self, name: str, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
@@ -43,9 +43,13 @@ class Glimpse(NoView):
         if not self._shown and self._cell is None:
             return
         rounds = f"round {snapshot.round} of {snapshot.rounds_total}"
-        accuracy = "" if snapshot.accuracy is None else f", accuracy {text.percent(snapshot.accuracy)} so far"
+        value = (
+            ""
+            if snapshot.value is None
+            else f", {snapshot.metric} {text.metric(snapshot.metric, snapshot.value)} so far"
+        )
         left = "" if snapshot.left_here is None else f", about {text.duration(snapshot.left_here)} left"
-        said = f"{self._name}: {rounds}{accuracy}{left}"
+        said = f"{self._name}: {rounds}{value}{left}"
         if self._cell is None:
             self._live.update(Text(said), refresh=True)
         else:

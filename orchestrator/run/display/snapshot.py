@@ -24,8 +24,9 @@ class Snapshot:
     now, ``real`` the latest measurement between hosts that real links join, in words. ``left`` is how many seconds the
     run still takes, ``left_here`` the same on the host's clock; they differ if the run's clock is virtual.
     ``faults_done``: how many of the planned ``faults_total`` have taken effect.
-    ``accuracy`` and ``loss`` are a leading node's latest report. ``verdict`` is the worst verdict so far of the checks
-    that are possible during a run; None if there is none. ``failed``: the checks that have failed, with their reasons.
+    ``value``, of the main ``metric``, and ``loss`` are a leading node's latest report. ``verdict`` is the worst verdict
+    so far of the checks that are possible during a run; None if there is none. ``failed``: the checks that have failed,
+    with their reasons.
     ``ended``: why the run ended, in the last snapshot; nodes that ended in order then count as up.
     """
 
@@ -35,7 +36,8 @@ class Snapshot:
     nodes_up: int
     nodes_total: int
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    accuracy: float | None = None
+    metric: str = "accuracy"
+    value: float | None = None
     loss: float | None = None
     traffic: Mapping[tuple[LinkKind, str], float] = field(default_factory=dict)
     real: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from orchestrator.run.display.snapshot import Clock, Snapshot, View
 from orchestrator.text import visible
 
 LINES = 6  # latest messages under the live picture
-CURVE = 40  # rounds in the small curve of the accuracy
+CURVE = 40  # rounds in the small curve of the main metric
 LABEL, GAP = 8, 2  # columns of the labels, and between two columns
 AROUND = LABEL + GAP + 2 * (1 + 2)  # columns that the labels, the border and its padding take
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -35,6 +35,7 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {
 ENDINGS = {
     "rounds": "all rounds done",
     "accuracy": "the accuracy is reached",
+    "target": "the target is reached",
     "after": "the time is over",
     "programs": "the programs are done",
 }
@@ -118,8 +119,8 @@ class PlainView:
 def _round_line(snapshot: Snapshot) -> str:
     of = f" of {snapshot.rounds_total}" if snapshot.rounds_total is not None else ""
     parts = [f"round {snapshot.round}{of} starts"]
-    if snapshot.accuracy is not None:
-        parts.append(f"accuracy {text.percent(snapshot.accuracy)} so far")
+    if snapshot.value is not None:
+        parts.append(f"{snapshot.metric} {text.metric(snapshot.metric, snapshot.value)} so far")
     if snapshot.left is not None:
         parts.append(f"about {text.duration(snapshot.left)} left")
     parts.append(f"{snapshot.nodes_up} of {text.count(snapshot.nodes_total, 'node')} up")
@@ -144,8 +145,8 @@ class LiveView:
 
     def update(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        if snapshot.accuracy is not None:
-            self._curve[snapshot.round] = snapshot.accuracy
+        if snapshot.value is not None:
+            self._curve[snapshot.round] = snapshot.value
         self._refresh()
 
     def line(self, text: str) -> None:
@@ -196,8 +197,8 @@ def _rows(
     if snapshot.left is not None:
         here = f" of virtual time, {text.duration(snapshot.left_here)} here" * virtual
         rows.append(("left", Text(f"about {text.duration(snapshot.left)}{here}")))
-    if snapshot.accuracy is not None:
-        rows.append(("accuracy", _accuracy(snapshot, curve, room)))
+    if snapshot.value is not None:
+        rows.append((snapshot.metric, _curve(snapshot, curve, room)))
     rows += _links(snapshot) if snapshot.ended is None else ()
     if snapshot.faults_total or snapshot.faults_by_hand:
         coming = f"   [dim]next:[/] {escape(snapshot.next_fault)}" if snapshot.next_fault else ""
@@ -237,10 +238,12 @@ def _nodes(snapshot: Snapshot) -> Text:
     return Text.from_markup(line + "   [dim]ended in order[/]" * (snapshot.ended is not None))
 
 
-def _accuracy(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
-    latest = text.percent(snapshot.accuracy)
+def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
+    """The main metric with its small curve: of a fraction up to 1, of another up to its highest value."""
+    latest = text.metric(snapshot.metric, snapshot.value)
+    top = 1.0 if snapshot.metric in text.FRACTIONS else max((0.0, *curve.values())) or 1.0
     values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
-    marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) * len(BLOCKS)))] for value in values)
+    marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) / top * len(BLOCKS)))] for value in values)
     loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""
     return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}")
 

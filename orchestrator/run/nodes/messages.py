@@ -113,7 +113,7 @@ _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
     "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
     "metric": {"round": _or_none(_round), "values": _values},
     "traffic": {},
-    "done": {"reason": _one_of("rounds", "accuracy", "stopped")},
+    "done": {"reason": _one_of("rounds", "accuracy", "target", "stopped")},
     "failed": {"error": _text, "lasting": _or_none(_flag)},
     UNREADABLE: {"reason": _text},
 }

@@ -191,7 +191,10 @@ class NodeProcesses:
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:
-            if self._stop_reason != "accuracy":  # one of several leaders may reach it before all rounds are done
+            if self._stop_reason not in (
+                "accuracy",
+                "target",
+            ):  # one of several leaders may reach it before all rounds are done
                 self._stop_reason = reason
             self._finish_without_leaders()
 

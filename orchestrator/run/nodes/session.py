@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from node.assignment import Stop
 from orchestrator import text
 from orchestrator.drivers.base import AnswersForNodes, Environment, HostChange, HostReadings, LosesHosts, NodeMove
 from orchestrator.planning.faults.timeline import Fault
@@ -171,9 +172,9 @@ class Session:
             case {"type": "event", "name": "round", "phase": "end", "round": round}:
                 if stop.rounds is not None and round >= stop.rounds:
                     self.finish("rounds")
-            case {"type": "metric", "values": {"scope": "global", "accuracy": int() | float() as accuracy}}:
-                if stop.accuracy is not None and accuracy >= stop.accuracy:
-                    self.finish("accuracy")
+            case {"type": "metric", "values": dict() as values}:
+                if (reached := Stop(rounds=0, accuracy=stop.accuracy, target=stop.target).reached(values)) is not None:
+                    self.finish(reached)
 
     # The record
 

@@ -13,7 +13,7 @@ expect:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -80,10 +80,26 @@ class BytesSpec(Strict):
         return {key: size for name, key in self.key_names().items() if (size := getattr(self, name)) is not None}
 
 
-class MetricSpec(Strict):
-    """Bounds of a metric at the end of the run."""
+class TargetSpec(Strict):
+    """Bounds of a metric on the global test set."""
 
     name: str = Field(examples=["accuracy", "loss"], description="name of the metric, such as accuracy or loss")
+    at_least: Number | None = Field(default=None, description="minimum")
+    at_most: Number | None = Field(default=None, description="maximum")
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        low, high = self.at_least, self.at_most
+        if low is None and high is None:
+            raise ValueError("give a bound: at_least, at_most or both")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
+        return self
+
+
+class MetricSpec(TargetSpec):
+    """Bounds of a metric at the end of the run."""
+
     scope: str = Field(
         default="global",
         examples=["global", "own", "train"],
@@ -92,17 +108,6 @@ class MetricSpec(Strict):
     node: str | None = Field(
         default=None, description="the node that reports it; default: the mean of all nodes that do"
     )
-    at_least: Number | None = Field(default=None, description="minimum")
-    at_most: Number | None = Field(default=None, description="maximum")
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> MetricSpec:
-        low, high = self.at_least, self.at_most
-        if low is None and high is None:
-            raise ValueError("give a bound: at_least, at_most or both")
-        if low is not None and high is not None and low > high:
-            raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
-        return self
 
 
 class ExpectSpec(Strict):

@@ -9,7 +9,7 @@ import {again, pace} from "./touch.js";
 
 const DRAW_EVERY = 250; // ms
 const HISTORY = "Click a node or a link for its history";
-const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", after: "time over", programs: "programs done"};
+const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", target: "target reached", after: "time over", programs: "programs done"};
 const UP = ["in a round", "waiting", "running", "done"];
 const MARK = {
   "in a round": "▲",
@@ -121,7 +121,7 @@ function head(story, run) {
           : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`,
       ],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
-      ["accuracy", percent(now.accuracy), plan.algorithm ?? "programs"],
+      [now.metric[0], (now.metric[0] === "accuracy" ? percent : number)(now.metric[1]), plan.algorithm ?? "programs"],
       [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
       running
         ? [

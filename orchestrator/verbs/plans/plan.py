@@ -102,6 +102,10 @@ def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     stop = [text.count(plan.stop.rounds, "round")] if plan.stop.rounds is not None else []
     stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
+    if (target := plan.stop.target) is not None:
+        bounds = {"at least": target.at_least, "at most": target.at_most}
+        limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds.items() if limit is not None)
+        stop += [f"{target.name} {limits}"]
     stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
     waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
@@ -214,7 +218,9 @@ def _data_title(plan: Plan) -> str:
     if not data.sha256:
         return f"{title}; not on this host, so not divided"
     used = f"{data.used_samples:,} of {data.train_samples:,} training samples"
-    return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
+    predicted = {"regression": f"; regression, {text.count(data.classes, 'number')} for each sample"}
+    predicted |= {"multi-label": f"; multi-label, {data.classes} labels"}
+    return f"{title}{predicted.get(data.task, '')}; {used}, {text.count(len(data.moves), 'repair')}"
 
 
 def _print_programs(console: Console, plan: Plan) -> None:
@@ -232,13 +238,14 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
     data = plan.data
     holders = [node for node in plan.nodes if node.label_counts]
     classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
+    classes = classes if data.task == "classification" else []
     rows = []
     for nodes in _alike(holders, lambda node: node.name if few else node.parent):
         sizes = [node.samples for node in nodes]
         counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
         samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
         shown = [str(count or "·") for count in counts] if data.classes <= COUNTED_CLASSES else [_bars(counts)]
-        rows.append([_span([node.name for node in nodes]), samples, *shown])
+        rows.append([_span([node.name for node in nodes]), samples, *shown[: len(classes)]])
     write_table(console, ("node", "samples", *classes), rows, right=range(1, 2 + len(classes)))
 
 

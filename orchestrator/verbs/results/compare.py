@@ -145,7 +145,8 @@ def print_settings(compared: ManyRuns, names: Sequence[str], console: Console) -
 def _unit(column: str) -> str:
     """The unit of a column's figures, see `ComparedFigure`."""
     units = {"rounds": "count", "seconds": "s", "accuracy": "fraction", "bytes": "bytes"}
-    return units.get(column.partition(".")[0], "text")
+    kind, _, part = column.partition(".")
+    return units.get(kind) or ("number" if part else "text")
 
 
 def _heading(column: str) -> str:
@@ -194,6 +195,7 @@ def compare(a: RunOverview, b: RunOverview) -> RunComparison:
         ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
         ComparedFigure("time", "s", one["seconds"], other["seconds"]),
         ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
+        *_metrics(one.get("metrics") or {}, other.get("metrics") or {}),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
         *_by_key("delivered", "bytes", one["bytes"], other["bytes"]),
@@ -211,6 +213,15 @@ def print_comparison(comparison: RunComparison, console: Console) -> None:
     write(console, "")
     results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
+
+
+def _metrics(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
+    """The other metrics at the end, without the loss."""
+    return [
+        ComparedFigure(f"{name} at the end", "number", a.get(name), b.get(name))
+        for name in dict.fromkeys([*a, *b])
+        if name != "loss"
+    ]
 
 
 def _accuracy_at_rounds(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:

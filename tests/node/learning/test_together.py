@@ -7,8 +7,11 @@ bias before batch normalisation, Adam makes a step of it as long as of any other
 
 from __future__ import annotations
 
+import unittest.mock
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from node.algorithms.fedprox import ProximalTerm
-from node.learning.data.datasets import Prepared
+from node.catalogue.datasets import DATASETS, Dataset
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.devices import seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
@@ -81,6 +85,46 @@ def test_clients_learn_together_what_they_learn_alone(
         assert (one.steps, one.samples) == (other.steps, other.samples)
         assert other.loss == pytest.approx(one.loss, abs=TOLERANCE)
     assert len({each.loss for each in together}) == len(samples)
+
+
+@pytest.mark.parametrize("names", [("tokens", "mask", "side"), ("0", "1", "2")])
+def test_samples_of_several_parts_and_numbers_to_predict(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Tokens and a mask stay as they are, floats are normalised by the mean and deviation of each column."""
+    random = np.random.default_rng(1)
+    arrays = (random.integers(0, 9, (80, 5)), random.random((80, 5)) < 0.5, random.normal(3, 2, (80, 2)))
+    x = dict(zip(names, arrays, strict=True)) if "side" in names else arrays
+    y = random.normal(size=(80, 3))
+    entry = Dataset("parts", read=lambda: {"x_train": x, "y_train": y, "x_test": x, "y_test": y})
+    with unittest.mock.patch.dict(DATASETS, {"parts": entry}):
+        data = prepare("parts", tmp_path)
+
+    class Extractor(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.layer = nn.Embedding(9, 4), nn.Linear(6, 8)
+
+        def forward(self, x: Any) -> Tensor:
+            tokens, mask, side = (x[name] for name in names) if "side" in names else x
+            assert (tokens.dtype, mask.dtype, side.dtype) == (torch.int64, torch.bool, torch.float32)
+            pooled = (self.embedding(tokens) * mask[..., None]).sum(-2)
+            return torch.tanh(self.layer(torch.cat([pooled, side], -1)))
+
+    def made() -> Model:
+        with seeded(1):
+            return Model(Extractor(), nn.Linear(8, 3))
+
+    clients = [Learner(ModelPool(made), data, 7, f"device-{k}", np.arange(40 * k, 40 * k + 33)) for k in range(1)]
+    clients.append(Learner(clients[0]._models, data, 7, "device-1", np.arange(40, 60)))
+    inputs = clients[0].normalise(clients[0].train_data[0])
+    side = inputs["side"] if "side" in names else inputs[2]
+    expected = (arrays[2] - arrays[2].mean(axis=0)) / arrays[2].std(axis=0)
+    np.testing.assert_allclose(side, expected[:33], atol=1e-5)
+    assert hindrance(made(), data) is None
+    alone, together = both(clients, SGD)
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+    found = clients[0].evaluate(alone[0].weights, "global")
+    assert found.loss == pytest.approx(found.metrics["mse"])
+    assert found.metrics["mae"] < found.metrics["mse"] ** 0.5
 
 
 def test_by_adam_too(digits: Prepared) -> None:

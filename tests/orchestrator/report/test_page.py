@@ -22,6 +22,7 @@ from orchestrator.results import facts
 from orchestrator.results.facts import IN_ROUND, WAITING
 from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
+from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.report.test_timeline import rows_of
@@ -409,7 +410,8 @@ def test_every_state_and_its_colour_is_known() -> None:
     assert set(STATES) == ours | {IN_ROUND, WAITING}
 
 
-def test_the_metrics_and_events_of_programs_are_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("programs", [True, False])
+def test_the_metrics_and_events_of_programs_and_algorithms_are_shown(tmp_path: Path, programs: bool) -> None:
     run = Example(ending="programs").build(tmp_path / "run")
     plan = json.loads((run / "plan.json").read_text())
     with contextlib.closing(sqlite3.connect(run / "run.db")) as record, record:
@@ -420,9 +422,10 @@ def test_the_metrics_and_events_of_programs_are_shown(tmp_path: Path) -> None:
         record.execute("INSERT INTO event (t, node, name, round, data) VALUES (?, ?, ?, ?, ?)", event)
     record.close()
     program = {"label": "cloud", "node": "cloud", "command": ["serve"], "after": [], "ends_the_run": True}
-    (run / "plan.json").write_text(json.dumps(plan | {"programs": [program]}))
+    (run / "plan.json").write_text(json.dumps(plan | ({"programs": [program]} if programs else {})))
     with History.open(run) as history:
         page = Page(render(history))
+        assert {"global bleu", "own bleu"} <= {f"{scope} {name}" for scope, name in Story.of(history).metric_names()}
     drawn = page.figures["metric-0"]
     assert (drawn["title"], "metric-1" in page.figures) == ("bleu", False)
     assert [(mark["name"], mark["y"]) for mark in drawn["marks"]] == [("cloud", [20.5, 30.0]), ("edge-0 (own)", [10.0])]

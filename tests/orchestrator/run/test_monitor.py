@@ -254,7 +254,7 @@ async def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -
         stage.control.say(node, "metric", round=1, values=values)
         await asyncio.sleep(1.0)
         monitor.show()
-        shown.append((view.snapshot.accuracy, view.snapshot.loss, view.snapshot.verdict))
+        shown.append((view.snapshot.value, view.snapshot.loss, view.snapshot.verdict))
     assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, 0.5, None)]
     await stage.session.close()
     stage.record.close()

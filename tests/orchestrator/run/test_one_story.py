@@ -96,8 +96,8 @@ def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypat
         does = dict(zip((node["name"] for node in page["plan"]), (does for does, *_ in page["nodes"]), strict=True))
         assert told == {node: what for node, what in does.items() if node in told}
         curve = last_points(report["figures"]["accuracy-rounds"])
-        assert ("global" in curve) == (terminal.accuracy is not None)
-        assert curve.get("global", (None, terminal.accuracy))[1] == terminal.accuracy == page["accuracy"]
+        assert ("global" in curve) == (terminal.value is not None)
+        assert curve.get("global", (None, terminal.value))[1] == terminal.value == page["metric"][1]
     assert {terminal.next_fault for terminal, _, _ in moments if terminal.left is None} <= {moments[0][0].next_fault}
     with run.history() as history:
         assert {span.action for span in history.faults() if span.start is not None} == {

@@ -15,7 +15,7 @@ from orchestrator.scenario.schema import Scenario, effective
 from tests import tutorial
 
 
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "writers"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "sensors", "masked", "writers"])
 def test_the_tutorials_scenarios_can_be_planned(tmp_path: Path, name: str) -> None:
     scenario = load(tutorial.lay_out(tmp_path)[name])
     plan = make_plan(scenario, None)

@@ -18,7 +18,8 @@ def write(folder: Path) -> None:
     (folder / "adam.txt").write_text("ab" * (5 * WINDOW // 2) + "c")
     (folder / "bea" / "1.txt").write_text("d" * (6 * WINDOW))
     (folder / "bea" / "2.txt").write_text("é" * (4 * WINDOW) + "d")
-    (folder / ".git").write_text("hidden")
+    for stray in (".git", "README.md", "Thumbs.db", "bea/.DS_Store"):
+        (folder / stray).write_bytes(b"\0hidden")
 
 
 def test_windows_and_the_characters_after_them(tmp_path: Path) -> None:
@@ -48,6 +49,7 @@ def test_a_prepared_data_set_keeps_tokens(tmp_path: Path) -> None:
         ({}, "has no texts; write a file or a folder of files for each author"),
         ({"short.txt": "x" * 2 * WINDOW}, "short.txt: has 128 characters; an author needs 129 or more"),
         ({"a.txt": b"\xff\xfe\xff"}, "a.txt: is not UTF-8 text"),
+        ({"a.bin": b"\0" * 200}, "a.bin: holds the character NUL"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, files: dict[str, str | bytes], said: str) -> None:

@@ -53,7 +53,7 @@ def test_records_and_functions_of_node() -> None:
     assert isinstance(result, TrainResult)
     assert (result.samples, result.steps, result.loss) == (10, 2, 0.5)
     np.testing.assert_array_equal(result.weights["w"], weights["w"])
-    records = [Evaluation(0.5, 1.0, 3), FedAvg(learning_rate=0.3)]
+    records = [Evaluation(1.0, 3, {"accuracy": 0.5}), FedAvg(learning_rate=0.3)]
     assert cross(records) == records
     assert cross(weighted_mean) is weighted_mean
     term = cross(ProximalTerm(weights, 0.1))
@@ -66,9 +66,9 @@ def test_constants_are_shared_and_keep_their_types() -> None:
     first, again = cross([params, params]), cross(params)
     assert first == [params, params]
     assert first[0] is first[1] is again
-    whole, real = cross([Evaluation(1, 1, 1), Evaluation(1.0, 1, 1)])
-    assert type(whole.accuracy) is int
-    assert type(real.accuracy) is float
+    whole, real = cross([Evaluation(1, 1, {}), Evaluation(1.0, 1, {})])
+    assert type(whole.loss) is int
+    assert type(real.loss) is float
 
 
 @pytest.mark.parametrize(

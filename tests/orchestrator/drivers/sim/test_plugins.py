@@ -20,7 +20,7 @@ from tests.orchestrator.drivers.sim.harness import simulate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "writers"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "sensors", "masked", "writers"])
 def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
     assert done.code == 0, done.errors

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.errors import PlanError
 from orchestrator.planning.learning.shards import Shards, make_shards
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
@@ -33,6 +34,14 @@ def test_an_edge_counts_what_its_devices_hold() -> None:
 def test_edges_without_devices_hold_the_data() -> None:
     made = shards("algorithm: fedavg\ntopology: {edges: 4, devices_per_edge: 0}")
     assert list(made.train) == ["edge-0", "edge-1", "edge-2", "edge-3"]
+
+
+def test_data_without_classes_is_not_divided_by_class() -> None:
+    data = replace(prepared(), task="regression", train=np.zeros(1000, np.int64), test=np.zeros(200, np.int64))
+    text = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 2}\ndata: {partition: %s}"
+    assert {len(counts) for counts in make_shards(parse(text % "iid", "f.yaml"), data).counts.values()} == {1}
+    with pytest.raises(PlanError, match="dirichlet divides by class, and digits has numbers to predict: take iid, "):
+        make_shards(parse(text % "{dirichlet: 0.3}", "f.yaml"), data)
 
 
 def test_all_tokens_of_test_sequences_are_counted() -> None:

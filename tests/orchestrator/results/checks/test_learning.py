@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results.checks.learning import (
-    BestAccuracy,
+    Best,
     Chance,
     abandoned,
     chance,
@@ -30,14 +30,14 @@ def event(name: str, node: str, round: int | None, **data: Any) -> Event:
 
 
 def test_chance_is_the_accuracy_of_the_most_frequent_label() -> None:
-    assert chance([10, 30, 60], 100) == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 100)))
+    assert chance([10, 30, 60], 100)[:2] == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 100)))
     assert chance([50] * 10, 100).limit == pytest.approx(0.1 + 3 * 0.03)  # √(0.1 · 0.9 / 100) = 0.03
     assert chance([7, 0], 7) == Chance(1.0, 0.0)  # a test set of one label tells nothing
 
 
 def test_the_mean_over_several_test_sets_strays_less() -> None:
     mean = mean_chance([Chance(0.2, 0.03), Chance(0.4, 0.04)])
-    assert mean == pytest.approx((0.3, 0.025))  # √(0.03² + 0.04²) / 2
+    assert mean[:2] == pytest.approx((0.3, 0.025))  # √(0.03² + 0.04²) / 2
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_mean_over_several_test_sets_strays_less() -> None:
     ],
 )
 def test_an_accuracy_must_be_better_than_luck(accuracies: list[float], verdict: str, words: str) -> None:
-    found = judged([BestAccuracy("here", accuracy, 2, EVEN) for accuracy in accuracies])
+    found = judged([Best("here", accuracy, 2, EVEN) for accuracy in accuracies])
     assert found[0] == verdict
     assert words in found[1]
 
@@ -123,6 +123,18 @@ def test_the_number_of_samples_that_are_evaluated_decides_what_is_luck(tmp_path:
     few = {"name": "hierfavg", "params": {"evaluate_samples": 100}}  # 0.1 + 3 · 0.03; of all 10,000 it is 0.109
     assert (Run(tmp_path / "all").rounds().accuracy(0.15).assessment() or "")[0] == "pass"
     assert (Run(tmp_path / "few", algorithm=few).rounds().accuracy(0.15).assessment() or "")[0] == "unknown"
+
+
+def test_a_regression_is_compared_with_the_median(tmp_path: Path) -> None:
+    """The limit is 0.9 - 3 · 0.1."""
+    for value, verdict in ((0.59, "pass"), (0.61, "unknown")):
+        run = Run(tmp_path / verdict, data={"task": "regression", "guess": [0.9, 0.1]}).rounds()
+        run.record.metric(10.0, "cloud", 1, "global", "mae", 2.0)
+        run.record.metric(20.0, "cloud", 2, "global", "mae", value)
+        found = run.assessment()
+        assert found is not None
+        assert found[0] == verdict
+        assert f"{value} on the global test set" in found[1]
 
 
 def test_each_token_of_a_sequence_counts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.display.snapshot import Snapshot
 
-SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, accuracy=0.61, left=70.0, left_here=7.0)
+SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, value=0.61, left=70.0, left_here=7.0)
 
 
 def shown(terminal: bool) -> str:

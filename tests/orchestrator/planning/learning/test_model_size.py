@@ -1,0 +1,39 @@
+"""What algorithms and models need of data."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.catalogue.datasets import Form
+from orchestrator.errors import PlanError
+from orchestrator.planning.learning.model_size import model_sizes
+from orchestrator.scenario.reading import parse
+
+PARTS = Form((), 2, parts=(("tokens", "int64", (8,)), ("mask", "bool", (8,))))
+NUMBERS, LABELS = Form((8,), 3, task="regression"), Form((8,), 3, task="multi-label")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "form", "said"),
+    [
+        ("fedfeat", "", NUMBERS, "data.dataset: has numbers to predict, and fedfeat needs classes"),
+        ("fedfeat", "", LABELS, "data.dataset: has several labels for each sample, and fedfeat needs classes"),
+        ("fedavg", "stop: {accuracy: 90%}", NUMBERS, r"stop.accuracy: .*write target: {name: mae, at_most: 0.3}"),
+        ("fedavg", "expect: {accuracy: 90%}", NUMBERS, r"expect.accuracy: .*write metrics: \[{name: mae, at_most"),
+        ("fedavg", "", PARTS, "model: mlp takes one array for each sample, not several parts"),
+        ("fedfeat", "", PARTS, "data.dataset: has samples of several parts, and fedfeat needs pictures or floats"),
+        ("fedavg", "model: char-transformer", Form((1, 8, 8), 10), r"model: char-transformer predicts the next char"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, more: str, form: Form, said: str) -> None:
+    text = f"algorithm: {algorithm}\ntopology: {{devices: 2}}\n{'' if 'model' in more else 'model: mlp'}\n{more}\n"
+    with pytest.raises(PlanError) as raised:
+        model_sizes(parse(text, "f.yaml"), form)
+    raised.match(said)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("form", [NUMBERS, LABELS])
+def test_built_in_models_predict_numbers_and_labels(form: Form) -> None:
+    (size,) = model_sizes(parse("algorithm: fedavg\nmodel: mlp\ntopology: {devices: 2}\n", "f.yaml"), form)
+    assert size.parameters == (8 + 1) * 200 + (200 + 1) * 3

@@ -22,7 +22,7 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     assert list(result) == [
         *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "training_seconds"),
         "wall_seconds",
-        *("accuracy", "bytes", "probe_bytes", "link_kinds", "messages", "faults", "nodes", "overruns", "overloads"),
+        *("accuracy", "metrics", "bytes", "probe_bytes", "link_kinds", "messages", "faults", "nodes", "overruns", "overloads"),
         *("ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")

@@ -159,6 +159,14 @@ programs:
 topology: {devices: 3, edges: 0, cloud: true}
 """
 
+RANKS = """\
+algorithm: flexlora
+model: {name: mlp, lora: {rank: 3, alpha: 16, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
+topology: {devices: 3}
+stop: {target: {name: f1, at_least: 0.9, at_most: 1}}
+hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
+"""
+
 
 def messages(text: str, *overrides: str) -> list[str]:
     with pytest.raises(ScenarioError) as caught:
@@ -179,7 +187,7 @@ def models(value: Any) -> Iterator[BaseModel]:
 
 def test_the_samples_here_have_every_key() -> None:
     given: defaultdict[type[BaseModel], set[str]] = defaultdict(set)
-    for text in (EDGES, DEVICES, POPULATION, TRACED, PROGRAMS):
+    for text in (EDGES, DEVICES, POPULATION, TRACED, PROGRAMS, RANKS):
         for model in models(parse(text, "f.yaml", files=FILES)):
             given[type(model)] |= model.model_fields_set
     for kind, names in given.items():
@@ -311,8 +319,8 @@ MISTAKES = [
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",
             "f.yaml:11: expect.metrics.2.at_most: write a number, not the text 'much'",
-            "f.yaml:12: expect.metrics.3.atmost: unknown key; did you mean 'at_most'? (allowed here: name, scope, "
-            "node, at_least, at_most)",
+            "f.yaml:12: expect.metrics.3.atmost: unknown key; did you mean 'at_most'? (allowed here: name, at_least, "
+            "at_most, scope, node)",
         ],
     ),
     (
@@ -345,8 +353,9 @@ MISTAKES = [
         "algorithm:\n  name: hierfavg\n  kapa2: 3\n  learning_rate: -1\nmodel: cnnn",
         [
             "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
-            "optimizer, learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, "
-            "kappa2, participation, statistics)",
+            "optimizer, learning_rate, momentum, weight_decay, batch_size, epochs, steps, gradient_clipping, "
+            "gradient_accumulation, gradient_checkpointing, evaluate_samples, kappa1, kappa2, participation, "
+            "statistics)",
             "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
             "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? "
             f"(known: {', '.join([*MODELS, *MODEL_GROUPS])})",
@@ -762,13 +771,7 @@ def test_ranks_of_adapters(algorithm: str, lora: str | None, message: str) -> No
 
 
 def test_a_node_has_the_rank_of_its_hardware() -> None:
-    text = """\
-algorithm: flexlora
-model: {name: mlp, lora: {rank: 3, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
-topology: {devices: 3}
-hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
-"""
-    scenario = parse(text, "f.yaml")
+    scenario = parse(RANKS, "f.yaml")
     found = {member.name: scenario.adapters(member.name)["lora"] for member in scenario.members}
     ranks = {"device-0": 4, "device-1": 2, "device-2": 3}
     assert found["cloud"] == {"rank": 4, "alpha": 16, "targets": ["classifier"], "ranks": ranks}

@@ -83,3 +83,10 @@ def test_further_timeouts_do_not_lower_the_threshold() -> None:
 )
 def test_a_window_climbs_in_whole_packets(window: int, target: int, grown: float) -> None:
     assert climb(window, target, window) == pytest.approx(grown)
+
+
+@pytest.mark.parametrize(("there", "back"), [(0.0, 1e-9), (1e-9, 0.0)])
+def test_beats_without_loss_in_one_direction_keep_the_window(there: float, back: float) -> None:
+    connection = Flow(LinkProfile(latency=0.05, loss=there), LinkProfile(latency=0.05, loss=back), 1, 0.5)
+    connection.send(0.0, 10 * SEGMENT)
+    assert connection.send(10.0, 10 * SEGMENT) == pytest.approx(10.05)

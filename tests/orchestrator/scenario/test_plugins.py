@@ -78,7 +78,7 @@ def test_a_model_of_one_module_has_no_features(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        ("7", r"whole gives \(2, 7\) for \(2, 1, 8, 8\): it must give \(2, 10\)"),
+        ("7", r"whole gives \(2, 7\) for 2 samples \(1, 8, 8\): it must give \(2, 10\)"),
         ("classes // 0", r"whole cannot be made for samples \(1, 8, 8\): ZeroDivisionError"),
     ],
 )

@@ -21,8 +21,8 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     assert list(result) == [
         *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "training_seconds"),
-        "wall_seconds",
-        *("accuracy", "metrics", "bytes", "probe_bytes", "link_kinds", "messages", "faults", "nodes", "overruns", "overloads"),
+        *("wall_seconds", "accuracy", "metrics", "bytes", "probe_bytes", "link_kinds", "messages", "faults"),
+        *("nodes", "overruns", "overloads"),
         *("ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from node.runtime.clock import VirtualLoop
 from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import workers
+from orchestrator.errors import MistakeError
 from orchestrator.scenario.reading import load
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 from tests.shipped import SCENARIOS
@@ -253,9 +254,8 @@ def test_nodes_that_wait_for_ever_are_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_workers_are_for_simulations(tmp_path: Path) -> None:
-    result = simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
-    assert result.code == 2
-    assert "workers: only for the driver sim" in result.errors
+    with pytest.raises(MistakeError, match="workers: only for the driver sim"):
+        simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
 
 
 def test_there_is_nothing_to_calibrate(tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ import {again, pace} from "./touch.js";
 
 const DRAW_EVERY = 250; // ms
 const HISTORY = "Click a node or a link for its history";
-const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", target: "target reached", after: "time over", programs: "programs done"};
+const ENDINGS = {
+  rounds: "rounds done",
+  accuracy: "accuracy reached",
+  target: "target reached",
+  after: "time over",
+  programs: "programs done",
+};
 const UP = ["in a round", "waiting", "running", "done"];
 const MARK = {
   "in a round": "▲",

@@ -40,8 +40,8 @@ class Pass:
         """The time on the reference core, counted as that of a mini-batch."""
         counted, called = _counted(self.module, self.sample)
         rates, values = TRAINING if self.trained else EVALUATION, sum(values for _, values in called)
-        each = counted.multiply_adds * rates.per_operation + values * rates.per_value
-        return len(called) * rates.per_layer + self.count * each
+        of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
+        return len(called) * rates.per_layer + self.count * of_one
 
 
 def lenet(shape: Shape, classes: int, _: Any) -> Parts:

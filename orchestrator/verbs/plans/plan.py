@@ -7,32 +7,28 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from netem.kernel.media import channel_commands, device_of, member_commands
-from netem.kernel.tc import Capabilities
 from netem.profile import KEYS, LinkProfile
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
-from orchestrator.fabric.namespaces.wiring import hub_interface
-from orchestrator.fabric.tc.kernel_links import KernelLinks
-from orchestrator.fabric.userspace import link_request
-from orchestrator.layout import write, write_entries, write_line, write_table
+from orchestrator.layout import write, write_entries, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
-from orchestrator.planning.media import beyond_kernel_of
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import candidate_engines, kind_of, link_kind
+from orchestrator.scenario.sections.drivers import kind_of, link_kind
+from orchestrator.verbs.plans.commands import print_commands
 from orchestrator.verbs.plans.words import (
     CROSS_TRAFFIC,
+    alike,
     changed_words,
     cross_traffic_rows,
     media_rows,
@@ -40,9 +36,7 @@ from orchestrator.verbs.plans.words import (
     way,
 )
 
-T = TypeVar("T")
 FEW_NODES = 30  # up to this number, nodes are shown one by one
-FEW_COMMANDS = 12  # commands shown for one node; it takes three, and three more for each link to it
 COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -74,7 +68,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
     _print_schedules(console, plan)
     if not kind_of(plan.driver).simulated:
-        _print_commands(console, plan)
+        print_commands(console, plan)
     _print_faults(console, plan)
 
 
@@ -86,17 +80,6 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         | {"links": links, "training_bytes": dict(plan.training_bytes)}
         | ({"placement": plan.placement.to_json()} if plan.placement is not None else {})
     )
-
-
-def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
-    """The commands of the kernel engine for the links to a node, on the hub's end of its interface. In a run, the
-    number of the attachment, here 1, counts the nodes in order of their start. A seed is given only if this host's
-    netem accepts one."""
-    links = KernelLinks(Capabilities(seed=True))
-    for link in plan.links:
-        if link.target == target.name:
-            links.add(link, plan.node(link.source).address)
-    return [" ".join(command) for command in links.setup_commands(hub_interface(target, 1), [target.name])]
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -150,7 +133,7 @@ def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
         if few
         else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins, str(node.stack))
     )
-    for nodes in _alike(plan.nodes, key):
+    for nodes in alike(plan.nodes, key):
         first, last = nodes[0], nodes[-1]
         hardware = first.hardware
         rows.append(
@@ -190,7 +173,7 @@ def _print_placement(console: Console, plan: Plan, placement: Placement, few: bo
     )
     rows = [
         [_span([node.name for node in nodes]), nodes[0].host, placement.reasons[nodes[0].name]]
-        for nodes in _alike(plan.nodes, key)
+        for nodes in alike(plan.nodes, key)
     ]
     write_table(console, ("node", "host", "why"), rows)
     if placement.crossings:
@@ -240,7 +223,7 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
     classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
     classes = classes if data.task == "classification" else []
     rows = []
-    for nodes in _alike(holders, lambda node: node.name if few else node.parent):
+    for nodes in alike(holders, lambda node: node.name if few else node.parent):
         sizes = [node.samples for node in nodes]
         counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
         samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
@@ -258,7 +241,7 @@ def _print_links(console: Console, plan: Plan) -> None:
     _title(console, f"Links ({len(plan.links)} directions)")
     rows = []
     tiers = {node.name: node.tier for node in plan.nodes}
-    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
+    for links in alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
         kind = link_kind(plan.driver, real=first.profile.real)
@@ -292,64 +275,6 @@ def _print_schedules(console: Console, plan: Plan) -> None:
     write_table(console, ("links", "count", "schedule"), rows, right={1})
 
 
-def _print_commands(console: Console, plan: Plan) -> None:
-    """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
-    first, *others = candidate_engines(plan.engine, beyond_kernel_of(plan), media=bool(plan.media))
-    for name in (first, *others):
-        engine, what, lines = _COMMANDS[name]
-        where = "" if not others else ", if it works on this host" if name == first else ", otherwise"
-        write(console, "")
-        for line in (f"{engine}{where}: {what}", *lines(plan)):
-            write_line(console, Text(line))
-
-
-def _kernel_lines(plan: Plan) -> Iterator[str]:
-    for number, (name, channel) in enumerate(channels_of(plan.media).items()):
-        members = {each.member for link in plan.links for each in link.crossings if each.channel == name}
-        device, many = device_of(number), len(members)
-        yield f"  {name}, on the device {device}"
-        making = channel_commands(device, channel) + (member_commands(device, channel, 0, many) if many else [])
-        yield from (f"    {' '.join(command)}" for command in making)
-        if many > 1 and channel.rule.own_queues:
-            yield f"    ... {2 * (many - 1)} more: the class and the queue of each other member"
-    tiers = {node.name: node.tier for node in plan.nodes}
-    arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
-    kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
-        pair[0].tier,
-        tuple((tiers[link.source], link.profile) for link in pair[1]),
-    )
-    for alike in _alike([pair for pair in arriving if pair[1]], kind):
-        yield f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}"
-        commands = kernel_commands(plan, alike[0][0])
-        shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
-        yield from (f"    {command}" for command in shown)
-        if len(shown) < len(commands):
-            yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link"
-
-
-def _switch_lines(plan: Plan) -> Iterator[str]:
-    tiers = {node.name: node.tier for node in plan.nodes}
-    for medium in plan.media:
-        for name, profile in medium.channels.items():
-            yield f"  {json.dumps({'op': 'channel', 'name': name, 'profile': profile.to_mapping()})}"
-    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
-        yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
-
-
-_COMMANDS: dict[str, tuple[str, str, Callable[[Plan], Iterator[str]]]] = {
-    "kernel": (
-        "Kernel engine",
-        "tc on the hub's interface of each node, one class for each link to it",
-        _kernel_lines,
-    ),
-    "userspace": ("Userspace engine", "requests to the switch", _switch_lines),
-}
-
-
-def _like_it(count: int, noun: str) -> str:
-    return f"  (and {text.count(count - 1, noun)} like it)" if count > 1 else ""
-
-
 def _print_faults(console: Console, plan: Plan) -> None:
     _title(console, f"Faults ({len(plan.faults)})")
     rows = []
@@ -357,7 +282,7 @@ def _print_faults(console: Console, plan: Plan) -> None:
         *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor, fault.to),
         json.dumps([fault.profile, fault.channels]),
     )
-    for faults in _alike(plan.faults, key):
+    for faults in alike(plan.faults, key):
         first = faults[0]
         rows.append(
             [
@@ -400,11 +325,3 @@ def _span(names: Sequence[str], mark: str = " ... ") -> str:
         return names[0]
     counted = "" if mark == "-" else f" ({len(names)})"
     return f"{names[0]}{mark}{names[-1]}{counted}"
-
-
-def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Groups of items with equal keys, in the order of their first items."""
-    groups: dict[Hashable, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from netem.media.profile import ChannelProfile
 from netem.units import format_duration, format_fraction, format_rate
 from orchestrator import text
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan
 from orchestrator.population.population import HardwareShare, LinkShare, Population
+
+T = TypeVar("T")
 
 CROSS_TRAFFIC = ("on", "when", "traffic")
 
@@ -90,3 +92,11 @@ def _shares(shares: Sequence[HardwareShare | LinkShare]) -> str:
     for each in shares:
         total[each.name] += each.share
     return ", ".join(f"{name} {format_fraction(round(share, 6))}" for name, share in total.items())
+
+
+def alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Groups of items with equal keys, in the order of their first items."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

@@ -25,7 +25,7 @@ from orchestrator.fabric.trunk import Trunk
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
-from orchestrator.verbs.plans.plan import kernel_commands
+from orchestrator.verbs.plans.commands import kernel_commands
 
 SCENARIO = """\
 name: wired

@@ -19,7 +19,8 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.verbs.plans.plan import kernel_commands, plan_json, print_plan
+from orchestrator.verbs.plans.commands import kernel_commands
+from orchestrator.verbs.plans.plan import plan_json, print_plan
 from tests.orchestrator.labels import prepared
 
 DOZEN = """\

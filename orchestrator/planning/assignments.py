@@ -17,7 +17,6 @@ from node.assignment import (
     Hardware,
     PeerAddress,
     Relation,
-    Stop,
 )
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
@@ -109,7 +108,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             late="keep" if plan.gathering.late == "keep" else "discard",
         ),
         timeouts=plan.timeouts,
-        stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy, target=plan.stop.target),
+        stop=plan.stop.of_nodes,
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,

@@ -16,7 +16,7 @@ from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
 from netem.units import format_size
-from node.assignment import PluginSource, Target, Tier, Timeouts
+from node.assignment import PluginSource, Stop, Target, Tier, Timeouts
 from orchestrator import text
 from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -193,6 +193,11 @@ class StopPlan:
     accuracy: float | None
     after: float | None
     target: Target | None = None
+
+    @property
+    def of_nodes(self) -> Stop:
+        """The conditions without the time, as nodes have them."""
+        return Stop(rounds=self.rounds or 0, accuracy=self.accuracy, target=self.target)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.assignment import Stop
 from orchestrator import text
 from orchestrator.drivers.base import AnswersForNodes, Environment, HostChange, HostReadings, LosesHosts, NodeMove
 from orchestrator.planning.faults.timeline import Fault
@@ -173,7 +172,7 @@ class Session:
                 if stop.rounds is not None and round >= stop.rounds:
                     self.finish("rounds")
             case {"type": "metric", "values": dict() as values}:
-                if (reached := Stop(rounds=0, accuracy=stop.accuracy, target=stop.target).reached(values)) is not None:
+                if (reached := stop.of_nodes.reached(values)) is not None:
                     self.finish(reached)
 
     # The record

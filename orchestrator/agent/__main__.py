@@ -17,7 +17,7 @@ import asyncio  # noqa: E402
 import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from orchestrator.drivers.swarm.agents.settings import FOLDER, HOST  # noqa: E402
+from orchestrator.drivers.hosts.agents.settings import FOLDER, HOST  # noqa: E402
 from orchestrator.errors import OrchestratorError  # noqa: E402
 
 

@@ -18,7 +18,7 @@ from docker.types import LogConfig, Mount
 
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
-from orchestrator.drivers.swarm.agents.settings import (
+from orchestrator.drivers.hosts.agents.settings import (
     DATASETS,
     FILE,
     FOLDER,

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from orchestrator import text
-from orchestrator.drivers.swarm.doctor.facts import KeptData
+from orchestrator.drivers.hosts.agents.facts import KeptData
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.hashes import hash_of_files, is_hash
 

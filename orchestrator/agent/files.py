@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from node.files import open_untrusted
-from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.channel import PIECE
 from orchestrator.errors import DriverError
 
 

@@ -13,9 +13,9 @@ from orchestrator.drivers.base import Driver
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.pods import PodsDriver
+from orchestrator.drivers.hosts.agents.calls import HostSetup
+from orchestrator.drivers.hosts.agents.settings import SCENARIO
 from orchestrator.drivers.local import sweep
-from orchestrator.drivers.swarm.agents.calls import HostSetup
-from orchestrator.drivers.swarm.agents.settings import SCENARIO
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric, LinkChange, Redirects
 from orchestrator.fabric.engines import open_fabric

@@ -13,7 +13,7 @@ from orchestrator.agent.facts import examine
 from orchestrator.agent.host_run import open_host_run
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
-from orchestrator.drivers.swarm.agents.settings import DATASETS, Settings
+from orchestrator.drivers.hosts.agents.settings import DATASETS, Settings
 from orchestrator.host.sensors.sensor import Sensor
 from orchestrator.host.sensors.sources import discover, memory
 

@@ -14,12 +14,12 @@ from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.host_run import HostRun, with_links
 from orchestrator.agent.work import work
 from orchestrator.agent.worker import Tell, Worker
+from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostSetup
+from orchestrator.drivers.hosts.agents.facts import HostState
+from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.slurm.job import HOST, HOSTS
-from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostSetup
-from orchestrator.drivers.swarm.agents.settings import Settings
-from orchestrator.drivers.swarm.doctor.facts import HostState
 from orchestrator.errors import DriverError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import Prober

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.channel import PIECE
 
 
 class LogStream:

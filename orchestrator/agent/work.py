@@ -19,8 +19,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from orchestrator.agent.worker import Tell, Worker
-from orchestrator.drivers.swarm.agents.channel import AgentChannel
-from orchestrator.drivers.swarm.agents.settings import ORPHANED, Settings
+from orchestrator.drivers.hosts.agents.channel import AgentChannel
+from orchestrator.drivers.hosts.agents.settings import ORPHANED, Settings
 from orchestrator.errors import HostError
 
 Make = Callable[[Settings, Path, Tell], Worker]

@@ -1,10 +1,10 @@
-"""What an agent does for a run on its host: it answers `orchestrator.drivers.swarm.agents.calls`, and sends events:
+"""What an agent does for a run on its host: it answers `orchestrator.drivers.hosts.agents.calls`, and sends events:
 
 exit {node, pid, code, out_of_memory}   a node's container has ended
 program {label, code, out_of_memory}    a program of a node has ended
 log {log, data}                 bytes that were added to the log of this name
 checkpoint {node, data, first, last}    a piece of a node's new checkpoint
-relay {connection, data}        see orchestrator.drivers.swarm.agents.relay
+relay {connection, data}        see orchestrator.drivers.hosts.agents.relay
 sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
 broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
 """
@@ -29,11 +29,11 @@ from orchestrator.agent.images import Images
 from orchestrator.agent.log_stream import CheckpointStream, LogStream
 from orchestrator.agent.probes import Probes
 from orchestrator.drivers.base import Driver, RunsPrograms
-from orchestrator.drivers.swarm.agents import calls
-from orchestrator.drivers.swarm.agents.calls import ExaminationSetup, HostEngine, HostSetup
-from orchestrator.drivers.swarm.agents.channel import Message
-from orchestrator.drivers.swarm.agents.relay import NodesEnd
-from orchestrator.drivers.swarm.doctor.facts import HostState
+from orchestrator.drivers.hosts.agents import calls
+from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostEngine, HostSetup
+from orchestrator.drivers.hosts.agents.channel import Message
+from orchestrator.drivers.hosts.agents.facts import HostState
+from orchestrator.drivers.hosts.agents.relay import NodesEnd
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.prober import Prober
@@ -60,7 +60,7 @@ Examine = Callable[[ExaminationSetup, Path, AsyncExitStack], Awaitable[tuple[Hos
 
 
 class Worker:
-    """One run on one host, see `orchestrator.drivers.swarm.agents.calls.Host`. Everything lies in ``folder``. ``over``
+    """One run on one host, see `orchestrator.drivers.hosts.agents.calls.Host`. Everything lies in ``folder``. ``over``
     is set when the agent is to end: this host has failed, or the orchestrator lets it go."""
 
     def __init__(

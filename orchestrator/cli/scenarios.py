@@ -67,7 +67,7 @@ def copy_example(name: str, target: Path, as_json: bool) -> None:
 def write_build_folder(folder: Path, as_json: bool) -> None:
     """Write a FOLDER from which `docker build` makes the images of nodes and agents."""
     from orchestrator.drivers.docker import node_image
-    from orchestrator.drivers.swarm.agents import agent_image
+    from orchestrator.drivers.swarm import agent_image
     from orchestrator.verbs.init import make_build_folder
 
     make_build_folder(folder)

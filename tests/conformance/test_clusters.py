@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm.agents.standing import NAME
 from orchestrator.drivers.swarm.cluster import STANDING, Cluster, member
+from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.errors import HostError
 from tests.fakes.swarm import FakeCluster, FakeSwarmApi
 from tests.orchestrator.drivers.swarm.test_cluster import DIRECTORY, RUN, B, C, manager, node, task

@@ -13,11 +13,11 @@ from netem.media.profile import Crossing
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.driver import HostsDriver
+from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
-from orchestrator.drivers.swarm.agents.channel import Agents
-from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.network.fabric import SwarmFabric
 from orchestrator.fabric.base import LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
@@ -151,7 +151,7 @@ class TwoHosts:
 
 async def swarm(plan: Plan, folder: Path) -> Stage:
     two = TwoHosts()
-    fabric = SwarmFabric(cast(Agents, two), plan, cast(SwarmDriver, two), lambda *_: 0.0)
+    fabric = HostsFabric(cast(Agents, two), plan, cast(HostsDriver, two), lambda *_: 0.0)
     second = fake_stage(plan, two.fabrics["b"])
 
     def of(ends: tuple[str, ...]) -> Stage:

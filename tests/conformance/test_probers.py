@@ -13,9 +13,9 @@ import pytest
 from netem.measurement.measure import Measurement, ProbePlan, plan_probe, probe_arguments
 from netem.profile import LinkProfile
 from orchestrator.agent.probes import Probes
-from orchestrator.drivers.swarm.agents.calls import HostProbes
-from orchestrator.drivers.swarm.agents.channel import Agents
-from orchestrator.drivers.swarm.network.prober import SwarmProber
+from orchestrator.drivers.hosts.agents.calls import HostProbes
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
@@ -56,8 +56,8 @@ class TwoHosts:
             raise DriverError(f"{host}: {error}") from None
 
 
-def swarm() -> SwarmProber:
-    return SwarmProber(cast(Agents, TwoHosts()), mtu=1450)
+def swarm() -> HostsProber:
+    return HostsProber(cast(Agents, TwoHosts()), mtu=1450)
 
 
 async def measured(prober: Prober, plan: ProbePlan) -> Measurement:
@@ -112,4 +112,4 @@ async def test_prober(make: Callable[[], Prober], case: Callable[[Prober], Await
 async def test_the_clock_of_another_host() -> None:
     two = TwoHosts()
     two.probers["b"].ahead["b"] = 100.0
-    assert await SwarmProber(cast(Agents, two), mtu=1450).now(THERE) == pytest.approx(time.time() + 100, abs=5)
+    assert await HostsProber(cast(Agents, two), mtu=1450).now(THERE) == pytest.approx(time.time() + 100, abs=5)

@@ -26,7 +26,7 @@ from node.assignment import Timeouts
 from node.learning.data.datasets import prepare
 from node.process.main import EXIT_DONE
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm.agents.agent_image import problem
+from orchestrator.drivers.swarm.agent_image import problem
 from tests.e2e.engine import Place, at
 from tests.e2e.harness import FEW, up
 from tests.node.process.test_main import Run, running

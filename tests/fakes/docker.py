@@ -21,7 +21,7 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.channel import PIECE
 from orchestrator.errors import DriverError, HostError
 
 PATIENCE = 20.0  # s

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.swarm.agents.standing import NAME
 from orchestrator.drivers.swarm.cluster import STANDING, SwarmHost
+from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY, RUN
 

@@ -11,8 +11,8 @@ import pytest
 
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
-from orchestrator.drivers.swarm.agents import channel
-from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
+from orchestrator.drivers.hosts.agents import channel
+from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
 from orchestrator.verbs.init import PACKAGES
 
 ROOT = Path(__file__).parents[2]

@@ -21,8 +21,8 @@ from typing import Any
 
 from docker.errors import APIError
 
-from orchestrator.drivers.swarm.agents.agent_image import CHANNEL_LABEL
-from orchestrator.drivers.swarm.agents.channel import PROTOCOL
+from orchestrator.drivers.hosts.agents.channel import PROTOCOL
+from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
 from tests.e2e import image
 from tests.e2e.engine import Daemon, own_daemon, require_dockerd
 from tests.e2e.harness import wait_for

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.container import VOLUME
-from orchestrator.drivers.swarm.agents.standing import NAME
+from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.host.hashes import is_hash
 from tests.e2e.harness import FEW, ROOT, Background, command, json_of, up, wait_for
 from tests.swarm.engines import EngineHost, Engines

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.slurm.job import JobStep
-from orchestrator.drivers.swarm.driver import SwarmDriver
 
 
-class SlurmDriver(SwarmDriver):
+class SlurmDriver(HostsDriver):
     """Agents that have ended do not begin again. If all have, the run ends."""
-
-    name = "slurm"
 
     async def watch(self, step: JobStep) -> None:
         """Break down when the step with the agents ends."""

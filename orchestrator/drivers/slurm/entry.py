@@ -19,7 +19,7 @@ from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.drivers.swarm.agents.calls import HostSetup
+    from orchestrator.drivers.hosts.agents.calls import HostSetup
 
 LAST_PORT = 65535
 
@@ -53,11 +53,11 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
+    from orchestrator.drivers.hosts.agents.channel import Agents
+    from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
+    from orchestrator.drivers.hosts.environment import connected, trunk_of
     from orchestrator.drivers.slurm.driver import SlurmDriver
     from orchestrator.drivers.slurm.job import HOST, JobStep, own_address
-    from orchestrator.drivers.swarm.agents.channel import Agents
-    from orchestrator.drivers.swarm.agents.settings import LEASE, Settings
-    from orchestrator.drivers.swarm.environment import connected, trunk_of
     from orchestrator.planning.keys import keypair
 
     driver = SlurmDriver(plan, directory)
@@ -82,7 +82,7 @@ async def open_environment(
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
 
     def setup(homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-        from orchestrator.drivers.swarm.environment import setup_of
+        from orchestrator.drivers.hosts.environment import setup_of
 
         return setup_of(plan, trunk_of(plan, homes, directory.run, host, mtu, port, key))
 

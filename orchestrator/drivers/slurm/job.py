@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
-from orchestrator.drivers.swarm.agents.channel import Agents
-from orchestrator.drivers.swarm.agents.settings import Settings
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.errors import HostError
 from orchestrator.host.process import python
 from orchestrator.planning.hosts.inventory import HostFacts

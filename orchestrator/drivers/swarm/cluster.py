@@ -31,7 +31,7 @@ from orchestrator.host.docker_socket import DIRECTORY, RUN
 
 STANDING = "org.edgebed.standing"
 """The label of what belongs to agents that are left running between runs, see
-`orchestrator.drivers.swarm.agents.standing`."""
+`orchestrator.drivers.swarm.standing`."""
 
 UNKNOWN_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "::", "::1")
 RESTART_DELAY = 1_000_000_000  # ns, before an agent that has ended is started again

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST
-from orchestrator.drivers.swarm.agents import agent_image
-from orchestrator.drivers.swarm.transfers.images import is_in_registry
+from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.drivers.swarm.agents.calls import HostSetup
+    from orchestrator.drivers.hosts.agents.calls import HostSetup
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
     from orchestrator.drivers.docker.engine import Engine
     from orchestrator.drivers.swarm.cluster import Cluster
-    from orchestrator.drivers.swarm.transfers.image_copies import pin
+    from orchestrator.drivers.swarm.image_copies import pin
 
     name = agent_image.image_name()
     try:
@@ -72,19 +72,19 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.swarm.agents.channel import Agents
-    from orchestrator.drivers.swarm.agents.settings import LEASE
-    from orchestrator.drivers.swarm.agents.standing import access
-    from orchestrator.drivers.swarm.agents.starting import start_agents, wait_for_all
+    from orchestrator.drivers.hosts.agents.channel import Agents
+    from orchestrator.drivers.hosts.agents.settings import LEASE
+    from orchestrator.drivers.hosts.driver import HostsDriver
+    from orchestrator.drivers.hosts.environment import connected
+    from orchestrator.drivers.hosts.programs import HostsProgramsDriver
     from orchestrator.drivers.swarm.cluster import Cluster
-    from orchestrator.drivers.swarm.driver import SwarmDriver
-    from orchestrator.drivers.swarm.environment import connected
-    from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
-    from orchestrator.drivers.swarm.transfers.image_copies import copy_images, image_of_agents, images_of
+    from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents, images_of
+    from orchestrator.drivers.swarm.standing import access
+    from orchestrator.drivers.swarm.starting import start_agents, wait_for_all
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    driver = SwarmProgramsDriver(plan, directory) if plan.programs else SwarmDriver(plan, directory)
+    driver = HostsProgramsDriver(plan, directory) if plan.programs else HostsDriver(plan, directory)
     stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
@@ -106,7 +106,7 @@ async def open_environment(
 
 def _setup(plan: Plan, run: str, homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
     """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
-    from orchestrator.drivers.swarm.environment import setup_of, trunk_of
+    from orchestrator.drivers.hosts.environment import setup_of, trunk_of
 
     return replace(
         setup_of(plan, trunk_of(plan, homes, run, host, mtu)),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.drivers.docker import leftovers
-from orchestrator.drivers.swarm.agents import agent_image
-from orchestrator.drivers.swarm.agents.settings import LEFT_BY, SOCKET
+from orchestrator.drivers.hosts.agents.settings import LEFT_BY, SOCKET
+from orchestrator.drivers.swarm import agent_image
 from orchestrator.errors import HostError
 
 if TYPE_CHECKING:

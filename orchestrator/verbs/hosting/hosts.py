@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from orchestrator import text
-from orchestrator.drivers.swarm.agents.standing import NAME, standing
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
+from orchestrator.drivers.swarm.standing import NAME, standing
 from orchestrator.host.process.signals import Interruption
 from orchestrator.layout import write_table
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL

@@ -16,14 +16,13 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm.agents import agent_image
+from orchestrator.drivers.hosts.agents.facts import HostState
+from orchestrator.drivers.swarm import agent_image, findings
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
-from orchestrator.drivers.swarm.doctor import findings
-from orchestrator.drivers.swarm.doctor.examination import Examination, examine
-from orchestrator.drivers.swarm.doctor.facts import HostState
-from orchestrator.drivers.swarm.doctor.findings import HostFinding, Wanted
-from orchestrator.drivers.swarm.transfers.image_copies import find_sources, image_of_agents
-from orchestrator.drivers.swarm.transfers.images import Source
+from orchestrator.drivers.swarm.examination import Examination, examine
+from orchestrator.drivers.swarm.findings import HostFinding, Wanted
+from orchestrator.drivers.swarm.image_copies import find_sources, image_of_agents
+from orchestrator.drivers.swarm.images import Source
 from orchestrator.errors import HostError
 from orchestrator.host.process.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table

@@ -11,14 +11,13 @@ from typing import Any
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm import leftovers
-from orchestrator.drivers.swarm.agents import agent_image, standing
-from orchestrator.drivers.swarm.agents.channel import Agents
-from orchestrator.drivers.swarm.agents.settings import LEASE
-from orchestrator.drivers.swarm.agents.standing import NAME, PORT, Access, Standing
-from orchestrator.drivers.swarm.agents.starting import dismiss, leave_agents, wait_for_each
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.settings import LEASE
+from orchestrator.drivers.swarm import agent_image, leftovers, standing
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
-from orchestrator.drivers.swarm.transfers.image_copies import copy_images, image_of_agents
+from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents
+from orchestrator.drivers.swarm.standing import NAME, PORT, Access, Standing
+from orchestrator.drivers.swarm.starting import dismiss, leave_agents, wait_for_each
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible

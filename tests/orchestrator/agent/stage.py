@@ -13,10 +13,10 @@ from typing import Any
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
 from orchestrator.agent.worker import Examine, Open, Worker
-from orchestrator.drivers.swarm.agents.channel import AgentChannel, Agents
-from orchestrator.drivers.swarm.driver import SwarmDriver
-from orchestrator.drivers.swarm.outage import OutageTimeouts
-from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
+from orchestrator.drivers.hosts.agents.channel import AgentChannel, Agents
+from orchestrator.drivers.hosts.driver import HostsDriver
+from orchestrator.drivers.hosts.outage import OutageTimeouts
+from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -41,7 +41,7 @@ class Stage:
     def __init__(self, plan: Plan, directory: RunDirectory, folder: Path, stack: AsyncExitStack) -> None:
         self.keys, self.agents_keys = keypair(), keypair()
         self.ended: set[str] = set()
-        self.driver = (SwarmProgramsDriver if plan.programs else SwarmDriver)(plan, directory, AWAY)
+        self.driver = (HostsProgramsDriver if plan.programs else HostsDriver)(plan, directory, AWAY)
         self.agents = Agents(
             self.keys, self.agents_keys.public, LEASE, self.driver.hear, self.driver.lose, self.driver.find
         )

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.agent.container import name_of, run_of
-from orchestrator.drivers.swarm.agents.settings import Settings
-from orchestrator.drivers.swarm.agents.standing import NAME
+from orchestrator.drivers.hosts.agents.settings import Settings
+from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.planning.keys import keypair
 
 

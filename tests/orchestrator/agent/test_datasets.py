@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.datasets import DataSets, describe
-from orchestrator.drivers.swarm.doctor.facts import KeptData
+from orchestrator.drivers.hosts.agents.facts import KeptData
 from orchestrator.errors import DriverError
 from orchestrator.host.hashes import hash_of_files
 

@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.worker import Examine
-from orchestrator.drivers.swarm.agents import starting
-from orchestrator.drivers.swarm.agents.calls import ExaminationSetup
+from orchestrator.drivers.hosts.agents.calls import ExaminationSetup
+from orchestrator.drivers.hosts.agents.facts import HostState
+from orchestrator.drivers.swarm import starting
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
-from orchestrator.drivers.swarm.doctor.examination import Examination, examine
-from orchestrator.drivers.swarm.doctor.facts import HostState
+from orchestrator.drivers.swarm.examination import Examination, examine
 from orchestrator.errors import HostError
 from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.files import Files
-from orchestrator.drivers.swarm.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.channel import PIECE
 from orchestrator.errors import DriverError
 
 

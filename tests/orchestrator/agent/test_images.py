@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.agent.images import Images
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.swarm.agents.calls import HostImages
-from orchestrator.drivers.swarm.transfers import image_copies
-from orchestrator.drivers.swarm.transfers.image_copies import CopyProgress, copy_images, images_of
+from orchestrator.drivers.hosts.agents.calls import HostImages
+from orchestrator.drivers.swarm import image_copies
+from orchestrator.drivers.swarm.image_copies import CopyProgress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.base import ProgramEnd
-from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
+from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.errors import DriverError, LostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.kernel.usage import ProcessUsage
@@ -39,8 +39,8 @@ class Programs(World):
     """The cloud lives on pc-1, the device on pc-2."""
 
     @property
-    def driver(self) -> SwarmProgramsDriver:
-        assert isinstance(self.stage.driver, SwarmProgramsDriver)
+    def driver(self) -> HostsProgramsDriver:
+        assert isinstance(self.stage.driver, HostsProgramsDriver)
         return self.stage.driver
 
     @property

@@ -21,12 +21,12 @@ from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.log_stream import LogStream
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
-from orchestrator.drivers.swarm.agents.calls import HostDataSets, HostFiles, HostSetup
-from orchestrator.drivers.swarm.agents.channel import Message
-from orchestrator.drivers.swarm.agents.starting import dismiss
-from orchestrator.drivers.swarm.network import underlay
-from orchestrator.drivers.swarm.network.fabric import SwarmFabric
-from orchestrator.drivers.swarm.network.underlay import SwarmUnderlay
+from orchestrator.drivers.hosts.agents.calls import HostDataSets, HostFiles, HostSetup
+from orchestrator.drivers.hosts.agents.channel import Message
+from orchestrator.drivers.hosts.network import underlay
+from orchestrator.drivers.hosts.network.fabric import HostsFabric
+from orchestrator.drivers.hosts.network.underlay import HostsUnderlay
+from orchestrator.drivers.swarm.starting import dismiss
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.wiring import wires_of
@@ -102,10 +102,10 @@ class World:
         await self.stage.driver.open()
         await self.stage.driver.open_links(lambda host: setup_of(self.plan, host))
 
-    def fabric(self) -> SwarmFabric:
+    def fabric(self) -> HostsFabric:
         homes = self.stage.driver.homes
         apart = lambda a, b: UNDERLAY if homes[a] != homes[b] else 0.0  # noqa: E731
-        return SwarmFabric(self.stage.agents, self.plan, self.stage.driver, apart)
+        return HostsFabric(self.stage.agents, self.plan, self.stage.driver, apart)
 
     async def start(self, name: str, content: bytes = b"{}") -> NodeHandle:
         assignment = self.directory.nodes / f"{name}.json"
@@ -124,7 +124,7 @@ class World:
                 found.append(news)
         return found
 
-    async def lose(self, host: str) -> SwarmFabric:
+    async def lose(self, host: str) -> HostsFabric:
         """A host that has nodes and links falls silent."""
         fabric = self.fabric()
         self.stage.driver.on_reopen, self.stage.driver.on_move = fabric.reshape, fabric.redirect
@@ -345,10 +345,10 @@ async def test_counters_of_all_hosts_are_added(world: World) -> None:
     assert fabric.strangers() == {"pc-1": 3, "pc-2": 3}
 
 
-def network(world: World) -> SwarmUnderlay:
+def network(world: World) -> HostsUnderlay:
     between = {HOSTS: Underlay(UNDERLAY, None, 1500)}
     driver = world.stage.driver
-    return SwarmUnderlay(world.plan, world.stage.agents, driver.homes, between, lambda: (), dict, driver.has)
+    return HostsUnderlay(world.plan, world.stage.agents, driver.homes, between, lambda: (), dict, driver.has)
 
 
 async def test_the_network_between_hosts_is_measured_by_their_agents(

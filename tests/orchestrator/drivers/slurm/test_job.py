@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from node.assignment import Keypair
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.slurm import job
 from orchestrator.drivers.slurm.job import JobStep, of_each, own_address, read_hosts, refusal
-from orchestrator.drivers.swarm.agents.channel import Agents
-from orchestrator.drivers.swarm.agents.settings import Settings
 from orchestrator.errors import HostError
 from orchestrator.host.commands import extend_path
 from orchestrator.planning.hosts.inventory import HostFacts

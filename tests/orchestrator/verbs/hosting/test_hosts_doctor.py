@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.hosts.agents.facts import HostState, KeptData
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
-from orchestrator.drivers.swarm.doctor.examination import Examination
-from orchestrator.drivers.swarm.doctor.facts import HostState, KeptData
+from orchestrator.drivers.swarm.examination import Examination
 from orchestrator.host.kernel.clock import Clock
 from orchestrator.host.process import signals
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
@@ -23,7 +23,7 @@ from orchestrator.verbs.hosting import hosts_doctor
 from orchestrator.verbs.hosting.hosts_doctor import examine_swarm
 from tests.fakes.docker import FakeEngine
 from tests.fakes.swarm import FakeCluster
-from tests.orchestrator.drivers.swarm.doctor.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI
+from tests.orchestrator.drivers.swarm.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI
 
 PC_2 = replace(PC, name="pc-2", address="10.0.0.2", manager=False)
 GONE = replace(PC, name="pc-3", address="10.0.0.3", manager=False, state="down")

@@ -11,17 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli.main import cli
-from orchestrator.drivers.swarm import leftovers
-from orchestrator.drivers.swarm.agents import standing
-from orchestrator.drivers.swarm.agents.standing import NAME, Access, Standing, taken, write_keys
+from orchestrator.drivers.swarm import leftovers, standing
 from orchestrator.drivers.swarm.cluster import Cluster
+from orchestrator.drivers.swarm.standing import NAME, Access, Standing, taken, write_keys
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
 from orchestrator.verbs.hosting import hosts_up
 from orchestrator.verbs.hosting.hosts_up import LeftRunning
 from tests.fakes.swarm import FakeCluster
-from tests.orchestrator.drivers.swarm.doctor.test_findings import PC, PI
+from tests.orchestrator.drivers.swarm.test_findings import PC, PI
 
 SWARM = "s0"
 

@@ -1,0 +1,161 @@
+"""The network between the hosts of a run, which its links pass: measured, and held against what the links ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+from netem.measurement.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
+from netem.profile import LinkProfile
+from orchestrator.drivers.hosts.agents.calls import Host
+from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.network.prober import HostsProber
+from orchestrator.errors import HostError, LostError, PlanError
+from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, PairReading, crossed
+from orchestrator.planning.hosts.crossings import crossings
+from orchestrator.planning.hosts.inventory import Inventory, Underlay
+from orchestrator.planning.hosts.moving import Between
+from orchestrator.planning.hosts.on_hosts import asked_links
+from orchestrator.planning.plan import Plan
+
+HEADERS = 28  # bytes of IPv4 and UDP
+ECHO_WAIT = 0.2  # s
+FILLING, LONGEST = 0.3, 2.0  # s, the shortest and the longest stream that measures a rate
+RAMP = 30  # round trips of such a stream; TCP starts slowly
+WINDOW = 4 << 20  # bytes of it in flight at most: 10 Gbit/s with a round trip of 3 ms
+ECHOES = 10  # in one reading
+SPACING = 0.5  # s between them
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """A host: its ``address`` in the network between hosts, a process there, and the MTU of its interface in bytes."""
+
+    name: str
+    address: str
+    pid: int
+    mtu: int
+
+
+async def measure_all(ends: Iterable[HostEnd], prober: HostsProber) -> Between:
+    """Measure between each two hosts. HostError if a host does not answer another."""
+    found = {}
+    for one, other in combinations(sorted(ends, key=lambda each: each.name), 2):
+        found[one.name, other.name] = found[other.name, one.name] = await measure_pair(one, other, prober)
+    return found
+
+
+async def measure_pair(one: HostEnd, other: HostEnd, prober: HostsProber) -> Underlay:
+    """Measure between two hosts: half of the round trip, as their clocks differ. HostError if no packet comes back."""
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
+        arguments = probe_arguments(other.address, ready, plan_probe(LinkProfile(), LinkProfile()))
+        said = await prober.probe(NodeHandle(one.pid, one.name), arguments)
+    trip = Measurement.from_mapping(said).rtt_median
+    if trip is None:
+        raise HostError(
+            f"no packet of {one.name} comes back from {other.name} ({other.address})",
+            "do the hosts reach each other by these addresses, also by UDP?",
+        )
+    return Underlay(trip / 2, None, min(one.mtu, other.mtu))
+
+
+async def rates_between(
+    one: HostEnd, other: HostEnd, delay: float, prober: HostsProber
+) -> tuple[float | None, float | None]:
+    """The rates in bit/s of Ethernet frames in both directions, by one TCP stream each; None if TCP does not pass.
+    ``delay``: one way in seconds. HostError if a host cannot take part."""
+    seconds = min(LONGEST, max(FILLING, RAMP * 2 * delay))
+    stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
+    wait = 2 * delay + ECHO_WAIT
+    plan = ProbePlan(count=1, spacing=wait, size=PROBE_PAYLOAD, wait=wait, forward=stream, back=stream)
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
+        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, plan))
+    found = Measurement.from_mapping(said)
+    return found.forward.rate, found.back.rate
+
+
+async def passes(one: HostEnd, other: HostEnd, prober: HostsProber, size: int) -> bool:
+    """Whether IP packets of ``size`` bytes come back from the other end."""
+    sending = ProbePlan(count=5, spacing=0.02, size=size - HEADERS, wait=ECHO_WAIT, forward=None, back=None)
+    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
+        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, sending))
+    return Measurement.from_mapping(said).rtt_median is not None
+
+
+def refuse_short(plan: Plan, between: Between) -> None:
+    """HostError if a link asks for less delay than the network between its hosts has."""
+    try:
+        crossings(
+            asked_links(plan.links, plan.faults),
+            {node.name: node.host for node in plan.nodes},
+            Inventory(plan.hosts, between),
+        )
+    except PlanError as error:
+        raise HostError(str(error)) from None
+
+
+def deduction(homes: Mapping[str, str], between: Between, source: str, target: str) -> float:
+    """The seconds that the network between the hosts of two nodes, their ``homes``, adds to a link."""
+    found = between.get((homes[source], homes[target]))
+    return 0.0 if found is None else found.delay
+
+
+class HostsUnderlay:
+    """The network between the hosts during the run, see `HostsNetwork`. ``frames``: of the links so far, ``strangers``:
+    packets of unknown senders, ``has``: whether a host is present."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agents: Agents,
+        homes: Mapping[str, str],
+        between: Between,
+        frames: Callable[[], tuple[FramesReading, ...]],
+        strangers: Callable[[], Mapping[str, int]],
+        has: Callable[[str], bool],
+    ) -> None:
+        self.homes = homes
+        self._agents, self._frames, self._strangers, self._has = agents, frames, strangers, has
+        self._links, self._between = plan.links, between
+        self._addresses = {host.name: host.address for host in plan.hosts}
+
+    @property
+    def first(self) -> NetworkReading:
+        pairs = tuple(PairReading(pair, self._between[pair].delay) for pair in self._pairs)
+        return NetworkReading(pairs, self._frames(), first=True)
+
+    @property
+    def _pairs(self) -> list[Pair]:
+        return crossed(self._links, self.homes)
+
+    async def measure(self) -> NetworkReading:
+        """Echoes between each two hosts that links cross, all at the same time. It takes `ECHOES` times `SPACING`."""
+        pairs = self._pairs
+        before = self._away(pairs)
+        _, *found = await asyncio.gather(
+            asyncio.sleep(ECHOES * SPACING),  # also if no host can be asked
+            *(self._echo(pair) for pair in pairs if not before & set(pair)),
+        )
+        away = before | self._away(pairs)
+        readings = tuple(each for each in found if each is not None and not away & set(each.hosts))
+        return NetworkReading(readings, self._frames(), tuple(sorted(away)), strangers=self._strangers())
+
+    async def _echo(self, pair: Pair) -> PairReading | None:
+        """None if a host is lost meanwhile."""
+        asking, asked = pair
+        address = self._addresses[asked]
+        try:
+            port, token = await self._agents.call(asked, Host.listen, address)
+            trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
+        except LostError:
+            return None
+        if not trips:
+            return PairReading(pair, None, ECHOES, ECHOES)
+        return PairReading(pair, median(trips) / 2, ECHOES, ECHOES - len(trips), min(trips) / 2)
+
+    def _away(self, pairs: Iterable[Pair]) -> set[str]:
+        return {host for pair in pairs for host in pair if not self._has(host)}

@@ -1,0 +1,62 @@
+"""Files that the orchestrator brings to the hosts of a run, and fetches from there, in pieces over the channel."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO
+
+from orchestrator.drivers.hosts.agents.calls import HostDataSets, HostFiles
+from orchestrator.drivers.hosts.agents.channel import PIECE, Agents
+from orchestrator.errors import DriverError
+from orchestrator.host.hashes import files_in
+
+
+async def send_file(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
+    """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
+    with io.BytesIO(file) if isinstance(file, bytes) else await asyncio.to_thread(file.open, "rb") as stream:
+        async for data, first in _pieces(stream):
+            await agents.call(host, HostFiles.put, path, data, first)
+
+
+async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
+    """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
+    of its files, see `hash_of_files`. DriverError if other files than those arrive."""
+    if await agents.call(host, HostDataSets.has_data, sha256):
+        return
+    for file in await asyncio.to_thread(files_in, folder):
+        with await asyncio.to_thread(file.open, "rb") as stream:
+            async for data, first in _pieces(stream):
+                await agents.call(host, HostDataSets.put_data, sha256, file.name, data, first)
+    await agents.call(host, HostDataSets.keep_data, sha256)
+
+
+async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> list[Path]:
+    """Fetch the files below a folder of a host's directory of the run. Returns their paths, relative to ``into``."""
+    paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder)]
+    if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
+        raise DriverError(f"{host}: no file of the run: {outside[0]}")
+    for path in paths:
+        place = into / path
+        with await asyncio.to_thread(_create, place) as file:
+            more = True
+            while more:
+                data = await agents.call(host, HostFiles.get, folder, str(path), file.tell())
+                await asyncio.to_thread(file.write, data)
+                more = len(data) == PIECE
+    return paths
+
+
+def _create(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
+
+
+async def _pieces(stream: IO[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+    """The pieces of a file, and whether each is the first. An empty file has one."""
+    first = True
+    while (data := await asyncio.to_thread(stream.read, PIECE)) or first:
+        yield data, first
+        first = False

@@ -1,1 +1,0 @@
-"""The examination of hosts by `hosts doctor`, and what it finds."""

@@ -1,0 +1,152 @@
+"""Copies the images of nodes to the hosts of a run that lack them, or makes the hosts pull them from a registry. Images
+are pulled by their present digest, so that all hosts get the same ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from functools import partial
+
+from orchestrator import text
+from orchestrator.drivers.base import Tell
+from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.transfers import Saving
+from orchestrator.drivers.hosts.agents.calls import HostImages
+from orchestrator.drivers.hosts.agents.channel import PIECE, Agents
+from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.swarm.images import (
+    Archive,
+    Delivery,
+    Pinned,
+    Source,
+    archive,
+    archive_of_program,
+    deliveries,
+    is_in_registry,
+    names_of,
+    pinned,
+    split,
+)
+from orchestrator.errors import DriverError, HostError
+from orchestrator.planning.plan import Plan
+from orchestrator.together import together
+
+STEPS = 10  # of the progress that is told
+
+
+def images_of(plan: Plan) -> dict[str, set[str]]:
+    """The images that each host of the plan needs."""
+    of_run = set() if plan.programs else {node_image.image_name()}
+    return {host.name: of_run | plan.images_of(plan.nodes_on(host.name)) for host in plan.hosts}
+
+
+def pin(engine: Engine, name: str) -> Pinned:
+    """The image of a registry as it is now. HostError if the registry does not answer, or has no such image."""
+    try:
+        return pinned(name, engine.in_registry(name))
+    except DriverError as error:
+        raise HostError(
+            str(error),
+            "is the name right, does this host reach the registry, and is its user logged in there (`docker login`)?",
+        ) from None
+
+
+def image_of_agents() -> str:
+    """The image of agents, with its digest if it is in a registry. HostError as `pin` raises it."""
+    name = agent_image.image_name()
+    if not is_in_registry(name):
+        return name
+    with closing(Engine.connect()) as engine:
+        return pin(engine, name).reference
+
+
+async def copy_images(
+    images: Mapping[str, Collection[str]],
+    architectures: Mapping[str, str],
+    agents: Agents,
+    tell: Tell,
+    node_images: Collection[str] = (),
+    *,
+    programs: bool = False,
+) -> list[str]:
+    """Bring each host the images that it lacks. ``images`` and ``architectures`` are by host, ``node_images`` and
+    ``programs`` as in `find_sources`. ``tell`` receives the progress, in words. Returns notes for the record.
+    HostError, before anything is copied, if a host cannot get an image."""
+
+    async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
+        return host, await agents.call(host, HostImages.images, sorted(images[host]))
+
+    told = dict(await asyncio.gather(*map(ask, sorted(images))))
+    with closing(await asyncio.to_thread(Engine.connect)) as engine:
+        pairs = {(name, architectures[host]) for host, names in images.items() for name in names}
+        sources = await asyncio.to_thread(partial(find_sources, engine, pairs, node_images, programs=programs))
+        works = []
+        for each in deliveries(told, architectures, sources):
+            if isinstance(each.source, Archive):
+                works.append(_copy(each, each.source, agents, tell))
+            else:
+                login = await asyncio.to_thread(engine.login, each.name)
+                works += [_pull(host, each.name, each.source, login, agents, tell) for host in each.hosts]
+        await together(works)
+    found = {each.reference for each in sources.values() if isinstance(each, Pinned)}
+    return [f"nodes are made from the image {each}" for each in sorted(found)]
+
+
+def find_sources(
+    engine: Engine, pairs: Collection[tuple[str, str]], node_images: Collection[str], *, programs: bool = False
+) -> dict[tuple[str, str], Source]:
+    """The source of each image for each architecture, see `deliveries`. ``node_images``: those that the scenario sets
+    for some nodes. ``programs``: they are no images of nodes. HostError if a registry does not answer."""
+    pins = {name: pin(engine, name) for name in sorted({name for name, _ in pairs}) if is_in_registry(name)}
+    local = {each for pair in pairs if pair[0] not in pins for each in names_of(*pair)}
+    found = {name: engine.image(name) for name in sorted(local)}
+    run = node_image.image_name()
+
+    def archive_for(name: str, architecture: str) -> Source:
+        if programs:
+            return archive_of_program(name, architecture, found)
+        return archive(name, architecture, found, given=name in node_images and name != run)
+
+    return {pair: pins.get(pair[0]) or archive_for(*pair) for pair in pairs}
+
+
+async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell) -> None:
+    """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
+    name, hosts, where = delivery.name, delivery.hosts, ", ".join(delivery.hosts)
+    tell(f"bringing the image {name} ({text.size(source.size)}) to {where}")
+    progress = CopyProgress(lambda share: tell(f"{name} to {where}: {share}"))
+    with closing(await asyncio.to_thread(Saving, source.id)) as saving:
+        sent = 0
+        while data := await asyncio.to_thread(saving.read, PIECE):
+            await together(agents.call(host, HostImages.load, name, data, sent == 0) for host in hosts)
+            sent += len(data)
+            progress.at(sent, source.size)
+    await together(agents.call(host, HostImages.finish_load, name) for host in hosts)
+    tell(f"{where}: the image {name} is there")
+
+
+async def _pull(host: str, name: str, source: Pinned, login: str | None, agents: Agents, tell: Tell) -> None:
+    tell(f"{host} pulls the image {source.reference}")
+    progress = CopyProgress(lambda share: tell(f"{host} pulls {name}: {share}"))
+    repository, digest = split(source.reference)
+    await agents.call(host, HostImages.pull, name, repository, digest, login)
+    over = False
+    while not over:
+        over, done, known = await agents.call(host, HostImages.pull_progress, name)
+        progress.at(done, known)
+    tell(f"{host}: the image {name} is there")
+
+
+class CopyProgress:
+    """Tells each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not told."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._step = tell, 0
+
+    def at(self, done: int, whole: int) -> None:
+        step = min(STEPS - 1, done * STEPS // whole) if whole else 0
+        if step > self._step:
+            self._step = step
+            self._tell(f"{step * 100 // STEPS}% ({text.size(done)} of about {text.size(whole)})")

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from orchestrator import text
 from orchestrator.results.checks.network import real_networks
@@ -64,23 +66,20 @@ def fastest(
     """A lower bound of the bit/s that each direction carried in its fastest window of so many ``readings``.
     ``allowed``: by direction, the bytes that a window may count too many, and the seconds by which its length may be
     wrong. A direction without a positive bound is left out."""
-    ends = json.dumps([(*each, *most) for each, most in allowed.items()])
+    ends = {id: (source, target) for id, source, target in history.rows("SELECT id, source, target FROM link")}
     found: dict[tuple[str, str], float] = {}
-    for number in readings:
-        rows = history.rows(
-            "WITH allowed AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS source,"  # else read for each row
-            " json_extract(value, '$[1]') AS target,"
-            " json_extract(value, '$[2]') AS bytes, json_extract(value, '$[3]') AS seconds FROM json_each(?)),"
-            " grown AS (SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING)"
-            " AS carried FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
-            " SELECT source, target, MAX(8.0 * (carried - bytes) / (t - since + seconds)) AS rate FROM grown"
-            " JOIN link ON link.id = link JOIN allowed USING (source, target)"
-            " WHERE since IS NOT NULL GROUP BY link HAVING rate > 0",
-            *(ends, number, number - 1),
-        )
-        for source, target, rate in rows:
-            found[source, target] = max(rate, found.get((source, target), 0.0))
-    return found
+    rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
+    for link, grown in groupby(rows, key=itemgetter(0)):
+        if (of := ends[link]) not in allowed:
+            continue
+        extra, seconds = allowed[of]
+        times, counts = np.array([row[1:] for row in grown]).T
+        total = counts.cumsum()
+        for number in (each for each in readings if each < len(times)):
+            carried, lasted = total[number:] - total[:-number], times[number:] - times[:-number]
+            rate = float((8 * (carried - extra) / (lasted + seconds)).max())
+            found[of] = max(rate, found.get(of, 0.0))
+    return {of: rate for of, rate in found.items() if rate > 0}
 
 
 def traffic(history: History) -> list[PeerTraffic]:

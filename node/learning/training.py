@@ -36,7 +36,7 @@ from node.learning.metrics import loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
-from node.learning.zoo import Pass, forward_operations
+from node.learning.networks.zoo import Pass, forward_operations
 
 log = logging.getLogger(__name__)
 

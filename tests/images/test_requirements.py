@@ -22,7 +22,7 @@ MACHINES = ("x86_64", "aarch64")
 OF_ITS_OWN = {"x86_64": {}, "aarch64": {"torch": "2.6.0", "torchvision": "0.21.0", "sympy": "1.13.1"}}
 NOT_TO_RUN = {"setuptools"}  # torch's, to compile extensions
 FOR_GPUS = re.compile("nvidia-|cuda-|triton$")  # required by the torch that pip takes for PCs
-BY_NAME = {"torchvision"}  # node.learning.vision imports it so, for the models that need it
+BY_NAME = {"torchvision"}  # node.learning.networks.vision imports it so, for the models that need it
 OURS = {"edgebed"}
 TO_PREPARE_DATA = {"PIL"}  # which is done on the host: nodes find data sets prepared
 

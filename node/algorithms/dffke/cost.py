@@ -14,7 +14,7 @@ from torch import nn
 from node.algorithms.dffke.docking import Embeddings
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures
 from node.algorithms.dffke.parameters import DFFKE
-from node.learning.zoo import forward_operations
+from node.learning.networks.zoo import forward_operations
 
 
 @dataclass(frozen=True)

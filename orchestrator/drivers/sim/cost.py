@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from node.learning.models import Model
-from node.learning.zoo import forward_work
+from node.learning.networks.zoo import forward_work
 from orchestrator.planning.learning.cost import StepCost
 
 

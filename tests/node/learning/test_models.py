@@ -13,7 +13,7 @@ from node.catalogue.models import MODEL_GROUPS, MODELS, Features, ModelEntry
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import BUILDERS, Model, ModelPool, build, measured
-from node.learning.zoo import forward_work, saved_values
+from node.learning.networks.zoo import forward_work, saved_values
 from tests import user_models
 
 LEAST = {"fedfeat-cnn": 16, "celeba-cnn": 43}  # pixels a side

@@ -10,7 +10,7 @@ from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.embedding_decoder import Decoder, Pictures
 from node.algorithms.dffke.parameters import DFFKE
 from node.learning.models import Model
-from node.learning.zoo import forward_operations
+from node.learning.networks.zoo import forward_operations
 
 PICTURES = Pictures((1, 8, 8), 10, (0.0,), (1.0,))
 MODEL = Model(nn.Flatten(), nn.Linear(64, 10, bias=False))  # 640 multiply-adds

@@ -22,7 +22,7 @@ from node.catalogue.models import MODELS
 from node.catalogue.sizes import Size
 from node.learning.local_training import ClientWork
 from node.learning.models import build
-from node.learning.zoo import layer_outputs
+from node.learning.networks.zoo import layer_outputs
 from orchestrator.drivers.sim.cost import cost_of
 from orchestrator.planning.learning.cost import PER_STEP
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after, transfer

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
 from node.learning.errors import ModelError
 from node.learning.models import build
-from node.learning.zoo import Scaled, forward_operations, forward_work, saved_values
+from node.learning.networks.zoo import Scaled, forward_operations, forward_work, saved_values
 
 
 @pytest.mark.slow
@@ -100,6 +100,6 @@ def test_operations_are_those_of_torchs_counter(architecture: str) -> None:
 @pytest.mark.slow
 def test_counting_loads_no_compiler() -> None:
     """It would take a second in each process."""
-    counted = "from node.learning import zoo; zoo.forward_work(nn.Linear(2, 2), torch.zeros(1, 2))"
+    counted = "from node.learning.networks import zoo; zoo.forward_work(nn.Linear(2, 2), torch.zeros(1, 2))"
     code = f"import sys, torch; from torch import nn; {counted}; print('torch._dynamo' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -16,7 +16,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build, measured
 from node.learning.together import Crew, Training, hindrance
 from node.learning.training import Learner
-from node.learning.zoo import forward_operations
+from node.learning.networks.zoo import forward_operations
 
 FORM = Form((12,), 7, True, (12,))
 

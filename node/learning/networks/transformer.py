@@ -1,5 +1,5 @@
 """A transformer that predicts the next character (Radford 2019, GPT-2): causal attention, normalisation before each
-part. `node.learning.lora` adapts linear layers by their names: query, key, value, output, wide, narrow."""
+part. `node.learning.networks.lora` adapts linear layers by their names: query, key, value, output, wide, narrow."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
 from node.catalogue.sizes import EVALUATION, TRAINING, Size
 from node.learning.devices import device_of, each
-from node.learning.vision import torchvision
+from node.learning.networks.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
 

@@ -10,7 +10,7 @@ import pytest
 def test_torchvision_imports_with_or_without_its_operators() -> None:
     """In a process of its own, since only a first import can fail."""
     code = (
-        "from node.learning.vision import torchvision\n"
+        "from node.learning.networks.vision import torchvision\n"
         "models = torchvision('torchvision.models')\n"
         "print(sum(p.numel() for p in models.resnet18().parameters()))"
     )

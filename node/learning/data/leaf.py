@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from node.catalogue.json_text import parse_json
 from node.learning.data.files import below, read_text, refuse_large
-from node.learning.data.formats import Arrays
+from node.learning.data.formats import Arrays, arrays_of
 from node.learning.data.labels import whole_numbers
 from node.learning.errors import DataError
 
@@ -40,12 +40,10 @@ def read_leaf(path: Path) -> Arrays:
         made[f"y_{part}"] = np.concatenate([users[user][1] for user in order])
         counts = [len(users[user][1]) for user in order]
         made[f"subject_{part}"] = np.repeat([numbers[user] for user in order], counts).astype(np.int64)
-    x_train, x_test = made["x_train"], made["x_test"]
-    if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in (x_train, x_test)):
-        x_train, x_test = (np.rint(x * 255).astype(np.uint8).reshape(-1, 1, 28, 28) for x in (x_train, x_test))
-    return Arrays(
-        x_train, made["y_train"], x_test, made["y_test"], made["subject_train"], test_subjects=made["subject_test"]
-    )
+    samples = {name: made[name] for name in ("x_train", "x_test")}
+    if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in samples.values()):
+        made |= {name: np.rint(x * 255).astype(np.uint8).reshape(-1, 28, 28) for name, x in samples.items()}
+    return arrays_of(made, str(path))
 
 
 def _users(folder: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:

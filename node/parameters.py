@@ -81,6 +81,19 @@ class Text(OneOf):
         return "a text"
 
 
+@dataclass(frozen=True)
+class AnyMapping(OneOf):
+    """Any mapping of names."""
+
+    words: tuple[str, ...] = ()
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+    def __str__(self) -> str:
+        return "a mapping of names"
+
+
 def number(
     default: float | None,
     *,
@@ -113,6 +126,11 @@ def flag(default: bool) -> Any:
 def text() -> Any:
     """A text as a parameter, empty by default."""
     return field(default="", metadata={"allowed": Text()})
+
+
+def mapping() -> Any:
+    """A mapping as a parameter, empty by default."""
+    return field(default_factory=dict, metadata={"allowed": AnyMapping()})
 
 
 @dataclass(frozen=True, kw_only=True)

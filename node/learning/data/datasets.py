@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Form, Shape, Task, is_dataset
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, TABLES, Columns, Form, Shape, Task, is_dataset
 from node.errors import lacking
 from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.data.labels import refuse_gaps, refuse_unequal
 from node.learning.data.parts import parts_of
-from node.learning.data.readers import FORMATS, FORMS, Reader, reader_of
+from node.learning.data.readers import FORMATS, FORMS, Reader
 from node.learning.data.samples import arrays_from
 from node.learning.errors import DataError, DataNotFound
 
@@ -125,10 +125,16 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def prepare(
-    name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True, store: Path | None = None
+    name: str,
+    cache: Path,
+    search: Sequence[Path] = (),
+    *,
+    download: bool = True,
+    store: Path | None = None,
+    columns: Columns | None = None,
 ) -> Prepared:
     """Find data set `name` prepared under `cache`, or prepare it under `store`, by default `cache`. Other runs may do
-    the same at the same time.
+    the same at the same time. ``columns``: those of a table.
 
     The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
@@ -139,8 +145,8 @@ def prepare(
     if name in DATASETS and DATASETS[name].read is not None:
         source, read, key = _made(name)
     else:
-        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-        source, key = str(place or "edgebed"), _fingerprint(name, place)
+        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download, columns)
+        source, key = str(place or "edgebed"), _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name
@@ -198,12 +204,14 @@ def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
 def locate(name: str, cache: Path) -> str | None:
     """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
     try:
-        return str(_find(name, cache, [], download=False)[0] or DATASETS[name].where)
+        return str(_find(name, cache, [], False, None)[0] or DATASETS[name].where)
     except DataNotFound:
         return None
 
 
-def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
+def _find(
+    name: str, cache: Path, search: list[Path], download: bool, columns: Columns | None
+) -> tuple[Path | None, Reader]:
     """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
@@ -216,10 +224,11 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
         for candidate in candidates:
             if candidate.exists() and (form != "npz" or not candidate.is_dir()):
-                return candidate, reader_of(FORMS[form], candidate)
+                read = functools.partial(FORMS[form], candidate)
+                return candidate, functools.partial(read, columns) if form in TABLES else read
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        what = {"npz": "file", "images": "folder or zip"}.get(form, "folder")
-        raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
+        what = {"npz": "file", "images": "folder or zip"} | dict.fromkeys(TABLES, "file or folder")
+        raise DataNotFound(f"data set {name}: no {what.get(form, 'folder')} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := FORMATS[name](place)) is not None:
@@ -268,15 +277,15 @@ def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Pa
         yield from (root / each for each in _NAMES[name])
 
 
-def _fingerprint(name: str, source: Path | None) -> str:
-    """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
-    can change without them, and a copy has others. In a folder, its own files and those below train and test count; in
-    a folder of texts, all files."""
-    digest = hashlib.sha256(f"{FORMAT} {name}".encode())
+def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str:
+    """Short hash of the data set's name, its columns, its place, and the names and contents of its files. Times do not
+    count: a file can change without them, and a copy has others. In a folder, its own files and those below train and
+    test count; in a folder of texts or tables, all files."""
+    digest = hashlib.sha256(f"{FORMAT} {name}{columns or ''}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))
         names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
-        every = name.startswith("text:")
+        every = name.partition(":")[0] in ("text", *TABLES)
         names = [each for each in names if every or "/" not in each or {"train", "test"} & set(each.split("/"))]
         files = {each: source / each for each in names if each == "" or (source / each).is_file()}
         refuse_large(source, sum(file.stat().st_size for file in files.values()))

@@ -259,7 +259,7 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     missing = [name for name in ENTRIES if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
-    x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
+    x_train, x_test = (channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
     people = whole_numbers({name: entries[name] for name in SUBJECTS if name in entries}, path)
     y_train, y_test = targets_of(x_train, entries["y_train"], x_test, entries["y_test"], path)
     subjects, test_subjects = people.get("subject_train"), people.get("subject_test")
@@ -291,7 +291,7 @@ def _token_labels(path: str, name: str, x: NDArray[Any], y: NDArray[Any]) -> NDA
     return _tokens(path, name, y).astype(np.int64)
 
 
-def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
+def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.names:
         return joined(parts_of(x), f"{path}: {name}")
     if x.dtype == np.uint8 and x.ndim == 3:

@@ -145,7 +145,8 @@ def prepare(
     if name in DATASETS and DATASETS[name].read is not None:
         source, read, key = _made(name)
     else:
-        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download, columns)
+        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
+        read = functools.partial(read, columns) if name.partition(":")[0] in TABLES else read
         source, key = str(place or "edgebed"), _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
@@ -204,14 +205,12 @@ def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
 def locate(name: str, cache: Path) -> str | None:
     """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
     try:
-        return str(_find(name, cache, [], False, None)[0] or DATASETS[name].where)
+        return str(_find(name, cache, [], download=False)[0] or DATASETS[name].where)
     except DataNotFound:
         return None
 
 
-def _find(
-    name: str, cache: Path, search: list[Path], download: bool, columns: Columns | None
-) -> tuple[Path | None, Reader]:
+def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
     """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
@@ -224,11 +223,10 @@ def _find(
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
         for candidate in candidates:
             if candidate.exists() and (form != "npz" or not candidate.is_dir()):
-                read = functools.partial(FORMS[form], candidate)
-                return candidate, functools.partial(read, columns) if form in TABLES else read
+                return candidate, functools.partial(FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        what = {"npz": "file", "images": "folder or zip"} | dict.fromkeys(TABLES, "file or folder")
-        raise DataNotFound(f"data set {name}: no {what.get(form, 'folder')} at {' or '.join(places)}")
+        what = {"npz": "file", "images": "folder or zip", "leaf": "folder", "text": "folder"}
+        raise DataNotFound(f"data set {name}: no {what.get(form, 'file or folder')} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := FORMATS[name](place)) is not None:

@@ -28,18 +28,15 @@ def read_leaf(path: Path) -> Arrays:
     People are numbered in order of their names. Samples are ordered by user, then as in the file.
     """
     parts = {part: _users(path / part) for part in ("train", "test")}
-    numbers = {user: number for number, user in enumerate(sorted(parts["train"].keys() | parts["test"].keys()))}
+    names = sorted(parts["train"].keys() | parts["test"].keys())
     made: dict[str, NDArray[Any]] = {}
     for part, users in parts.items():
-        order = sorted(users)
+        x, y = zip(*(users[user] for user in sorted(users)), strict=True)
         try:
-            x = np.concatenate([users[user][0] for user in order])
+            made[f"x_{part}"], made[f"y_{part}"] = np.concatenate(x), np.concatenate(y)
         except ValueError:
             raise DataError(f"{path / part}: users have samples of different lengths") from None
-        made[f"x_{part}"] = x
-        made[f"y_{part}"] = np.concatenate([users[user][1] for user in order])
-        counts = [len(users[user][1]) for user in order]
-        made[f"subject_{part}"] = np.repeat([numbers[user] for user in order], counts).astype(np.int64)
+        made[f"subject_{part}"] = np.repeat(np.searchsorted(names, sorted(users)), list(map(len, y)))
     samples = {name: made[name] for name in ("x_train", "x_test")}
     if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in samples.values()):
         made |= {name: np.rint(x * 255).astype(np.uint8).reshape(-1, 28, 28) for name, x in samples.items()}

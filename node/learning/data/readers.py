@@ -10,7 +10,7 @@ from node.catalogue.datasets import EMNIST, TABLES
 from node.learning.data import formats, leaf, pictures, tables, texts
 from node.learning.data.formats import Arrays
 
-Reader = Callable[[], Arrays]
+Reader = Callable[..., Arrays]
 
 
 FORMS: dict[str, Callable[..., Arrays]] = {

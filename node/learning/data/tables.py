@@ -1,11 +1,13 @@
 """Reader of tables: data sets of Hugging Face (`datasets.save_to_disk`, or Parquet as on the Hub), and CSV.
 
 pyarrow reads the files, so neither the library `datasets` nor the network is needed. Both parts are converted together,
-so that they have the same classes, one-hot columns and people.
+so that they have the same classes, one-hot columns and people. docs/reference/data.md lists what is kept and refused.
 """
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import math
 import os
@@ -19,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import Columns
-from node.learning.data.files import below, open_regular, refuse_large
+from node.learning.data.files import below, open_regular, read_text, refuse_large
 from node.learning.data.formats import Arrays, channels_first, targets_of
 from node.learning.data.labels import numbers
 from node.learning.data.pictures import decoded
-from node.learning.data.shards import Indices
 from node.learning.errors import DataError
 
 SUFFIXES = (".arrow", ".parquet", ".csv")
@@ -35,23 +36,26 @@ MOST_VALUES = 100  # different values of a column that is one-hot encoded, or nu
 
 
 def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
-    """The samples and targets in the columns of a file, or of a folder of files. docs/reference/data.md lists what is
-    kept, converted and refused."""
+    """The samples and targets in the columns of a file, or of a folder of files."""
     import pyarrow
 
     columns = columns or Columns()
+    join = functools.partial(pyarrow.concat_tables, promote_options="permissive")
     try:
-        parts = [_joined([_rows(file) for file in files]) for files in _files(path)]
+        parts = [join([_rows(file) for file in files]) for files in _files(path)]
         if not all(map(len, parts)):
             raise DataError(f"{path}: has no rows in train or test")
-        table = _Table(path, _joined(parts), len(parts[0]), _classes(parts[0].schema))
+        table = _Table(path, join(parts), len(parts[0]), _classes(parts[0].schema))
         target = columns.target or table.target()
         x = table.samples(columns.inputs or table.inputs({target, columns.subject}))
         y, label_names = table.targets(target, columns.task)
         people = None if columns.subject is None else np.unique(table.values(columns.subject), return_inverse=True)[1]
     except pyarrow.ArrowException as error:
         raise DataError(f"{path}: {error}") from error
-    train, test = table.division(divided=len(parts) == 2)
+    rows, cut = np.arange(len(y)), table.count
+    if len(parts) == 1:
+        rows, cut = np.random.default_rng(0).permutation(len(y)), len(y) - len(y) // APART
+    train, test = np.sort(rows[:cut]), np.sort(rows[cut:])
     x_train, y_train, x_test, y_test = x[train], y[train], x[test], y[test]
     if y.dtype.kind != "f":
         y_train, y_test = targets_of(x_train, y_train, x_test, y_test, str(path))
@@ -70,12 +74,13 @@ def _files(path: Path) -> list[list[Path]]:
             continue  # `datasets` caches what it maps next to the data, as cache-*.arrow
         words = reversed(re.split("[^a-z]+", name.lower()))
         found.setdefault(next((each for each in words if each in ("train", *TEST)), ""), []).append(path / name)
-    names = ["train", *[each for each in TEST if each in found][:1]] if "train" in found else list(found)
     if not found or (len(found) > 1 and "train" not in found):
         raise DataError(f"{path}: needs one table, or train and test in the names of its files ({', '.join(SUFFIXES)})")
-    if any(len({file.parent for file in found[name]}) > 1 for name in names):
+    test = [each for each in TEST if each in found][:1]
+    parts = [found[name] for name in (["train", *test] if "train" in found else found)]
+    if any(len({file.parent for file in files}) > 1 for files in parts):
         raise DataError(f"{path}: has files of one part in several folders; name one of them")
-    return [found[name] for name in names]
+    return parts
 
 
 def _rows(file: Path) -> Any:
@@ -89,16 +94,11 @@ def _rows(file: Path) -> Any:
             if file.suffix == ".parquet":
                 return parquet.read_table(content)
             if file.suffix == ".csv":
-                return csv.read_csv(content, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+                text = io.BytesIO(read_text(file).encode())
+                return csv.read_csv(text, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         except (ArrowException, OSError) as error:
             raise DataError(f"{file}: cannot be read as {file.suffix[1:]}: {error}") from error
     raise DataError(f"{file}: is no table by its suffix; take a file with {', '.join(SUFFIXES)}")
-
-
-def _joined(tables: Sequence[Any]) -> Any:
-    import pyarrow
-
-    return pyarrow.concat_tables(tables, promote_options="permissive")
 
 
 def _classes(schema: Any) -> dict[str, tuple[str, ...]]:
@@ -109,8 +109,7 @@ def _classes(schema: Any) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of both parts, ``data``, of which the first ``count`` are of the first one. ``classes``: the names of
-    the classes of each column of class labels."""
+    """All rows, ``data``, of which ``count`` are of the first part; the names of ``classes`` of some columns."""
 
     path: Path
     data: Any
@@ -120,28 +119,19 @@ class _Table:
     def error(self, message: str) -> DataError:
         return DataError(f"{self.path}: {message}")
 
-    def division(self, divided: bool) -> tuple[slice | Indices, slice | Indices]:
-        """The rows of train and of test, which are drawn if the files have not ``divided`` them."""
-        if divided:
-            return slice(self.count), slice(self.count, None)
-        order = np.random.default_rng(0).permutation(self.count)
-        return np.sort(order[self.count // APART :]), np.sort(order[: self.count // APART])
-
     def row(self, index: int) -> str:
         """A row in words. Rows count from 1, as below the header of a CSV file."""
         return f"row {index + 1}" if index < self.count else f"row {index - self.count + 1} of test"
 
     def target(self) -> str:
-        """The column to predict, if none is named: the only one of class labels, or one of `TARGETS`."""
-        names = self.data.column_names
-        for likely in (list(self.classes), [name for name in names if name.lower() in TARGETS]):
+        """The column to predict, if none is named."""
+        for likely in (list(self.classes), [name for name in self.data.column_names if name.lower() in TARGETS]):
             if len(likely) == 1:
                 return likely[0]
-        raise self.error(f"name the column to predict in data.columns.target: {', '.join(names)}")
+        raise self.error(f"name the column to predict in data.columns.target: {', '.join(self.data.column_names)}")
 
     def inputs(self, others: set[str | None]) -> Sequence[str]:
-        """The columns that a model sees, if none are named: the only one of pictures or arrays, or all scalars. pandas
-        stores an index as a column."""
+        """The columns that a model sees, if none are named. The index of pandas is none of them."""
         names = [name for name in self.data.column_names if name not in others and not name.startswith("__index_")]
         large = [name for name in names if re.search("list|binary|extension", str(self.data.schema.field(name).type))]
         if len(large) > 1 or not names:
@@ -149,12 +139,11 @@ class _Table:
         return large or names
 
     def values(self, name: str) -> NDArray[Any]:
-        """A column of numbers, texts or pictures' bytes (N,), or of lists of one length (N, ...). DataError if a value
-        is missing."""
+        """A column of numbers, texts or files in bytes (N,), or of lists (N, ...). DataError if a value is missing."""
         from pyarrow import compute, types
 
-        if self.data.column_names.count(name) != 1:
-            raise self.error(f"there is not one column {name!r}; the columns are {', '.join(self.data.column_names)}")
+        if name not in self.data.column_names:
+            raise self.error(f"there is no column {name!r}; the columns are {', '.join(self.data.column_names)}")
         values = self.data.column(name).combine_chunks()
         values, shape = getattr(values, "storage", values), [len(values)]  # `datasets` stores arrays as lists
         while True:
@@ -186,12 +175,23 @@ class _Table:
         if values.dtype.kind in "biuf" and values.ndim == 1 and name not in self.classes:
             with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
                 return values.astype(np.float32)[:, None]
-        known, places = self._numbered(name, "name others in data.columns.inputs")
+        known, places = self._numbered(name, values, "name others in data.columns.inputs")
         return np.eye(len(known), dtype=np.float32)[places]
 
-    def _numbered(self, name: str, remedy: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """The different values of a column in order, and the number of each row's value among them."""
+    def targets(self, name: str, task: str | None) -> tuple[NDArray[Any], tuple[str, ...]]:
+        """Floats to predict, or whole numbers and the names of classes."""
         values = self.values(name)
+        if values.dtype.kind == "f" if task is None else task == "regression" and values.dtype.kind in "iuf":
+            return numbers(values, f"{self.path}: column {name!r}"), ()
+        if task == "regression":
+            raise self.error(f"column {name!r} has no numbers to predict; name another in data.columns.target")
+        if name in self.classes or values.ndim > 1:
+            return values, self.classes.get(name, ())
+        known, y = self._numbered(name, values, "set data.columns.task to regression to predict numbers")
+        return y.astype(np.int64), tuple(map(str, known.tolist()))
+
+    def _numbered(self, name: str, values: NDArray[Any], remedy: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """The different values of a column in order, and the number of each row's value among them."""
         if values.ndim > 1 or not (values.dtype.kind in "biuf" or isinstance(values[0], str)):
             kind = self.data.schema.field(name).type
             raise self.error(f"column {name!r} is {kind}, and not numbers, texts or truth values; {remedy}")
@@ -199,13 +199,3 @@ class _Table:
         if len(known) > MOST_VALUES:
             raise self.error(f"column {name!r} has {len(known)} different values; {remedy}")
         return known, places
-
-    def targets(self, name: str, task: str | None) -> tuple[NDArray[Any], tuple[str, ...]]:
-        """Floats to predict, or whole numbers and the names of classes."""
-        values = self.values(name)
-        if values.dtype.kind == "f" if task is None else task == "regression" and values.dtype.kind in "iuf":
-            return numbers(values, f"{self.path}: column {name!r}"), ()
-        if name in self.classes or values.ndim > 1:
-            return values, self.classes.get(name, ())
-        known, y = self._numbered(name, "set data.columns.task to regression to predict numbers")
-        return y.astype(np.int64), tuple(map(str, known.tolist()))

@@ -18,16 +18,11 @@ class ColumnsSpec(Strict):
 
     short: ClassVar[str | None] = "target"
 
-    target: str | None = Field(
-        default=None, description="what the model predicts; default: the column of class labels, or one named label"
-    )
-    inputs: list[str] = Field(
-        default_factory=list, description="what the model sees; default: the pictures or arrays, or all other columns"
-    )
+    target: str | None = Field(default=None, description="what the model predicts; default: the class labels")
+    inputs: list[str] = Field(default=[], description="what the model sees; default: pictures, lists or all others")
     subject: str | None = Field(default=None, description="the person of each sample, for by-subject")
     task: Literal["classification", "regression"] | None = Field(
-        default=None,
-        description="whether the target's numbers are classes; default: regression if they have a decimal point",
+        default=None, description="default: regression if the target has a decimal point"
     )
 
 

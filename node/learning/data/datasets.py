@@ -197,9 +197,7 @@ def _digest(arrays: Arrays) -> str:
 
 
 def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
-    people = {"subjects": arrays.subjects, "test_subjects": arrays.test_subjects}
-    return named | {name: values for name, values in people.items() if values is not None}
+    return {name: values for name, values in vars(arrays).items() if isinstance(values, np.ndarray)}
 
 
 def locate(name: str, cache: Path) -> str | None:
@@ -327,32 +325,25 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
 
 def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
-    pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
-    for part, x, y in pairs:
+    train = ("train", arrays.x_train, arrays.y_train, arrays.subjects)
+    test = ("test", arrays.x_test, arrays.y_test, arrays.test_subjects)
+    for part, x, y, subjects in (train, test):
         refuse_unequal(source, part, len(x), len(y))
+        if subjects is not None and len(subjects) != len(y):
+            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
         wrong = parts.not_finite(x)
         if len(wrong):
             raise DataError(
                 f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
                 f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
             )
-    if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
-        raise DataError(
-            f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
-            f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike"
-        )
-    people = (("training", arrays.subjects, arrays.y_train), ("test", arrays.test_subjects, arrays.y_test))
-    for part, subjects, y in people:
-        if subjects is not None and len(subjects) != len(y):
-            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
+    for what, one, other in (("samples", arrays.x_train, arrays.x_test), ("targets", arrays.y_train, arrays.y_test)):
+        if one.dtype != other.dtype or one.shape[1:] != other.shape[1:]:
+            kinds = f"train {what} are {one.dtype} {one.shape[1:]}, test {what} {other.dtype} {other.shape[1:]}"
+            raise DataError(f"{source}: {kinds}; they must be alike")
     shape = tuple(arrays.x_train.shape[1:])
     if any(0 in each.shape[1:] for each in parts_of(arrays.x_train).values()):
         raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
-    if arrays.y_train.dtype != arrays.y_test.dtype or arrays.y_train.shape[1:] != arrays.y_test.shape[1:]:
-        raise DataError(
-            f"{source}: train targets are {arrays.y_train.dtype} {arrays.y_train.shape[1:]}, test targets "
-            f"{arrays.y_test.dtype} {arrays.y_test.shape[1:]}; they must be alike"
-        )
     known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
     if arrays.y_train.dtype != np.int64:
         if known is not None:

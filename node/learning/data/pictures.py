@@ -6,7 +6,7 @@ import io
 import unicodedata
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,12 +99,9 @@ def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
     if empty := sorted(classes - {each.label for each in found if each.part == "train"}):
         raise DataError(f"{path}: class {empty[0]!r} has no pictures in train; remove its folder, or fill it")
     if len(roots) > 1:
-        raise DataError(f"{path}: has train or test in {len(roots)} folders ({_listed(roots)}); name one of them")
+        listed = ", ".join(sorted("/".join(root) or "." for root in roots)[:3])
+        raise DataError(f"{path}: has train or test in {len(roots)} folders ({listed}); name one of them")
     return sorted(found)
-
-
-def _listed(roots: Collection[tuple[str, ...]]) -> str:
-    return ", ".join(sorted("/".join(root) or "." for root in roots)[:3])
 
 
 def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> NDArray[np.uint8]:

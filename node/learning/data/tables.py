@@ -45,12 +45,13 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
         parts = [join([_rows(file) for file in files]) for files in _files(path)]
         if not all(map(len, parts)):
             raise DataError(f"{path}: has no rows in train or test")
-        table = _Table(path, join(parts), len(parts[0]), _classes(parts[0].schema))
+        table = _Table(path, join(parts), len(parts[0]), _classes(path, parts[0].schema))
+        table.data.validate(full=True)  # a broken file may point anywhere
         target = columns.target or table.target()
         x = table.samples(columns.inputs or table.inputs({target, columns.subject}))
         y, label_names = table.targets(target, columns.task)
         people = None if columns.subject is None else np.unique(table.values(columns.subject), return_inverse=True)[1]
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeError) as error:
         raise DataError(f"{path}: {error}") from error
     rows, cut = np.arange(len(y)), table.count
     if len(parts) == 1:
@@ -96,15 +97,18 @@ def _rows(file: Path) -> Any:
             if file.suffix == ".csv":
                 text = io.BytesIO(read_text(file).encode())
                 return csv.read_csv(text, convert_options=csv.ConvertOptions(strings_can_be_null=True))
-        except (ArrowException, OSError) as error:
+        except (ArrowException, OSError, UnicodeError) as error:
             raise DataError(f"{file}: cannot be read as {file.suffix[1:]}: {error}") from error
     raise DataError(f"{file}: is no table by its suffix; take a file with {', '.join(SUFFIXES)}")
 
 
-def _classes(schema: Any) -> dict[str, tuple[str, ...]]:
+def _classes(path: Path, schema: Any) -> dict[str, tuple[str, ...]]:
     """The names of the classes of each column of class labels, as `datasets` stores them."""
-    features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    return {name: tuple(each["names"]) for name, each in features.items() if each.get("_type") == "ClassLabel"}
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+        return {name: tuple(each["names"]) for name, each in features.items() if each.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: the features of datasets cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)

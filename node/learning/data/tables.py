@@ -98,7 +98,8 @@ def _rows(file: Path) -> Any:
                 text = io.BytesIO(read_text(file).encode())
                 return csv.read_csv(text, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         except (ArrowException, OSError, UnicodeError) as error:
-            raise DataError(f"{file}: cannot be read as {file.suffix[1:]}: {error}") from error
+            reason = str(error).replace("error: ", "")
+            raise DataError(f"{file}: cannot be read as {file.suffix[1:]}: {reason}") from error
     raise DataError(f"{file}: is no table by its suffix; take a file with {', '.join(SUFFIXES)}")
 
 

@@ -6,6 +6,7 @@ The metadata below are those of `datasets` 4.8.5. Where it is installed, files t
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,12 @@ def test_what_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("node.learning.data.files.available_bytes", lambda: 100_000)
     with pytest.raises(DataError, match=r"needs .* GB of memory, and this host has 0\.0 GB left"):
         opened({"a.csv": "x,label\n" + "123456789,1\n" * 3000}, None, tmp_path)
+
+
+def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"a.csv needs pyarrow: pip install 'edgebed\[parquet\]'$"):
+        opened({"a.csv": "x,label\n1,0\n"}, None, tmp_path)
 
 
 def test_files_of_the_library_itself(tmp_path: Path) -> None:

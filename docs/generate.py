@@ -22,7 +22,7 @@ from orchestrator.scenario.schema import Scenario
 FOLDER = Path(__file__).parent
 EXAMPLES: dict[str, str] = yaml.safe_load((FOLDER / "examples.yaml").read_text())  # YAML by key of a scenario
 QUANTITIES = {"duration": DURATION_SCHEMA, "percentage": FRACTION_SCHEMA, "rate": RATE_SCHEMA, "size": SIZE_SCHEMA}
-TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true` or `false`"}
+TYPES = dict(integer="whole number", number="number", string="text", boolean="`true` or `false`", object="mapping")
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 PLACEHOLDERS = {
     "hardware": "<node>",

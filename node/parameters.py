@@ -56,29 +56,18 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Flag(OneOf):
-    """On or off."""
+class AnyOf(OneOf):
+    """Any value of one type. ``noun``: what it is, for messages."""
 
-    words: tuple[Any, ...] = (True, False)
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, bool)
-
-    def __str__(self) -> str:
-        return "true or false"
-
-
-@dataclass(frozen=True)
-class Text(OneOf):
-    """Any text."""
-
-    words: tuple[str, ...] = ()
+    words: tuple[Any, ...] = ()
+    kind: type = str
+    noun: str = "a text"
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, str)
+        return isinstance(value, self.kind)
 
     def __str__(self) -> str:
-        return "a text"
+        return self.noun
 
 
 def number(
@@ -107,12 +96,17 @@ def word(default: str | int, *words: str, number: Between | None = None) -> Any:
 
 def flag(default: bool) -> Any:
     """True or false as a parameter."""
-    return field(default=default, metadata={"allowed": Flag()})
+    return field(default=default, metadata={"allowed": AnyOf((True, False), kind=bool, noun="true or false")})
 
 
 def text() -> Any:
     """A text as a parameter, empty by default."""
-    return field(default="", metadata={"allowed": Text()})
+    return field(default="", metadata={"allowed": AnyOf()})
+
+
+def mapping() -> Any:
+    """A mapping as a parameter, empty by default."""
+    return field(default_factory=dict, metadata={"allowed": AnyOf(kind=dict, noun="a mapping")})
 
 
 @dataclass(frozen=True, kw_only=True)

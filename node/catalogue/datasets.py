@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,10 +134,28 @@ DATASETS: dict[str, Dataset] = {
     )
 }
 
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that make a data set: what the model predicts, what it sees, and the person of each
+    sample. What is not given follows from the columns' names and types. ``task``: of the target."""
+
+    target: str | None = None
+    inputs: Sequence[str] = ()
+    subject: str | None = None
+    task: Literal["classification", "regression"] | None = None
+
+
+TABLES = ("hf", "csv")
+"""The forms of `DATASET_PATHS` that have columns."""
+
+
 DATASET_PATHS: dict[str, str] = {
     "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train and subject_test",
     "images:": "images:PATH, a folder or zip with train/<class>/ and test/<class>/ pictures of one size",
     "leaf:": "leaf:PATH, a folder with LEAF's JSON in train/ and test/",
+    "hf:": "hf:PATH, a folder of datasets.save_to_disk, or Parquet or Arrow files, named by train and test",
+    "csv:": "csv:PATH, a CSV file, or a folder with train.csv and test.csv",
     "text:": "text:PATH, a folder of texts, with a file or a folder for each author",
 }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from node.parameters import Between, Parameters, number, text, whole, word
+from node.parameters import Between, Parameters, mapping, number, text, whole, word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,19 @@ class FromFile(PartitionParameters):
     min_samples: int = whole(0, low=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FromFlower(PartitionParameters):
+    """The samples of each client by a partitioner of `flwr_datasets`.
+
+    partitioner: its name, such as DirichletPartitioner
+    arguments: its arguments, such as alpha; num_partitions is the number of clients, and the seed is the scenario's
+    """
+
+    partitioner: str = text()
+    arguments: Mapping[str, Any] = mapping()
+    min_samples: int = whole(0, low=0)
+
+
 @dataclass(frozen=True)
 class PartitionScheme:
     """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
@@ -132,5 +145,6 @@ PARTITIONS: dict[str, PartitionScheme] = {
         PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
         PartitionScheme("by-author", ByAuthor, "all texts of one or more authors per client", subjects=True),
         PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
+        PartitionScheme("flwr", FromFlower, "a partitioner of flwr_datasets", "partitioner", labels=True),
     )
 }

@@ -25,7 +25,7 @@ from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
-from node.parameters import Between, OneOf, Parameters, Text, read_parameters
+from node.parameters import AnyOf, Between, OneOf, Parameters, read_parameters
 from orchestrator.scenario.language.quantities import FRACTION_SCHEMA
 from orchestrator.scenario.language.strict import Strict, unknown
 from orchestrator.scenario.language.words import describe
@@ -63,8 +63,8 @@ def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
 
 
 def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
-    if isinstance(allowed, Text):
-        return {"type": "string"}
+    if isinstance(allowed, AnyOf) and not allowed.words:
+        return {"type": "string" if allowed.kind is str else "object"}
     if isinstance(allowed, OneOf):
         words: JsonSchemaValue = {"enum": list(allowed.words)}
         return {"anyOf": [words, _allowed_schema(allowed.number)]} if allowed.number else words

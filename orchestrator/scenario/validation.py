@@ -8,7 +8,7 @@ from dataclasses import fields
 from netem.units import format_duration
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Tier
-from node.catalogue.datasets import DATASETS
+from node.catalogue.datasets import DATASETS, TABLES
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
 from node.messaging.gathering import needed
@@ -127,6 +127,8 @@ def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
                 read_parameters(scheme.params, data.partition_params)
             except ValueError as error:
                 yield ("data", "samples_per_client"), str(error).removeprefix("samples_per_client: ")
+    if data.columns is not None and not any(name.partition(":")[0] in TABLES for name in data.dataset):
+        yield ("data", "columns"), f"names columns of hf:PATH or csv:PATH: {data.dataset[0]} has none"
     if data.evaluate_samples is not None and "evaluate_samples" in spec.params:
         yield ("data", "evaluate_samples"), "given twice, here and in algorithm"
     if data.partition.name == "labels-per-edge" and scenario.topology.edges == 0:

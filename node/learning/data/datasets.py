@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, Form, Shape, Task, is_dataset
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, TABLES, Columns, Form, Shape, Task, is_dataset
 from node.errors import lacking
 from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.data.labels import refuse_gaps, refuse_unequal
 from node.learning.data.parts import parts_of
-from node.learning.data.readers import FORMATS, FORMS, Reader, reader_of
+from node.learning.data.readers import FORMATS, FORMS, Reader
 from node.learning.data.samples import arrays_from
 from node.learning.errors import DataError, DataNotFound
 
@@ -125,10 +125,16 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def prepare(
-    name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True, store: Path | None = None
+    name: str,
+    cache: Path,
+    search: Sequence[Path] = (),
+    *,
+    download: bool = True,
+    store: Path | None = None,
+    columns: Columns | None = None,
 ) -> Prepared:
     """Find data set `name` prepared under `cache`, or prepare it under `store`, by default `cache`. Other runs may do
-    the same at the same time.
+    the same at the same time. ``columns``: those of a table.
 
     The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
@@ -140,7 +146,8 @@ def prepare(
         source, read, key = _made(name)
     else:
         place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-        source, key = str(place or "edgebed"), _fingerprint(name, place)
+        read = functools.partial(read, columns) if name.partition(":")[0] in TABLES else read
+        source, key = str(place or "edgebed"), _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name
@@ -190,9 +197,7 @@ def _digest(arrays: Arrays) -> str:
 
 
 def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
-    people = {"subjects": arrays.subjects, "test_subjects": arrays.test_subjects}
-    return named | {name: values for name, values in people.items() if values is not None}
+    return {name: values for name, values in vars(arrays).items() if isinstance(values, np.ndarray)}
 
 
 def locate(name: str, cache: Path) -> str | None:
@@ -216,10 +221,10 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
         for candidate in candidates:
             if candidate.exists() and (form != "npz" or not candidate.is_dir()):
-                return candidate, reader_of(FORMS[form], candidate)
+                return candidate, functools.partial(FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        what = {"npz": "file", "images": "folder or zip"}.get(form, "folder")
-        raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
+        what = {"npz": "file", "images": "folder or zip", "leaf": "folder", "text": "folder"}
+        raise DataNotFound(f"data set {name}: no {what.get(form, 'file or folder')} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := FORMATS[name](place)) is not None:
@@ -268,15 +273,15 @@ def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Pa
         yield from (root / each for each in _NAMES[name])
 
 
-def _fingerprint(name: str, source: Path | None) -> str:
-    """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
-    can change without them, and a copy has others. In a folder, its own files and those below train and test count; in
-    a folder of texts, all files."""
-    digest = hashlib.sha256(f"{FORMAT} {name}".encode())
+def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str:
+    """Short hash of the data set's name, its columns, its place, and the names and contents of its files. Times do not
+    count: a file can change without them, and a copy has others. In a folder, its own files and those below train and
+    test count; in a folder of texts or tables, all files."""
+    digest = hashlib.sha256(f"{FORMAT} {name}{columns or ''}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))
         names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
-        every = name.startswith("text:")
+        every = name.partition(":")[0] in ("text", *TABLES)
         names = [each for each in names if every or "/" not in each or {"train", "test"} & set(each.split("/"))]
         files = {each: source / each for each in names if each == "" or (source / each).is_file()}
         refuse_large(source, sum(file.stat().st_size for file in files.values()))
@@ -320,32 +325,25 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
 
 def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
-    pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
-    for part, x, y in pairs:
+    train = ("train", arrays.x_train, arrays.y_train, arrays.subjects)
+    test = ("test", arrays.x_test, arrays.y_test, arrays.test_subjects)
+    for part, x, y, subjects in (train, test):
         refuse_unequal(source, part, len(x), len(y))
+        if subjects is not None and len(subjects) != len(y):
+            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
         wrong = parts.not_finite(x)
         if len(wrong):
             raise DataError(
                 f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
                 f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
             )
-    if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
-        raise DataError(
-            f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
-            f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike"
-        )
-    people = (("training", arrays.subjects, arrays.y_train), ("test", arrays.test_subjects, arrays.y_test))
-    for part, subjects, y in people:
-        if subjects is not None and len(subjects) != len(y):
-            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
+    for what, one, other in (("samples", arrays.x_train, arrays.x_test), ("targets", arrays.y_train, arrays.y_test)):
+        if one.dtype != other.dtype or one.shape[1:] != other.shape[1:]:
+            kinds = f"train {what} are {one.dtype} {one.shape[1:]}, test {what} {other.dtype} {other.shape[1:]}"
+            raise DataError(f"{source}: {kinds}; they must be alike")
     shape = tuple(arrays.x_train.shape[1:])
     if any(0 in each.shape[1:] for each in parts_of(arrays.x_train).values()):
         raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
-    if arrays.y_train.dtype != arrays.y_test.dtype or arrays.y_train.shape[1:] != arrays.y_test.shape[1:]:
-        raise DataError(
-            f"{source}: train targets are {arrays.y_train.dtype} {arrays.y_train.shape[1:]}, test targets "
-            f"{arrays.y_test.dtype} {arrays.y_test.shape[1:]}; they must be alike"
-        )
     known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
     if arrays.y_train.dtype != np.int64:
         if known is not None:

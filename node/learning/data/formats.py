@@ -259,11 +259,17 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     missing = [name for name in ENTRIES if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
-    x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
-    people = whole_numbers({name: entries[name] for name in SUBJECTS if name in entries}, path)
+    samples = {name: channels_first(path, name, entries[name]) for name in ("x_train", "x_test")}
+    return with_targets({**entries, **samples}, path)
+
+
+def with_targets(entries: Mapping[str, Any], path: str, *, normalised: bool = False) -> Arrays:
+    """The data set of named arrays whose samples have the form of `Arrays`. Raises DataError."""
+    x_train, x_test = entries["x_train"], entries["x_test"]
     y_train, y_test = targets_of(x_train, entries["y_train"], x_test, entries["y_test"], path)
+    people = whole_numbers({name: np.asarray(entries[name]) for name in SUBJECTS if name in entries}, path)
     subjects, test_subjects = people.get("subject_train"), people.get("subject_test")
-    return Arrays(x_train, y_train, x_test, y_test, subjects, test_subjects=test_subjects)
+    return Arrays(x_train, y_train, x_test, y_test, subjects, (), test_subjects, normalised)
 
 
 def targets_of(
@@ -291,7 +297,7 @@ def _token_labels(path: str, name: str, x: NDArray[Any], y: NDArray[Any]) -> NDA
     return _tokens(path, name, y).astype(np.int64)
 
 
-def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
+def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.names:
         return joined(parts_of(x), f"{path}: {name}")
     if x.dtype == np.uint8 and x.ndim == 3:

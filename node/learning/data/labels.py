@@ -24,7 +24,7 @@ def targets(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray
     Raises DataError."""
     values = list(entries.values())
     if all(each.dtype.kind == "f" and each.ndim in (1, 2) for each in values) and not all(map(_are_whole, values)):
-        return {name: _numbers(each, f"{path}: {name}") for name, each in entries.items()}
+        return {name: numbers(each, f"{path}: {name}") for name, each in entries.items()}
     columns = all(each.dtype.kind in "biu" and each.ndim == 2 and each.shape[1] > 1 for each in values)
     truths = columns and all(((each == 0) | (each == 1)).all() for each in values)
     if truths and any((each.sum(axis=1) != 1).any() for each in values):  # else each column stands for a class
@@ -36,7 +36,7 @@ def _are_whole(values: NDArray[Any]) -> bool:
     return bool((values == np.floor(values)).all())
 
 
-def _numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
+def numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         made = np.ascontiguousarray(values.reshape(len(values), -1), dtype=np.float32)
     wrong = np.flatnonzero(~np.isfinite(made).all(axis=1))

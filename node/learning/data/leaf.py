@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from node.catalogue.json_text import parse_json
 from node.learning.data.files import below, read_text, refuse_large
-from node.learning.data.formats import Arrays
+from node.learning.data.formats import Arrays, arrays_of
 from node.learning.data.labels import whole_numbers
 from node.learning.errors import DataError
 
@@ -28,24 +28,19 @@ def read_leaf(path: Path) -> Arrays:
     People are numbered in order of their names. Samples are ordered by user, then as in the file.
     """
     parts = {part: _users(path / part) for part in ("train", "test")}
-    numbers = {user: number for number, user in enumerate(sorted(parts["train"].keys() | parts["test"].keys()))}
+    names = sorted(parts["train"].keys() | parts["test"].keys())
     made: dict[str, NDArray[Any]] = {}
     for part, users in parts.items():
-        order = sorted(users)
+        x, y = zip(*(users[user] for user in sorted(users)), strict=True)
         try:
-            x = np.concatenate([users[user][0] for user in order])
+            made[f"x_{part}"], made[f"y_{part}"] = np.concatenate(x), np.concatenate(y)
         except ValueError:
             raise DataError(f"{path / part}: users have samples of different lengths") from None
-        made[f"x_{part}"] = x
-        made[f"y_{part}"] = np.concatenate([users[user][1] for user in order])
-        counts = [len(users[user][1]) for user in order]
-        made[f"subject_{part}"] = np.repeat([numbers[user] for user in order], counts).astype(np.int64)
-    x_train, x_test = made["x_train"], made["x_test"]
-    if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in (x_train, x_test)):
-        x_train, x_test = (np.rint(x * 255).astype(np.uint8).reshape(-1, 1, 28, 28) for x in (x_train, x_test))
-    return Arrays(
-        x_train, made["y_train"], x_test, made["y_test"], made["subject_train"], test_subjects=made["subject_test"]
-    )
+        made[f"subject_{part}"] = np.repeat(np.searchsorted(names, sorted(users)), list(map(len, y)))
+    samples = {name: made[name] for name in ("x_train", "x_test")}
+    if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in samples.values()):
+        made |= {name: np.rint(x * 255).astype(np.uint8).reshape(-1, 28, 28) for name, x in samples.items()}
+    return arrays_of(made, str(path))
 
 
 def _users(folder: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:

@@ -22,11 +22,13 @@ from node.catalogue.partitions import (
     ByAuthor,
     BySubject,
     Dirichlet,
+    FromFlower,
     LabelShards,
     LabelsPerEdge,
     PartitionParameters,
     PartitionScheme,
 )
+from node.learning.data import flower
 from node.learning.data.labels import apportion, take_in_proportion
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
@@ -90,41 +92,39 @@ def divide(
     if entry.subjects and subjects is None:
         raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz, text)")
     random = np.random.default_rng(seed)
+    task = Task(labels, tuple(groups), clients, subjects)
     if lists is not None:
         parts = list(lists)
     elif entry.divide is not None:
-        parts = _by_plugin(entry, scheme, labels, groups, random)
+        parts = _by_plugin(entry, scheme, task, random)
     else:
-        parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
+        parts = _SCHEMES[type(scheme)](scheme, task, random)
+    _refuse_wrong(entry.name, parts, task)
     parts, moves = top_up(parts, labels, scheme.min_samples)
     if scheme.samples_per_client is not None:
         parts = [part[take_in_proportion(labels[part], scheme.samples_per_client, random)] for part in parts]
     return Partition(tuple(np.sort(part).astype(np.int64) for part in parts), tuple(moves))
 
 
-def _by_plugin(
-    entry: PartitionScheme,
-    params: PartitionParameters,
-    labels: NDArray[np.int64],
-    groups: Sequence[int],
-    random: np.random.Generator,
-) -> Parts:
-    """The parts that a plug-in's partition makes, checked."""
+def _by_plugin(entry: PartitionScheme, params: PartitionParameters, task: Task, random: np.random.Generator) -> Parts:
     assert entry.divide is not None
     try:
-        parts = [np.asarray(part, np.int64) for part in entry.divide(labels, tuple(groups), params, random)]
+        return [np.asarray(part, np.int64) for part in entry.divide(task.labels, task.groups, params, random)]
     except Exception as error:
         raise PartitionError(f"{entry.name}: {type(error).__name__}: {error}") from error
-    if len(parts) != sum(groups):
-        raise PartitionError(f"{entry.name} made {len(parts)} parts for {sum(groups)} clients")
-    dealt = np.concatenate(parts)
-    if len(dealt) != len(np.unique(dealt)) or (len(dealt) and not 0 <= dealt.min() <= dealt.max() < len(labels)):
-        raise PartitionError(f"{entry.name}: each sample, 0 to {len(labels) - 1}, may be dealt once at most")
-    return parts
+
+
+def _refuse_wrong(name: str, parts: Parts, task: Task) -> None:
+    """PartitionError unless there is a part for each client, and each sample is in one part at most."""
+    if len(parts) != task.clients:
+        raise PartitionError(f"{name} made {len(parts)} parts for {task.clients} clients")
+    dealt, count = np.concatenate(parts), len(task.labels)
+    if len(dealt) != len(np.unique(dealt)) or (len(dealt) and not 0 <= dealt.min() <= dealt.max() < count):
+        raise PartitionError(f"{name}: each sample, 0 to {count - 1}, may be dealt once at most")
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     labels: NDArray[np.int64]
     groups: tuple[int, ...]
     clients: int
@@ -138,11 +138,11 @@ class _Task:
         return random.permutation(np.flatnonzero(self.labels == label))
 
 
-def _iid(_: IID, task: _Task, random: np.random.Generator) -> Parts:
+def _iid(_: IID, task: Task, random: np.random.Generator) -> Parts:
     return np.array_split(random.permutation(len(task.labels)), task.clients)
 
 
-def _dirichlet(scheme: Dirichlet, task: _Task, random: np.random.Generator) -> Parts:
+def _dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> Parts:
     if scheme.over == "edges":
         if len(task.groups) == 1:
             raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
@@ -154,7 +154,7 @@ def _dirichlet(scheme: Dirichlet, task: _Task, random: np.random.Generator) -> P
     return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
 
 
-def _dirichlet_by_class(alpha: float, task: _Task, random: np.random.Generator, *, capped: bool) -> Parts:
+def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *, capped: bool) -> Parts:
     """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
 
     `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
@@ -178,7 +178,7 @@ def _dirichlet_by_class(alpha: float, task: _Task, random: np.random.Generator, 
     return [np.concatenate(pieces) for pieces in parts]
 
 
-def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator) -> Parts:
+def _dirichlet_by_client(alpha: float, task: Task, random: np.random.Generator) -> Parts:
     """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
 
     If a class is used up, the rest is drawn from the mix over the remaining classes.
@@ -206,7 +206,7 @@ def taken_by_mix(
     return taken
 
 
-def _shards(scheme: LabelShards, task: _Task, random: np.random.Generator) -> Parts:
+def _shards(scheme: LabelShards, task: Task, random: np.random.Generator) -> Parts:
     """Sort by label, cut into shards, give shards_per_client to each client (McMahan 2017). The rest stays unused."""
     wanted = task.clients * scheme.shards_per_client
     size = len(task.labels) // wanted if scheme.shard_size == "auto" else int(scheme.shard_size)
@@ -245,7 +245,7 @@ def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
     return shares
 
 
-def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Generator) -> Parts:
+def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Generator) -> Parts:
     """PHE-FL's D1 to D4. With ten edges of ten devices every device has one label, and ten devices share each label.
 
     For other numbers each edge's data is a row of equal slots in its proportions. Its devices take equal runs of slots,
@@ -287,7 +287,7 @@ def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(shares)), [int(share * count) for share in shares])
 
 
-def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts:
+def _by_subject(_: BySubject, task: Task, random: np.random.Generator) -> Parts:
     """Divide people in random order in equal numbers. A client gets all samples of each of its people."""
     assert task.subjects is not None
     people = random.permutation(np.unique(task.subjects))
@@ -297,13 +297,14 @@ def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts
     return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(people, task.clients)]
 
 
-_SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Generator], Parts]] = {
+_SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
     IID: _iid,
     Dirichlet: _dirichlet,
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
     BySubject: _by_subject,
     ByAuthor: _by_subject,
+    FromFlower: flower.divide,
 }
 
 

@@ -6,7 +6,7 @@ import io
 import unicodedata
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,16 +67,10 @@ def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes
     if len(classes) < 2 or strangers or not any(each.part == "test" for each in found):
         reason = f"test class {strangers[0]!r} is not in train" if strangers else "it needs two classes and a test part"
         raise DataError(f"{path}: pictures must be named train/<class>/<file> and test/<class>/<file>: {reason}")
-    pixels = _decoded(path, [each.name for each in found], read)
-    channels = 3 if any(each.ndim == 3 for each in pixels) else 1
-    x, y = dict[str, NDArray[np.uint8]](), dict[str, NDArray[np.int64]]()
-    for part in PARTS:
-        mine = [(each, values) for each, values in zip(found, pixels, strict=True) if each.part == part]
-        x[part] = np.empty((len(mine), channels, *pixels[0].shape[:2]), np.uint8)
-        for index, (_, values) in enumerate(mine):
-            x[part][index] = values.transpose(2, 0, 1) if values.ndim == 3 else values
-        y[part] = np.array([classes.index(each.label) for each, _ in mine], dtype=np.int64)
-    return Arrays(x["train"], y["train"], x["test"], y["test"], label_names=tuple(classes))
+    x = decoded(path, [each.name for each in found], read)
+    y = np.array([classes.index(each.label) for each in found], dtype=np.int64)
+    train = np.array([each.part == "train" for each in found])
+    return Arrays(x[train], y[train], x[~train], y[~train], label_names=tuple(classes))
 
 
 def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
@@ -105,16 +99,14 @@ def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
     if empty := sorted(classes - {each.label for each in found if each.part == "train"}):
         raise DataError(f"{path}: class {empty[0]!r} has no pictures in train; remove its folder, or fill it")
     if len(roots) > 1:
-        raise DataError(f"{path}: has train or test in {len(roots)} folders ({_listed(roots)}); name one of them")
+        listed = ", ".join(sorted("/".join(root) or "." for root in roots)[:3])
+        raise DataError(f"{path}: has train or test in {len(roots)} folders ({listed}); name one of them")
     return sorted(found)
 
 
-def _listed(roots: Collection[tuple[str, ...]]) -> str:
-    return ", ".join(sorted("/".join(root) or "." for root in roots)[:3])
-
-
-def _decoded(path: Path, names: list[str], read: Callable[[str], bytes]) -> list[NDArray[np.uint8]]:
-    """Each picture, (H, W) if it is grey, else (H, W, 3)."""
+def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> NDArray[np.uint8]:
+    """The pictures of one size that ``read`` gives, (N, 1, H, W) if all are grey, else (N, 3, H, W). Raises DataError
+    naming ``path`` and the picture."""
     from PIL import Image
 
     found: list[NDArray[np.uint8]] = []
@@ -138,7 +130,10 @@ def _decoded(path: Path, names: list[str], read: Callable[[str], bytes]) -> list
         if pixels.nbytes > largest:
             refuse_large(path, 2 * (largest := pixels.nbytes) * len(names))
         found.append(pixels)
-    return found
+    made = np.empty((len(found), 3 if any(each.ndim == 3 for each in found) else 1, *found[0].shape[:2]), np.uint8)
+    for index, pixels in enumerate(found):
+        made[index] = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
+    return made
 
 
 def _pixels(image: Image) -> NDArray[np.uint8]:

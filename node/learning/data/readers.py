@@ -6,40 +6,37 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from node.catalogue.datasets import EMNIST
-from node.learning.data import formats, leaf, pictures, texts
+from node.catalogue.datasets import EMNIST, TABLES
+from node.learning.data import formats, leaf, pictures, tables, texts
 from node.learning.data.formats import Arrays
 
-Reader = Callable[[], Arrays]
+Reader = Callable[..., Arrays]
 
 
-def reader_of(read: Callable[[Path], Arrays], path: Path) -> Reader:
-    return lambda: read(path)
-
-
-FORMS: dict[str, Callable[[Path], Arrays]] = {
+FORMS: dict[str, Callable[..., Arrays]] = {
     "npz": formats.read_npz,
     "images": pictures.read_pictures,
     "leaf": leaf.read_leaf,
     "text": texts.read_texts,
+    **dict.fromkeys(TABLES, tables.read_tables),
 }
 
 
 def _idx_format(place: Path) -> Reader | None:
-    return reader_of(formats.read_idx_folder, place) if formats.idx_paths(place) else None
+    return functools.partial(formats.read_idx_folder, place) if formats.idx_paths(place) else None
 
 
 def _cifar10_format(place: Path) -> Reader | None:
     if place.is_file():
-        return reader_of(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+        return functools.partial(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
     if (place / formats.CIFAR10_FILES[0]).is_file():
-        return reader_of(formats.read_cifar10, place)
-    return reader_of(pictures.read_pictures, place) if (place / "train").is_dir() else None
+        return functools.partial(formats.read_cifar10, place)
+    return functools.partial(pictures.read_pictures, place) if (place / "train").is_dir() else None
 
 
 def _cifar100_format(place: Path) -> Reader | None:
     there = place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file()
-    return reader_of(formats.read_cifar100, place) if there else None
+    return functools.partial(formats.read_cifar100, place) if there else None
 
 
 def _emnist_format(split: str, place: Path) -> Reader | None:
@@ -49,7 +46,7 @@ def _emnist_format(split: str, place: Path) -> Reader | None:
 
 def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
     if place.is_file():
-        return reader_of(formats.read_npz, place)
+        return functools.partial(formats.read_npz, place)
     there = (place / "train" / "Inertial Signals").is_dir()
     return functools.partial(formats.read_har_folder, place, signals) if there else None
 

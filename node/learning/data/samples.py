@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.learning.data.formats import CHANNELS, Arrays, arrays_of, targets_of
-from node.learning.data.labels import whole_numbers
+from node.learning.data.formats import CHANNELS, Arrays, arrays_of, with_targets
 from node.learning.data.parts import has_parts, joined
 from node.learning.errors import DataError
 
@@ -39,20 +38,10 @@ def arrays_from(found: Any, source: str) -> Arrays:
         return arrays_of(entries, source)
     if "test" not in found:
         raise DataError(f"{source}: there is 'train', but no 'test'")
-    x_train, y_train = _stacked(found["train"], f"{source}: train")
-    x_test, y_test = _stacked(found["test"], f"{source}: test")
-    y_train, y_test = targets_of(x_train, y_train, x_test, y_test, source)
-    people = {name: np.asarray(found[name]) for name in ("subject_train", "subject_test") if name in found}
-    subjects = whole_numbers(people, source)
-    return Arrays(
-        x_train,
-        y_train,
-        x_test,
-        y_test,
-        subjects.get("subject_train"),
-        test_subjects=subjects.get("subject_test"),
-        normalised=x_train.dtype.kind != "u",
-    )
+    made = {**found}
+    for part in ("train", "test"):
+        made[f"x_{part}"], made[f"y_{part}"] = _stacked(found[part], f"{source}: {part}")
+    return with_targets(made, source, normalised=made["x_train"].dtype.kind != "u")
 
 
 def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from node.catalogue.datasets import Columns
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataError, DataNotFound
 from orchestrator.errors import HostError, PlanError
@@ -38,11 +39,12 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Pa
     search = [base / spec.path] if spec.path else [base]
     if not search[0].exists():
         raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
+    columns = None if spec.columns is None else Columns(**spec.columns.model_dump())
     reasons = []
     for name in spec.dataset:
         last = name == spec.dataset[-1]
         try:
-            return prepare(name, cache, search, download=download and last, store=store)
+            return prepare(name, cache, search, download=download and last, store=store, columns=columns)
         except DataNotFound as error:
             reasons.append(str(error))
         except (DataError, MemoryError) as error:

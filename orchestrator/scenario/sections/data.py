@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -13,17 +13,31 @@ from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.population.client_lists import ClientLists
 
 
+class ColumnsSpec(Strict):
+    """The columns of hf:PATH or csv:PATH that make the data set; only ``target``, written ``columns: price``."""
+
+    short: ClassVar[str | None] = "target"
+
+    target: str | None = Field(default=None, description="what the model predicts; default: the class labels")
+    inputs: list[str] = Field(default=[], description="what the model sees; default: pictures, lists or all others")
+    subject: str | None = Field(default=None, description="the person of each sample, for by-subject")
+    task: Literal["classification", "regression"] | None = Field(
+        default=None, description="default: regression if the target has a decimal point"
+    )
+
+
 class DataSpec(Strict):
     """The data set, and its partition over the clients: the devices or, without devices, the edges."""
 
     dataset: DatasetNames = Field(
         default=["digits"],
         description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
-        "images:PATH, leaf:PATH or text:PATH",
+        "images:PATH, leaf:PATH, hf:PATH, csv:PATH or text:PATH",
     )
     path: str | None = Field(
         default=None, description="file or folder to look in first, relative to the scenario's file"
     )
+    columns: ColumnsSpec | None = Field(default=None, description="the columns of hf:PATH or csv:PATH")
     partition: PartitionField = Field(
         default=PartitionSpec("iid", {}), description="how the training samples are divided among the clients"
     )

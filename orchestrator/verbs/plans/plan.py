@@ -194,7 +194,7 @@ def _crossing_row(crossing: HostCrossing) -> list[str]:
 
 def _data_title(plan: Plan) -> str:
     data = plan.data
-    given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value is not None)
+    given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value not in (None, {}))
     title = f"Data: {data.dataset}, {data.partition}" + (f" ({given})" if given else "")
     if plan.population is not None:
         return f"{title}; each client draws its own of {data.train_samples:,} training samples"

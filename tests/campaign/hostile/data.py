@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import yaml
 from hypothesis import strategies as st
 from PIL import Image
+from pyarrow import csv, ipc, parquet
 
 from scenarios.traces import convert
 from tests.campaign.hostile.material import Draw, changed, nested, numbers, spoiled, table, texts, written
@@ -210,6 +212,29 @@ def feed_leaf(place: Path, given: tuple[str, bool]) -> None:
             text_bytes(given[0] if given[1] or part == "train" else json.dumps(LEAF))
         )
     plan(place, with_data(dataset="leaf:leaf") | {"model": "mlp"})
+
+
+def _table(suffix: str) -> tuple[str, bytes]:
+    rows = {"x": [0.5, 1.5] * 10, "kind": ["a", "b"] * 10, "label": [0, 1] * 10}
+    features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
+    found = pa.table(rows).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    stream = io.BytesIO()
+    if suffix == ".arrow":
+        with ipc.new_stream(stream, found.schema) as writer:
+            writer.write_table(found)
+    else:
+        {".parquet": parquet.write_table, ".csv": csv.write_csv}[suffix](found, stream)
+    return suffix, stream.getvalue()
+
+
+tables = st.sampled_from([_table(suffix) for suffix in (".arrow", ".parquet", ".csv")]).flatmap(
+    lambda whole: st.tuples(st.just(whole[0]), spoiled(whole[1]))
+)
+
+
+def feed_table(place: Path, given: tuple[str, bytes]) -> None:
+    (place / f"a{given[0]}").write_bytes(given[1])
+    plan(place, with_data(dataset=f"hf:a{given[0]}", columns="label") | {"model": "mlp"})
 
 
 DEVICE = {1: {"active": [0, 100], "inactive": [50, 150], "finish_time": 200, "model": "x"}}

@@ -19,6 +19,7 @@ from tests.campaign.hostile.data import (
     feed_picture,
     feed_schedule,
     feed_stays,
+    feed_table,
     feed_traces,
     idx,
     pictures,
@@ -26,6 +27,7 @@ from tests.campaign.hostile.data import (
     scenarios,
     settings_of_clients,
     stays,
+    tables,
     trace,
     traces_of_others,
 )
@@ -72,5 +74,6 @@ ENTRIES: dict[str, Entry] = {
     "idx": Entry(idx(), feed_idx),
     "pictures": Entry(pictures, feed_picture),
     "leaf": Entry(st.tuples(written(LEAF), st.booleans()), feed_leaf),
+    "tables": Entry(tables, feed_table),
     "traces of others": Entry(traces_of_others(), feed_traces),
 }

@@ -30,6 +30,11 @@ BAD = [
     ("data: {partition: {dirichlet: .nan}}", "data.partition.dirichlet: alpha: nan is not a number above 0"),
     ("data: {partition: {dirichlet: null}}", "data.partition.dirichlet: alpha: nothing is not a number above 0"),
     ("data: {partition: {dirichlet: yes}}", "data.partition.dirichlet: alpha: true is not a number above 0"),
+    ("data: {columns: price}", "data.columns: names columns of hf:PATH or csv:PATH: digits has none"),
+    (
+        "data: {partition: {flwr: {partitioner: IidPartitioner, arguments: 3}}}",
+        "data.partition.flwr.arguments: 3 is not a mapping",
+    ),
     ("data: {personalisation: 100%}", "data.personalisation: must be below 100%, not 100%"),
     ("model: 3", "model: write a mapping (key: value), not the number 3"),
     ("topology: {cloud: 1}", "topology.cloud: write true or false, not the number 1"),

@@ -163,6 +163,7 @@ RANKS = """\
 algorithm: flexlora
 model: {name: mlp, lora: {rank: 3, alpha: 16, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
 topology: {devices: 3}
+data: {dataset: "csv:a.csv", columns: {target: y, inputs: [x], subject: who, task: classification}}
 stop: {target: {name: f1, at_least: 0.9, at_most: 1}}
 hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
 """
@@ -369,6 +370,8 @@ MISTAKES = [
             "har, har-9); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
             "subject_train and subject_test; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ "
             "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/; "
+            "or hf:PATH, a folder of datasets.save_to_disk, or Parquet or Arrow files, named by train and test; "
+            "or csv:PATH, a CSV file, or a folder with train.csv and test.csv; "
             "or text:PATH, a folder of texts, with a file or a folder for each author",
             "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",
         ],

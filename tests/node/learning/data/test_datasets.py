@@ -186,7 +186,7 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
             {"x_train": np.zeros((40, 2)), "x_test": np.array([[0.0, -np.inf]] * 8)},
             r"8 of the 8 test samples hold NaN or an infinity, the first is x_test\[0\]",
         ),
-        ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),
+        ({"subject_train": np.arange(3)}, "3 subjects for 40 train samples"),
         ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
     ],
 )

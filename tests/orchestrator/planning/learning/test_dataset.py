@@ -16,7 +16,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def spec(*datasets: str, **fields: str) -> DataSpec:
+def spec(*datasets: str, **fields: object) -> DataSpec:
     return DataSpec.model_validate({"dataset": list(datasets), **fields})
 
 
@@ -67,6 +67,15 @@ def test_paths_are_relative_to_the_scenario(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine" / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     assert prepare_data(spec("npz:data.npz"), tmp_path / "mine").classes == 2
     assert prepare_data(spec("npz:data.npz", path="mine"), tmp_path).classes == 2
+
+
+def test_the_columns_of_a_table_are_those_of_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "houses.csv").write_text("rooms,area,price\n" + "3,70.5,200000\n" * 10)
+    columns = {"target": "price", "inputs": ["rooms"], "task": "regression"}
+    data = prepare_data(spec("csv:nowhere.csv", "csv:houses.csv", columns=columns), tmp_path)
+    assert (data.task, data.shape) == ("regression", (1,))
+    assert data.array("y_train")[0].tolist() == [200_000]
+    assert prepare_data(spec("csv:houses.csv", columns="rooms"), tmp_path).shape == (2,)
 
 
 def test_looking_up_leaves_no_trace(cache: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from orchestrator.errors import PlanError
 from orchestrator.planning.learning.shards import Shards, make_shards
 from orchestrator.scenario.reading import parse
+from tests.fakes import flower
 from tests.orchestrator.labels import prepared
 
 
@@ -42,6 +44,29 @@ def test_data_without_classes_is_not_divided_by_class() -> None:
     assert {len(counts) for counts in make_shards(parse(text % "iid", "f.yaml"), data).counts.values()} == {1}
     with pytest.raises(PlanError, match="dirichlet divides by class, and digits has numbers to predict: take iid, "):
         make_shards(parse(text % "{dirichlet: 0.3}", "f.yaml"), data)
+
+
+FLOWER = """
+algorithm: {name: fedavg, rounds: 2}
+seed: %s
+topology: {devices: 3}
+data: {partition: {flwr: {partitioner: DirichletPartitioner, arguments: {alpha: 0.5}}}}
+"""
+
+
+def test_a_partitioner_of_flower_divides_over_the_topology_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in flower.modules().items():
+        monkeypatch.setitem(sys.modules, *module)
+    first, again, other = (shards(FLOWER % seed) for seed in (1, 1, 2))
+    assert list(first.train) == ["device-0", "device-1", "device-2"]
+    assert sorted(np.concatenate(list(first.train.values()))) == list(range(1000))
+    assert first.sha256 == again.sha256 != other.sha256
+
+
+def test_without_flwr_datasets_its_partition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr_datasets", None)
+    with pytest.raises(PlanError, match=r"^data.partition: flwr needs flwr-datasets: pip install 'edgebed\[flwr\]'$"):
+        shards(FLOWER % 1)
 
 
 def test_all_tokens_of_test_sequences_are_counted() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import FIRST
+from orchestrator.drivers.local import files_of_agents
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
@@ -48,8 +48,7 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 
 
 def open_files(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
-    return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
+    return files_of_agents(plan)
 
 
 def inventory() -> Inventory:

@@ -11,10 +11,12 @@ import pytest
 from node.assignment import Keypair
 from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.settings import Settings
+from orchestrator.drivers.hosts.environment import wait_for
 from orchestrator.drivers.slurm import job
-from orchestrator.drivers.slurm.job import JobStep, of_each, own_address, read_hosts, refusal
+from orchestrator.drivers.slurm.job import JobStep, of_each, read_hosts, refusal
 from orchestrator.errors import HostError
 from orchestrator.host.commands import extend_path
+from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
 
@@ -58,10 +60,6 @@ def test_an_address_without_ipv4_is_named() -> None:
         read_hosts(TOLD.replace("127.0.0.2", "fd00::1"), {}, 1)
 
 
-def test_a_host_is_reached_from_its_own_network() -> None:
-    assert own_address("127.0.0.2") == "127.0.0.1"
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a fake of srun, which keeps its words and the first line of its input until its input ends."""
@@ -77,7 +75,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def started(folder: Path) -> JobStep:
     settings = Settings(run="r", address="tcp://a:1", server="s", keys=Keypair(public="p", secret=SECRET), lease=15.0)
-    return await JobStep.start(read_hosts(TOLD, {}, 1 << 33), settings, folder, {}, folder / "log")
+    (folder / "logs").mkdir()
+    return await JobStep.start(RunDirectory(folder), read_hosts(TOLD, {}, 1 << 33), settings)
 
 
 async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: Path) -> None:
@@ -95,7 +94,7 @@ async def test_a_step_that_ends_before_the_agents_are_there_is_told(folder: Path
     agents = Agents(keypair(), keypair().public, 15.0, _never, _never, _never)
     step = await started(folder)
     with pytest.raises(HostError, match=r"ended \(exit code 4\): see `logs slurm`"):
-        await step.wait_for(agents, ["n1", "n2"])
+        await wait_for(step, agents, ["n1", "n2"])
     await step.close()
     await agents.close()
 

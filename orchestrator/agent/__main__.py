@@ -37,7 +37,7 @@ def main() -> int:
 
             return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER]), make))
         if sys.argv[1:2] == ["job"] and len(sys.argv) == 3:
-            from orchestrator.agent.in_job import serve_job
+            from orchestrator.agent.in_namespaces import serve_job
 
             return asyncio.run(serve_job(Path(sys.argv[2])))
     except OrchestratorError as error:

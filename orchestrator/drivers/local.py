@@ -70,7 +70,7 @@ async def open_control(
     return control, told
 
 
-def files_of_agents(plan: Plan) -> int:
+def files_of_agents(plan: Plan, workers: int) -> int:
     """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
     return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any
 
 from orchestrator.drivers.base import Environment
 from orchestrator.drivers.hosts.agents.calls import HostSetup
@@ -34,29 +35,25 @@ DISCARD = 9  # a port that is only looked up in routes, never used
 LAST_PORT = 65535
 
 
-class RunAgents(Protocol):
-    """The agents that were started for one run. ``patience``: the seconds until all are there. ``remedy``: what to
-    check if one is not."""
-
-    patience: float
-    remedy: str
-
-    async def ended(self) -> str:
-        """Wait until agents have ended, or cannot start. Returns what happened."""
-
-    async def close(self) -> None:
-        """End the agents."""
+Start = Callable[[Sequence[HostFacts], Settings, AsyncExitStack], Awaitable[Coroutine[Any, Any, str]]]
+"""Starts an agent on each host for one run, whose end the stack brings. Returns what waits until agents have ended or
+cannot start, and says so."""
 
 
 async def with_agents(
     plan: Plan,
     directory: RunDirectory,
     stack: AsyncExitStack,
-    start: Callable[[Sequence[HostFacts], Settings], Awaitable[RunAgents]],
+    start: Start,
+    *,
+    patience: float,
+    remedy: str,
     here: str | None = None,
+    own_addresses: bool = False,
 ) -> Environment:
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
-    ``here``: the name of this host, if nodes may live on it."""
+    ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
+    host. ``own_addresses``: an agent has another address than its host."""
     driver = HostsDriver(plan, directory)
     stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     server, keys = keypair(), keypair()
@@ -67,12 +64,15 @@ async def with_agents(
     address = own_address(used[0].address)
     endpoint = f"tcp://{address}:{agents.listen(address)}"
     settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
-    started = await start(used, settings)
-    stack.push_async_callback(started.close)
-    await wait_for(started, agents, driver.hosts)
+    end = asyncio.ensure_future(await start(used, settings, stack))
+    stack.callback(end.cancel)
+    await wait_for(agents, driver.hosts, end, patience, remedy)
+    if own_addresses:
+        hosts = [replace(each, address=agents.hello(each.name)["address"]) for each in used]
+        plan = replace(plan, hosts=tuple(hosts))
     driver.here = here in driver.hosts
     stack.push_async_callback(driver.close)
-    watching = asyncio.create_task(driver.watch(started.ended()))
+    watching = asyncio.create_task(driver.watch(end))
     stack.callback(watching.cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
@@ -83,19 +83,19 @@ async def with_agents(
     return await connected(driver, agents, plan, directory, stack, setup, lambda mtu: min(MTU, mtu_of(mtu, key=True)))
 
 
-async def wait_for(started: RunAgents, agents: Agents, hosts: Sequence[str]) -> None:
-    """Wait until the agents of these hosts are there. HostError if one does not start."""
-    there = asyncio.ensure_future(agents.wait_for(hosts, started.patience))
-    end = asyncio.ensure_future(started.ended())
+async def wait_for(
+    agents: Agents, hosts: Sequence[str], end: asyncio.Future[str], patience: float, remedy: str
+) -> None:
+    """Wait until the agents of these hosts are there. ``end``: that of the agents. HostError if one does not start."""
+    there = asyncio.ensure_future(agents.wait_for(hosts, patience))
     try:
         await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
         if there.done() and not (away := there.result()):
             return
-        what = end.result() if end.done() else f"no agent started within {started.patience:.0f} s on {', '.join(away)}"
+        what = end.result() if end.done() else f"no agent started within {patience:.0f} s on {', '.join(away)}"
     finally:
         there.cancel()
-        end.cancel()
-    raise HostError(what, started.remedy)
+    raise HostError(what, remedy)
 
 
 def own_address(other: str) -> str:

@@ -13,6 +13,8 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
 
+open_files = files_of_agents
+
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors outside a job, for hosts that are not in it, and for what this host lacks if it is one of them."""
@@ -27,10 +29,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     return [*lacking, *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
 
 
-def open_files(plan: Plan, workers: int) -> int:
-    return files_of_agents(plan)
-
-
 def inventory() -> Inventory:
     """The hosts of this job. A host of which Slurm does not know the memory counts as one with as much as this one."""
     from orchestrator.drivers.slurm.job import hosts
@@ -43,6 +41,8 @@ async def open_environment(
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
     from orchestrator.drivers.hosts.environment import with_agents
-    from orchestrator.drivers.slurm.job import HOST, JobStep
+    from orchestrator.drivers.slurm.job import HOST, start_agents
 
-    return await with_agents(plan, directory, stack, partial(JobStep.start, directory), os.environ.get(HOST))
+    start, here = partial(start_agents, directory), os.environ.get(HOST)
+    remedy = "see `logs slurm`: does each host of the job have this working directory and this Python?"
+    return await with_agents(plan, directory, stack, start, patience=90.0, remedy=remedy, here=here)

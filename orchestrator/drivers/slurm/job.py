@@ -13,7 +13,9 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
 
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.hosts.agents.settings import Settings
@@ -91,48 +93,42 @@ def _address_of(name: str) -> str:
         raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
 
 
-class JobStep:
-    """The step of the job whose tasks are the agents. Its output is the run's log ``slurm``. See `RunAgents`."""
+async def start_agents(
+    directory: RunDirectory, hosts: Sequence[HostFacts], settings: Settings, stack: AsyncExitStack
+) -> Coroutine[Any, Any, str]:
+    """Start the step of the job whose tasks are the agents, each in its folder in the directory of the run. Its output
+    is the run's log ``slurm``. See `orchestrator.drivers.hosts.environment.Start`."""
+    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
+    one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
+    with (directory.logs / "slurm.log").open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
+            f"--nodelist={','.join(each.name for each in hosts)}",
+            f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
+            *python.module("orchestrator.agent", "job", str(directory.path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **label},
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    process.stdin.write(settings.to_json() + b"\n")
+    stack.push_async_callback(_end, process, process.stdin)
+    return _ended(process)
 
-    patience = 90.0
-    remedy = "see `logs slurm`: does each host of the job have this working directory and this Python?"
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+async def _ended(step: asyncio.subprocess.Process) -> str:
+    return f"the step of the job with the agents ended ({how_ended(await step.wait())}): see `logs slurm`"
 
-    @classmethod
-    async def start(cls, directory: RunDirectory, hosts: Sequence[HostFacts], settings: Settings) -> JobStep:
-        """Start an agent on each host, in its folder in the directory of the run."""
-        label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
-        one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
-        with (directory.logs / "slurm.log").open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
-                f"--nodelist={','.join(each.name for each in hosts)}",
-                f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
-                *python.module("orchestrator.agent", "job", str(directory.path)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **label},
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        process.stdin.write(settings.to_json() + b"\n")
-        return cls(process)
 
-    async def ended(self) -> str:
-        """Wait for the end of the step; returns what happened."""
-        return f"the step of the job with the agents ended ({how_ended(await self._process.wait())}): see `logs slurm`"
-
-    async def close(self) -> None:
-        """End the input of the agents, and wait for their end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(ENDING):
-                await self._process.wait()
-        except TimeoutError:
-            logger.warning("the agents of the run did not end with it: they end with the job")
-            self._process.kill()
-            await self._process.wait()
+async def _end(step: asyncio.subprocess.Process, held: asyncio.StreamWriter) -> None:
+    """End the input of the agents, and wait for their end."""
+    held.close()
+    try:
+        async with asyncio.timeout(ENDING):
+            await step.wait()
+    except TimeoutError:
+        logger.warning("the agents of the run did not end with it: they end with the job")
+        step.kill()
+        await step.wait()

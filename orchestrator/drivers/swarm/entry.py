@@ -22,6 +22,8 @@ from orchestrator.planning.plan import Plan
 if TYPE_CHECKING:
     from orchestrator.drivers.hosts.agents.calls import HostSetup
 
+open_files = files_of_agents
+
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
@@ -45,10 +47,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     usable = {each.name for each in members if each.usable}
     wanted = sorted(set() if plan is None else {node.host for node in plan.nodes} - usable)
     return found + [HostError(f"the host {host} of the swarm is not ready", "see `hosts`") for host in wanted]
-
-
-def open_files(plan: Plan, workers: int) -> int:
-    return files_of_agents(plan)
 
 
 def inventory() -> Inventory:

@@ -1,8 +1,8 @@
 """A fake of the command kubectl, whose cluster is the Docker Engine: the pods of DaemonSets are its containers.
 
-`FAKE_CLUSTER` names a folder with ``nodes.json``, and with the commands that were given (``words``). A container gets
-what a kubelet gives that pod: its user, limits, secret and security context, and an address in the network
-`FAKE_NETWORK`. A container cannot have a user namespace of its own here (``hostUsers``), and restarts never.
+`FAKE_CLUSTER` names a folder: ``nodes.json`` has the nodes, ``words`` the commands, ``created.json`` what was created.
+A container gets what a kubelet gives that pod: its user, limits, secret and security context, and an address in the
+network `FAKE_NETWORK`. It gets no user namespace of its own (``hostUsers``), and does not restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(os.environ["FAKE_CLUSTER"])
+from orchestrator.drivers.docker.node_image import ARCHITECTURES
+
+FOLDER = Path(os.environ.get("FAKE_CLUSTER", ""))
 LABEL = "org.edgebed.test.run"
 PYTHON = str(Path(sys.executable).resolve())
 
@@ -33,7 +35,9 @@ def main(words: list[str]) -> None:
         case ["auth", "can-i", *_]:
             print("yes")
         case ["create", "--filename=-"]:
-            create(json.load(sys.stdin)["items"])
+            text = sys.stdin.read()
+            (FOLDER / "created.json").write_text(text)
+            create(json.loads(text)["items"])
         case ["delete", "daemonsets,secrets", selector, *_]:
             if found := [each["Id"] for each in containers(selector)]:
                 docker("stop", *found)
@@ -42,6 +46,20 @@ def main(words: list[str]) -> None:
                 secret.unlink()
         case _:
             sys.exit(f"not in this cluster: {words}")
+
+
+def node(name: str, address: str) -> dict[str, Any]:
+    """A node for ``nodes.json``: what edgebed reads of it."""
+    return {
+        "metadata": {"name": name},
+        "spec": {},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "allocatable": {"cpu": "1", "memory": "3Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"architecture": ARCHITECTURES[os.uname().machine]},
+        },
+    }
 
 
 def docker(*words: str) -> str:

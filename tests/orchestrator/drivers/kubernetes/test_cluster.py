@@ -89,7 +89,7 @@ async def test_what_a_refused_creation_has_made_is_removed(kubectl: Write, tmp_p
     (tmp_path / "pods").write_text('{"items": []}')
     with pytest.raises(HostError, match=r"`kubectl create --filename=-` failed \(forbidden: exceeded quota\)"):
         async with AsyncExitStack() as stack:
-            await cluster.start_agents(lambda said: None, HOSTS, SETTINGS, stack)
+            (await cluster.start_agents(lambda said: None, HOSTS, SETTINGS, stack)).close()
     assert "delete daemonsets,secrets" in (tmp_path / "words").read_text()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
+from orchestrator.drivers.kubernetes.reading import quantity
 
 FOLDER = Path(os.environ.get("FAKE_CLUSTER", ""))
 LABEL = "org.edgebed.test.run"
@@ -28,8 +29,6 @@ def main(words: list[str]) -> None:
     match words:
         case ["get", "nodes", *_]:
             print((FOLDER / "nodes.json").read_text())
-        case ["get", "pods", "--all-namespaces", *_]:
-            print('{"items": []}')
         case ["get", "pods", selector, *_]:
             print(json.dumps({"items": [pod(each) for each in containers(selector)]}))
         case ["auth", "can-i", *_]:
@@ -99,7 +98,7 @@ def options(spec: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) -
     host = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     (name,) = host["nodeSelectorTerms"][0]["matchFields"][0]["values"]
     yield from (f"--name=pod-{name}", f"--hostname={name}", f"--network={os.environ['FAKE_NETWORK']}")
-    yield from (f"--user={user['runAsUser']}:{user['runAsGroup']}", f"--cpus={limits['cpu']}")
+    yield from (f"--user={user['runAsUser']}:{user['runAsGroup']}", f"--cpus={quantity(limits['cpu'])}")
     yield from (f"--memory={limits['memory']}", f"--memory-swap={limits['memory']}")
     yield from (f"--cap-drop={each}" for each in rights["capabilities"]["drop"])
     if user["seccompProfile"]["type"] == "Unconfined":

@@ -44,7 +44,7 @@ def _listed(*words: str) -> list[dict[str, Any]]:
 
 def inventory() -> Inventory:
     """The hosts of the cluster. HostError without one."""
-    return read_inventory(_listed("nodes"), _listed("pods", "--all-namespaces"))
+    return read_inventory(_listed("nodes"))
 
 
 def agents(run: str) -> dict[str, str]:

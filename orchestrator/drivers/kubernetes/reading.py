@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ Object = Mapping[str, Any]
 _UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 _UNITS |= {letter: 1000.0**power for power, letter in enumerate("kMGTPE", 1)}
 _UNITS |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)}
-_ENDED = ("Succeeded", "Failed")
 
 
 def quantity(written: str) -> float:
@@ -26,45 +24,29 @@ def quantity(written: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def read_inventory(nodes: Iterable[Object], pods: Iterable[Object]) -> Inventory:
-    """The nodes of a cluster as hosts, with the cores and memory that the pods of all namespaces leave. Cores are whole
-    ones: a kubelet with the static policy gives a pod processors of its own then."""
-    requested: defaultdict[str, list[Object]] = defaultdict(list)
-    for spec in (pod["spec"] for pod in pods if pod["status"].get("phase") not in _ENDED):
-        for each in (*spec["containers"], *spec.get("initContainers", ())):  # of the latter, Kubernetes counts less
-            requested[spec.get("nodeName", "")].append(each.get("resources", {}).get("requests", {}))
+def read_inventory(nodes: Iterable[Object]) -> Inventory:
+    """The nodes of a cluster as hosts, with the cores and memory that they have for pods."""
     hosts, left_out = [], {}
     for node in nodes:
-        name, status = node["metadata"]["name"], node["status"]
-        cores, memory = (
-            int(quantity(status["allocatable"][what]) - sum(quantity(each.get(what, "0")) for each in requested[name]))
-            for what in ("cpu", "memory")
-        )
+        name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
+        architecture, labels = status["nodeInfo"]["architecture"], node["metadata"].get("labels", {})
         inside = (each["address"] for each in status.get("addresses", ()) if each["type"] == "InternalIP")
         address = next((each for each in inside if ":" not in each), "")
-        architecture, labels = status["nodeInfo"]["architecture"], node["metadata"].get("labels", {})
+        taints = [each["key"] for each in spec.get("taints", ()) if each["effect"] != "PreferNoSchedule"]
+        conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
         reasons = {
-            **_refusals(node),
+            "it is not ready": conditions.get("Ready") != "True",
+            "it is cordoned": bool(spec.get("unschedulable")),
+            f"it has the taint {', '.join(taints)}": bool(taints),
             f"its architecture is {architecture}": architecture not in ARCHITECTURES,
             "it has no IPv4 address": not address,
-            "pods have requested all its processors": cores < 1,
         }
         if found := [reason for reason, applies in reasons.items() if applies]:
             left_out[name] = found[0]
         else:
-            hosts.append(HostFacts(name, address, architecture, cores, memory, labels))
+            cores, memory = (quantity(status["allocatable"][what]) for what in ("cpu", "memory"))
+            hosts.append(HostFacts(name, address, architecture, cores, int(memory), labels))
     return Inventory(tuple(hosts), left_out=left_out)
-
-
-def _refusals(node: Object) -> dict[str, bool]:
-    """Why a node takes no pods, and whether that is so."""
-    ready = {"type": "Ready", "status": "True"}.items()
-    taints = [each["key"] for each in node["spec"].get("taints", ()) if each["effect"] != "PreferNoSchedule"]
-    return {
-        "it is not ready": not any(ready <= each.items() for each in node["status"].get("conditions", ())),
-        "it is cordoned": bool(node["spec"].get("unschedulable")),
-        f"it has the taint {', '.join(taints)}": bool(taints),
-    }
 
 
 def read_pods(pods: Iterable[Object]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from orchestrator.drivers.kubernetes.manifest import FILES, ON, RUN, SECRET, obj
 from orchestrator.planning.hosts.inventory import HostFacts
 
 HOSTS = [
-    HostFacts("pi-1.example.org", "10.0.0.7", "arm64", 3, 3_500_000_000),
+    HostFacts("pi-1.example.org", "10.0.0.7", "arm64", 3.92, 3_500_000_000),
     HostFacts("pc-1", "10.0.0.8", "amd64", 12, 60_000_000_000),
 ]
 LONGEST = f"{'n' * 40}-20261126-171258-ab12"  # 40: `orchestrator.scenario.language.words.LONGEST`
@@ -41,15 +41,18 @@ def test_an_agent_reads_its_settings_from_the_secret() -> None:
         assert pod["volumes"][0]["secret"]["secretName"] == SECRETS["metadata"]["name"]
 
 
-def test_each_host_has_one_agent_with_all_that_is_free_there() -> None:
+def test_each_host_has_one_agent_that_requests_half_of_it_and_may_use_all() -> None:
     assert len({each["metadata"]["name"] for each in AGENTS}) == len(HOSTS)
-    for host, agent in zip(HOSTS, AGENTS, strict=True):
+    written = [("3920m", "1960m", "3"), ("12000m", "6000m", "12")]
+    for host, agent, (cores, half, processors) in zip(HOSTS, AGENTS, written, strict=True):
         template = agent["spec"]["template"]
         (container,) = template["spec"]["containers"]
-        size = {"cpu": f"{host.cores:g}", "memory": str(host.memory)}
-        assert container["resources"] == {"requests": size, "limits": size}
+        assert container["resources"] == {
+            "requests": {"cpu": half, "memory": str(host.memory // 2)},
+            "limits": {"cpu": cores, "memory": str(host.memory)},
+        }
         variables = {each["name"]: each["value"] for each in container["env"]}
-        assert (variables[HOST], variables[OF_POD]) == (host.name, size["cpu"])
+        assert (variables[HOST], variables[OF_POD]) == (host.name, processors)
         assert (template["metadata"]["annotations"], container["image"]) == ({ON: host.name}, "registry/edgebed:2")
         affinity = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"] == [host.name]

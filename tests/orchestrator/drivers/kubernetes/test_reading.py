@@ -24,11 +24,6 @@ def node(name: str = "n1", spec: dict[str, Any] | None = None, **status: Any) ->
     return {"metadata": {"name": name, "labels": {"rack": "2"}}, "spec": spec or {}, "status": {**usual, **status}}
 
 
-def pod(host: str, phase: str, *requests: dict[str, str], **spec: Any) -> dict[str, Any]:
-    containers = [{"resources": {"requests": each}} for each in requests]
-    return {"spec": {"nodeName": host, "containers": containers, **spec}, "status": {"phase": phase}}
-
-
 @pytest.mark.parametrize(
     ("written", "number"),
     [
@@ -51,15 +46,9 @@ def test_a_quantity_of_another_form_is_refused() -> None:
         quantity("many")
 
 
-def test_a_host_has_what_the_pods_on_it_leave() -> None:
-    pods = [
-        pod("n1", "Running", {"cpu": "250m", "memory": "1Gi"}, {}),
-        pod("n1", "Pending", {"cpu": "1"}, initContainers=[{"resources": {"requests": {"memory": "2Gi"}}}]),
-        pod("n1", "Succeeded", {"cpu": "2"}),
-        pod("n2", "Running", {"cpu": "2"}),
-    ]
-    found = read_inventory([node()], pods)
-    assert found.hosts == (HostFacts("n1", "10.0.0.7", "amd64", 2, 12 << 30, {"rack": "2"}),)  # 3.92 - 1.25, 15 - 3
+def test_a_host_has_what_its_node_has_for_pods() -> None:
+    found = read_inventory([node()])
+    assert found.hosts == (HostFacts("n1", "10.0.0.7", "amd64", 3.92, 15 << 30, {"rack": "2"}),)
     assert found.left_out == {}
 
 
@@ -74,17 +63,16 @@ def test_a_host_has_what_the_pods_on_it_leave() -> None:
         ),
         (node(nodeInfo={"architecture": "s390x"}), "its architecture is s390x"),
         (node(addresses=[{"type": "InternalIP", "address": "fd00::7"}]), "it has no IPv4 address"),
-        (node(allocatable={"cpu": "900m", "memory": "15Gi"}), "pods have requested all its processors"),
     ],
 )
-def test_a_node_without_room_for_an_agent_is_left_out(refused: dict[str, Any], why: str) -> None:
-    found = read_inventory([refused, node("n2")], [])
+def test_a_node_on_which_no_agent_can_run_is_left_out(refused: dict[str, Any], why: str) -> None:
+    found = read_inventory([refused, node("n2")])
     assert [each.name for each in found.hosts] == ["n2"]
     assert found.left_out == {"n1": why}
 
 
 def test_a_preference_against_a_node_does_not_count() -> None:
-    assert read_inventory([node(spec={"taints": [{"key": "a", "effect": "PreferNoSchedule"}]})], []).left_out == {}
+    assert read_inventory([node(spec={"taints": [{"key": "a", "effect": "PreferNoSchedule"}]})]).left_out == {}
 
 
 def test_states_of_agents() -> None:

@@ -91,5 +91,6 @@ def test_the_agents_of_a_killed_run_end_and_down_removes_them(pods: Callable[[],
         killed.process.kill()
         killed.process.wait()
         wait_for(lambda: traces_of(run) == [] or None, "the end of the agents' lease")
-        assert json_of("down", run, "--runs", killed.runs)["hosts"] == ["n1", "n2"]
+        (removed,) = json_of("down", run, "--runs", killed.runs)["runs"]
+        assert (removed["hosts"], removed["clean"]) == (["n1", "n2"], True)
     assert pods() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -69,6 +70,12 @@ def pods(
         network.remove()
 
 
+def hosts(run: Background) -> list[str]:
+    """What happened to the hosts of a run."""
+    with closing(run.history()) as history:
+        return [event.data["state"] for event in history.events("host")]
+
+
 def test_one_run_spreads_over_the_nodes_of_a_cluster(pods: Callable[[], list[str]], tmp_path: Path) -> None:
     done = up(tmp_path, SPREAD, "--driver", "kubernetes", timeout=PATIENCE)
     assert done.code in (0, 3), done.errors  # 3: on a busy host links are late
@@ -83,11 +90,16 @@ def test_one_run_spreads_over_the_nodes_of_a_cluster(pods: Callable[[], list[str
     assert json.loads(secret)["keys"]["secret"] not in (tmp_path / "words").read_text()
 
 
-def test_the_agents_of_a_killed_run_end_and_down_removes_them(pods: Callable[[], list[str]], tmp_path: Path) -> None:
+def test_an_agent_may_restart_and_those_of_a_killed_run_end_and_are_removed(
+    pods: Callable[[], list[str]], tmp_path: Path
+) -> None:
     with Background(tmp_path, SPREAD.replace("rounds: 3", "rounds: 999"), "--driver", "kubernetes") as killed:
         killed.wait_round(2, PATIENCE)
         run = killed.directory.run
         assert pods() == ["pod-n1", "pod-n2"]
+        for word in ("kill", "start"):  # as a kubelet does with a container that has ended
+            subprocess.run(["docker", word, "pod-n2"], check=True, capture_output=True)
+        wait_for(lambda: hosts(killed) == ["lost", "back"] or None, "the host of the agent that restarted", PATIENCE)
         killed.process.kill()
         killed.process.wait()
         wait_for(lambda: traces_of(run) == [] or None, "the end of the agents' lease")

@@ -49,11 +49,11 @@ async def with_agents(
     patience: float,
     remedy: str,
     here: str | None = None,
-    own_addresses: bool = False,
+    pods: bool = False,
 ) -> Environment:
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
     ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
-    host. ``own_addresses``: an agent has another address than its host."""
+    host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
     driver = HostsDriver(plan, directory)
     stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     server, keys = keypair(), keypair()
@@ -67,7 +67,8 @@ async def with_agents(
     end = asyncio.ensure_future(await start(used, settings, stack))
     stack.callback(end.cancel)
     await wait_for(agents, driver.hosts, end, patience, remedy)
-    if own_addresses:
+    if pods:
+        end.cancel()
         hosts = [replace(each, address=agents.hello(each.name)["address"]) for each in used]
         plan = replace(plan, hosts=tuple(hosts))
     driver.here = here in driver.hosts

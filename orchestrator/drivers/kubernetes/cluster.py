@@ -27,10 +27,12 @@ REFUSED = ("ImagePullBackOff", "InvalidImageName", "CreateContainer", "CrashLoop
 
 
 def kubectl(*words: str, stdin: str = "") -> str:
-    """The output of a command of kubectl. HostError if it fails."""
+    """The output of a command of kubectl, which Ctrl-C does not end. HostError if it fails."""
     if shutil.which("kubectl") is None:
         raise HostError("the command 'kubectl' is missing, which finds the cluster", "install it, or add it to PATH")
-    done = subprocess.run(["kubectl", *words], input=stdin, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["kubectl", *words], input=stdin, capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode:
         what = f"`kubectl {' '.join(words)}` failed ({done.stderr.strip()})"
         raise HostError(what, "does kubectl reach the cluster, with the rights that `edgebed docs kubernetes` lists?")
@@ -69,11 +71,11 @@ async def start_agents(
     creating = asyncio.create_task(asyncio.to_thread(kubectl, "create", "--filename=-", stdin=json.dumps(made)))
     stack.push_async_callback(asyncio.wait, [creating])  # so that what it still makes is removed
     await asyncio.shield(creating)
-    return _refused(settings.run, len(hosts), tell)
+    return _refused(settings.run, tell)
 
 
-async def _refused(run: str, hosts: int, tell: Tell) -> str:
-    """Wait until a pod cannot start; for ever once all run. ``tell`` receives their states."""
+async def _refused(run: str, tell: Tell) -> str:
+    """Wait until a pod cannot start. ``tell`` receives the states of all."""
     states: dict[str, str] = {}
     while True:
         found = await asyncio.to_thread(agents, run)
@@ -81,8 +83,6 @@ async def _refused(run: str, hosts: int, tell: Tell) -> str:
             tell(f"the agent on {host} is {state}")
             if any(reason in state for reason in REFUSED):
                 return f"the agent on {host} does not start ({state})"
-        if list(found.values()) == ["running"] * hosts:
-            await asyncio.Event().wait()
         states = found
         await asyncio.sleep(LOOK_EVERY)
 

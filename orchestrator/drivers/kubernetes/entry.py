@@ -33,4 +33,4 @@ async def open_environment(
 
     remedy = "see `edgebed docs kubernetes` for what the pods of agents need"
     start = partial(cluster.start_agents, tell)  # a node may have to pull the image before
-    return await with_agents(plan, directory, stack, start, patience=600.0, remedy=remedy, own_addresses=True)
+    return await with_agents(plan, directory, stack, start, patience=600.0, remedy=remedy, pods=True)

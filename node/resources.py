@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-OF_JOB = "SLURM_CPUS_ON_NODE"
-"""The variable in which Slurm gives the number of a job's processors on its node (sbatch(1))."""
+OF_JOB, OF_POD = "SLURM_CPUS_ON_NODE", "EDGEBED_PROCESSORS"
+"""The variables with the number of a job's processors on its node (sbatch(1)), and of a pod's."""
 
 
 def affinity() -> set[int]:
@@ -17,10 +17,10 @@ def affinity() -> set[int]:
 
 
 def processors() -> int:
-    """The number of processors that this process may use: those of its affinity, or those of its Slurm job if they are
-    fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
-    of_job = os.environ.get(OF_JOB, "")
-    return min(len(affinity()), int(of_job) if of_job.isdecimal() else sys.maxsize)
+    """The number of processors that this process may use: those of its affinity, or those of its Slurm job or its pod
+    if they are fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
+    numbers = [os.environ.get(each, "") for each in (OF_JOB, OF_POD)]
+    return min(len(affinity()), *(int(each) for each in numbers if each.isdecimal()), sys.maxsize)
 
 
 def processor_seconds() -> float:

@@ -1,6 +1,7 @@
 """The work of an agent: to serve an orchestrator.
 
-Its input holds it: the first line is its `Settings`, and at the end of the input it ends what it has made.
+Its input holds it: the first line is its `Settings`, and at the end of the input it ends what it has made. In a pod it
+has no input, and ends by SIGTERM.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ Make = Callable[[Settings, Path, Tell], Worker]
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
 
 
-async def work(host: str, folder: Path, make: Make) -> int:
+async def work(host: str, folder: Path, make: Make, line: bytes | None = None) -> int:
     """Serve an orchestrator until the input ends, the orchestrator is silent or releases this agent, this host fails,
-    or SIGTERM arrives. An agent that was left running waits for an orchestrator. Returns the exit code."""
+    or SIGTERM arrives. An agent that was left running waits for an orchestrator. ``line`` stands for an input without
+    end. Returns the exit code."""
     loop = asyncio.get_running_loop()
     held = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(held), sys.stdin)
+    if line is None:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(held), sys.stdin)
+    else:
+        held.feed_data(line + b"\n")
     settings = Settings.from_json(await held.readline())
     end = asyncio.create_task(held.read())
     loop.add_signal_handler(signal.SIGTERM, end.cancel)
@@ -52,10 +57,12 @@ async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: a
         stack.callback(logging.getLogger().removeHandler, forwarder)
         worker = make(settings, folder, channel.tell)
         stack.push_async_callback(worker.close)
+        address, mtu = await asyncio.to_thread(underlay, settings.address)
         hello = {
             "host": host,
             "pid": os.getpid(),
-            "mtu": await asyncio.to_thread(underlay_mtu, settings.address),
+            "address": address,
+            "mtu": mtu,
             "version": importlib.metadata.version("edgebed"),
         }
         waits = WAIT if settings.standing else settings.lease
@@ -85,12 +92,13 @@ class _LogForwarder(logging.Handler):
         self._tell("log", log="agent", data=f"{self.format(record)}\n".encode())
 
 
-def underlay_mtu(address: str) -> int:
-    """The MTU in bytes of the interface towards ``tcp://ADDRESS:PORT``. HostError if there is no way there."""
+def underlay(address: str) -> tuple[str, int]:
+    """The own address and the MTU in bytes of the interface towards ``tcp://ADDRESS:PORT``. HostError if there is no
+    way there."""
     to = address.removeprefix("tcp://").rpartition(":")[0]
     (route,) = json.loads(_output_of("ip", "-json", "route", "get", to))
     (interface,) = json.loads(_output_of("ip", "-json", "link", "show", "dev", route["dev"]))
-    return int(interface["mtu"])
+    return str(route["prefsrc"]), int(interface["mtu"])
 
 
 def _output_of(*command: str) -> str:

@@ -229,6 +229,14 @@ class KnowsHosts(Protocol):
         """The hosts that are ready. HostError with the remedy if there are none."""
 
 
+@runtime_checkable
+class LeavesAgents(Protocol):
+    """The power of a driver's module to end the agents of a run whose orchestrator was killed."""
+
+    def stop_agents(self, run: str) -> list[str]:
+        """End the agents, and remove what was made for them. Returns their hosts. HostError if that fails."""
+
+
 def entry_of(driver: str) -> DriverEntry:
     """The entry of a driver, by its name in scenarios."""
     return cast(DriverEntry, importlib.import_module(DRIVERS[driver].module))

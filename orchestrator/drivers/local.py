@@ -70,6 +70,11 @@ async def open_control(
     return control, told
 
 
+def files_of_agents(plan: Plan, workers: int) -> int:
+    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
+    return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
+
+
 def files_of_peers(plan: Plan) -> int:
     """The largest number of files that a node has open for its peers."""
     peers = Counter(link.source for link in plan.links)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator import text
+from orchestrator.drivers.base import LeavesAgents, entry_of
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.swarm import leftovers as agents
-from orchestrator.errors import RecordError
+from orchestrator.errors import HostError, RecordError
 from orchestrator.fabric.namespaces.anchor import remove
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel import cgroups
@@ -98,6 +99,8 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
     result = Removed(run, stopped)
     result.hosts, away = agents.stop_agents(run)
     result.left += [f"what runs on the host {host}: its agent does not answer" for host in away]
+    if directory is not None:
+        _stop_agents(run, directory, result)
     _remove_containers(run, directory, result)
     everything = processes.run_processes(run)
     found = [each for each in everything if each.part != processes.TRACKER]
@@ -112,6 +115,18 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
     if directory is not None:
         directory.remove_keys()
     return result
+
+
+def _stop_agents(run: str, directory: RunDirectory, result: Removed) -> None:
+    """End the agents that the driver of the run leaves."""
+    with contextlib.suppress(RecordError, KeyError):  # a damaged record may name no driver
+        with History.open(directory.path) as history:
+            entry = entry_of(history.driver)
+        if isinstance(entry, LeavesAgents):
+            try:
+                result.hosts += entry.stop_agents(run)
+            except HostError as error:
+                result.left.append(f"its agents ({error})")
 
 
 def _remove_containers(run: str, directory: RunDirectory | None, result: Removed) -> None:

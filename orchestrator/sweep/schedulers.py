@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
+
+from orchestrator.drivers.kubernetes.reading import reason_of
 
 RETRIES = 2  # of each task by Swarm, and of each on average by Kubernetes
 
@@ -205,16 +206,8 @@ def _kubernetes_tasks(printed: str) -> TaskStates:
             active = not conditions & {"Complete", "Failed"}
             continue
         number = int(item["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
-        states[number] = _in_words(status["phase"], _reason(status), item["spec"].get("nodeName", ""))
+        states[number] = _in_words(status["phase"], reason_of(status), item["spec"].get("nodeName", ""))
     return TaskStates(states, active)
-
-
-def _reason(status: Mapping[str, Any]) -> str:
-    states = [each["state"] for each in status.get("containerStatuses", ())]
-    details = [each.get("waiting") or each.get("terminated") or {} for each in states]
-    reasons = [status.get("reason"), *(each.get("reason") for each in details)]
-    reasons += [each.get("message") for each in status.get("conditions", ()) if each["status"] == "False"]
-    return next((each for each in reasons if each not in (None, "Completed")), "")
 
 
 def _variables(job: Job) -> dict[str, str]:

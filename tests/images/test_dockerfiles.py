@@ -45,9 +45,10 @@ def test_both_stages_stand_upon_the_given_base(image: str) -> None:
     assert arguments(image, "FROM") == ["${BASE} AS packages", "${BASE}"]
 
 
-def test_an_agent_stands_upon_the_base_and_the_commands_that_make_links() -> None:
-    assert arguments("agent", "FROM") == ["${BASE} AS commands", "commands AS packages", "commands"]
-    assert "install --yes --no-install-recommends iproute2 " in arguments("agent", "RUN")[0]
+@pytest.mark.parametrize("image", ["agent", "edgebed"])
+def test_an_agent_stands_upon_the_base_and_the_commands_that_make_links(image: str) -> None:
+    assert arguments(image, "FROM") == ["${BASE} AS commands", "commands AS packages", "commands"]
+    assert "install --yes --no-install-recommends iproute2 " in arguments(image, "RUN")[0]
 
 
 @pytest.mark.parametrize("image", ["agent", "edgebed"])
@@ -63,7 +64,7 @@ def test_the_modules_that_a_build_imports_exist(image: str) -> None:
 
 def test_tasks_of_a_sweep_stand_upon_a_node_and_have_all_of_the_project() -> None:
     assert arguments("edgebed", "ARG")[0] == "BASE=edgebed-node"
-    assert arguments("edgebed", "FROM") == ["${BASE} AS packages", "${BASE}"]
+    assert arguments("edgebed", "USER") == ["0:0", arguments("node", "USER")[0]]
     requirements, *packages = copied("edgebed")
     assert (requirements, packages) == ("images/edgebed/requirements.txt", list(PACKAGES))
     assert arguments("edgebed", "ENTRYPOINT") == ['["edgebed"]']

@@ -144,12 +144,13 @@ import sys
 
 sys.modules.update(dict.fromkeys(sys.argv[1:]))
 import orchestrator.cli.main, orchestrator.drivers.sim.simulation, orchestrator.sweep.running
+import orchestrator.agent.in_namespaces, orchestrator.drivers.kubernetes.entry, orchestrator.drivers.hosts.environment
 print("loaded")
 """
 
 
 @pytest.mark.slow
-def test_a_task_of_a_sweep_needs_what_a_node_has_and_its_own_packages() -> None:
+def test_a_task_of_a_sweep_and_an_agent_in_a_pod_need_what_a_node_has_and_their_own_packages() -> None:
     own, project = pins(ROOT / "images" / "edgebed" / "requirements.txt"), pins(ROOT / "constraints.txt")
     assert own == {name: project[name] for name in own}
     for machine in MACHINES:

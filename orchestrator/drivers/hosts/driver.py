@@ -115,6 +115,11 @@ class HostsDriver:
         self.engines[host], self.tcp[host] = found.engine, found.tcp
         self._notes += [note for each in found.notes if (note := f"{host}: {each}") not in self._notes]
 
+    async def watch(self, end: Awaitable[str]) -> None:
+        """Break down when ``end`` says why all agents have ended."""
+        self.breakdown = await end
+        self.lost.set()
+
     def has(self, host: str) -> bool:
         """Whether a host is there, and open."""
         return host in self._relays and host not in self._outages

@@ -1,14 +1,20 @@
-"""The environment of a run on several hosts, once their agents are there."""
+"""The environment of a run on several hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from orchestrator.drivers.base import Environment
 from orchestrator.drivers.hosts.agents.calls import HostSetup
 from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric, remotes
 from orchestrator.drivers.hosts.network.prober import HostsProber
@@ -16,11 +22,88 @@ from orchestrator.drivers.hosts.network.underlay import HostEnd, HostsUnderlay, 
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.drivers.local import open_control, open_programs
 from orchestrator.drivers.programs import addresses
+from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of
 from orchestrator.fabric.underlay import crossed
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
+
+DISCARD = 9  # a port that is only looked up in routes, never used
+LAST_PORT = 65535
+
+
+Start = Callable[[Sequence[HostFacts], Settings, AsyncExitStack], Awaitable[Coroutine[Any, Any, str]]]
+"""Starts an agent on each host for one run, whose end the stack brings. Returns what waits until agents have ended or
+cannot start, and says so."""
+
+
+async def with_agents(
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    start: Start,
+    *,
+    patience: float,
+    remedy: str,
+    here: str | None = None,
+    pods: bool = False,
+) -> Environment:
+    """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
+    ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
+    host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
+    driver = HostsDriver(plan, directory)
+    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
+    server, keys = keypair(), keypair()
+    agents = Agents(server, keys.public, LEASE, driver.hear, driver.lose, driver.find)
+    stack.push_async_callback(agents.close)
+    driver.use(agents)
+    used = [each for each in plan.hosts if each.name in driver.hosts]
+    address = own_address(used[0].address)
+    endpoint = f"tcp://{address}:{agents.listen(address)}"
+    settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
+    end = asyncio.ensure_future(await start(used, settings, stack))
+    stack.callback(end.cancel)
+    await wait_for(agents, driver.hosts, end, patience, remedy)
+    if pods:
+        end.cancel()
+        hosts = [replace(each, address=agents.hello(each.name)["address"]) for each in used]
+        plan = replace(plan, hosts=tuple(hosts))
+    driver.here = here in driver.hosts
+    stack.push_async_callback(driver.close)
+    watching = asyncio.create_task(driver.watch(end))
+    stack.callback(watching.cancel)
+    # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
+    port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
+
+    def setup(homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
+        return setup_of(plan, trunk_of(plan, homes, directory.run, host, mtu, port, key))
+
+    return await connected(driver, agents, plan, directory, stack, setup, lambda mtu: min(MTU, mtu_of(mtu, key=True)))
+
+
+async def wait_for(
+    agents: Agents, hosts: Sequence[str], end: asyncio.Future[str], patience: float, remedy: str
+) -> None:
+    """Wait until the agents of these hosts are there. ``end``: that of the agents. HostError if one does not start."""
+    there = asyncio.ensure_future(agents.wait_for(hosts, patience))
+    try:
+        await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
+        if there.done() and not (away := there.result()):
+            return
+        what = end.result() if end.done() else f"no agent started within {patience:.0f} s on {', '.join(away)}"
+    finally:
+        there.cancel()
+    raise HostError(what, remedy)
+
+
+def own_address(other: str) -> str:
+    """The IPv4 address by which a host reaches this one: that from which this one reaches it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect((other, DISCARD))
+        return str(asking.getsockname()[0])
 
 
 async def connected(

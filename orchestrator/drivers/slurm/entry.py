@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import secrets
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from functools import partial
 
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.local import FIRST
+from orchestrator.drivers.local import files_of_agents
 from orchestrator.errors import HostError
-from orchestrator.fabric.namespaces.wiring import MTU
-from orchestrator.fabric.trunk import PORT, mtu_of
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
 
-if TYPE_CHECKING:
-    from orchestrator.drivers.hosts.agents.calls import HostSetup
-
-LAST_PORT = 65535
+open_files = files_of_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
@@ -37,11 +29,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     return [*lacking, *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
 
 
-def open_files(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
-    return FIRST + 2 * len(plan.nodes) + 4 * len(plan.hosts)
-
-
 def inventory() -> Inventory:
     """The hosts of this job. A host of which Slurm does not know the memory counts as one with as much as this one."""
     from orchestrator.drivers.slurm.job import hosts
@@ -53,37 +40,9 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.hosts.agents.channel import Agents
-    from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
-    from orchestrator.drivers.hosts.environment import connected, trunk_of
-    from orchestrator.drivers.slurm.driver import SlurmDriver
-    from orchestrator.drivers.slurm.job import HOST, JobStep, own_address
-    from orchestrator.planning.keys import keypair
+    from orchestrator.drivers.hosts.environment import with_agents
+    from orchestrator.drivers.slurm.job import HOST, start_agents
 
-    driver = SlurmDriver(plan, directory)
-    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
-    server, keys = keypair(), keypair()
-    agents = Agents(server, keys.public, LEASE, driver.hear, driver.lose, driver.find)
-    stack.push_async_callback(agents.close)
-    driver.use(agents)
-    used = [each for each in plan.hosts if each.name in driver.hosts]
-    address = own_address(used[0].address)
-    endpoint = f"tcp://{address}:{agents.listen(address)}"
-    settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
-    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
-    step = await JobStep.start(used, settings, directory.path, label, directory.logs / "slurm.log")
-    stack.push_async_callback(step.close)
-    await step.wait_for(agents, driver.hosts)
-    driver.here = os.environ.get(HOST) in driver.hosts
-    stack.push_async_callback(driver.close)
-    watching = asyncio.create_task(driver.watch(step))
-    stack.callback(watching.cancel)
-    # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
-    port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
-
-    def setup(homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-        from orchestrator.drivers.hosts.environment import setup_of
-
-        return setup_of(plan, trunk_of(plan, homes, directory.run, host, mtu, port, key))
-
-    return await connected(driver, agents, plan, directory, stack, setup, lambda mtu: min(MTU, mtu_of(mtu, key=True)))
+    start, here = partial(start_agents, directory), os.environ.get(HOST)
+    remedy = "see `logs slurm`: does each host of the job have this working directory and this Python?"
+    return await with_agents(plan, directory, stack, start, patience=90.0, remedy=remedy, here=here)

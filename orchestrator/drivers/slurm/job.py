@@ -13,13 +13,14 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
 
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
-from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.errors import HostError
+from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.text import how_ended
@@ -30,9 +31,7 @@ HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folde
 JOB, HOST = "SLURM_JOB_NODELIST", "SLURMD_NODENAME"  # the variables of a job's hosts, and of this one (sbatch(1))
 MIB = 1 << 20
 UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
-AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have started
 ENDING = 20.0  # s for the agents to end when their input has
-DISCARD = 9  # a port that is only looked up in routes, never used
 
 
 def refusal(environment: Mapping[str, str] = os.environ) -> HostError | None:
@@ -87,13 +86,6 @@ def of_each(counts: str) -> list[int]:
     return [int(each) for each, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts) for _ in range(int(times or 1))]
 
 
-def own_address(other: str) -> str:
-    """The IPv4 address by which a host reaches this one: that from which this one reaches it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.connect((other, DISCARD))
-        return str(asking.getsockname()[0])
-
-
 def _address_of(name: str) -> str:
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
@@ -101,61 +93,42 @@ def _address_of(name: str) -> str:
         raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
 
 
-class JobStep:
-    """The step of the job whose tasks are the agents. Its output is the run's log ``slurm``."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(
-        cls, hosts: Sequence[HostFacts], settings: Settings, directory: Path, environment: Mapping[str, str], log: Path
-    ) -> JobStep:
-        """Start an agent on each host, in its folder in ``directory``. ``environment``: further variables."""
-        one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
-        with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
-                f"--nodelist={','.join(each.name for each in hosts)}",
-                f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
-                *python.module("orchestrator.agent", "job", str(directory)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **environment},
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        process.stdin.write(settings.to_json() + b"\n")
-        return cls(process)
-
-    async def wait_for(self, agents: Agents, hosts: Sequence[str]) -> None:
-        """Wait until the agents of these hosts are there. HostError if one does not start."""
-        there, end = asyncio.ensure_future(agents.wait_for(hosts, AGENT_TIMEOUT)), asyncio.ensure_future(self.ended())
-        try:
-            await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
-            if there.done() and not (away := there.result()):
-                return
-            what = end.result() if end.done() else f"no agent started within {AGENT_TIMEOUT:.0f} s on {', '.join(away)}"
-        finally:
-            there.cancel()
-            end.cancel()
-        raise HostError(
-            what, "see `logs slurm`: does each host of the job have this working directory and this Python?"
+async def start_agents(
+    directory: RunDirectory, hosts: Sequence[HostFacts], settings: Settings, stack: AsyncExitStack
+) -> Coroutine[Any, Any, str]:
+    """Start the step of the job whose tasks are the agents, each in its folder in the directory of the run. Its output
+    is the run's log ``slurm``. See `orchestrator.drivers.hosts.environment.Start`."""
+    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
+    one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
+    with (directory.logs / "slurm.log").open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
+            f"--nodelist={','.join(each.name for each in hosts)}",
+            f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
+            *python.module("orchestrator.agent", "job", str(directory.path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **label},
+            start_new_session=True,
         )
+    assert process.stdin is not None
+    process.stdin.write(settings.to_json() + b"\n")
+    stack.push_async_callback(_end, process, process.stdin)
+    return _ended(process)
 
-    async def ended(self) -> str:
-        """Wait for the end of the step; returns what happened."""
-        return f"the step of the job with the agents ended ({how_ended(await self._process.wait())}): see `logs slurm`"
 
-    async def close(self) -> None:
-        """End the input of the agents, and wait for their end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(ENDING):
-                await self._process.wait()
-        except TimeoutError:
-            logger.warning("the agents of the run did not end with it: they end with the job")
-            self._process.kill()
-            await self._process.wait()
+async def _ended(step: asyncio.subprocess.Process) -> str:
+    return f"the step of the job with the agents ended ({how_ended(await step.wait())}): see `logs slurm`"
+
+
+async def _end(step: asyncio.subprocess.Process, held: asyncio.StreamWriter) -> None:
+    """End the input of the agents, and wait for their end."""
+    held.close()
+    try:
+        async with asyncio.timeout(ENDING):
+            await step.wait()
+    except TimeoutError:
+        logger.warning("the agents of the run did not end with it: they end with the job")
+        step.kill()
+        await step.wait()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import FIRST
+from orchestrator.drivers.local import files_of_agents
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
@@ -21,6 +21,8 @@ from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.drivers.hosts.agents.calls import HostSetup
+
+open_files = files_of_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
@@ -45,11 +47,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     usable = {each.name for each in members if each.usable}
     wanted = sorted(set() if plan is None else {node.host for node in plan.nodes} - usable)
     return found + [HostError(f"the host {host} of the swarm is not ready", "see `hosts`") for host in wanted]
-
-
-def open_files(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
-    return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
 
 
 def inventory() -> Inventory:

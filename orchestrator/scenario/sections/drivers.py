@@ -35,6 +35,7 @@ DRIVERS: dict[str, DriverKind] = {
         DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
         DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
         DriverKind("slurm", "orchestrator.drivers.slurm.entry", several_hosts=True),
+        DriverKind("kubernetes", "orchestrator.drivers.kubernetes.entry", several_hosts=True),
         DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
     )
 }

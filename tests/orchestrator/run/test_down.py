@@ -15,7 +15,8 @@ import pytest
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import TOKEN, labels, run_processes
-from orchestrator.run.down import down, traces
+from orchestrator.results.record.writer import Record
+from orchestrator.run.down import clear, down, traces
 
 STRANGER = 65534
 HOLD = """
@@ -130,3 +131,26 @@ def test_no_stranger_can_read_the_token(open_path: Path) -> None:
     directory.token()
     done = subprocess.run(["cat", directory.path / "token"], user=STRANGER, capture_output=True, check=False)
     assert b"Permission denied" in done.stderr
+
+
+POD = '{"metadata": {"annotations": {"edgebed-host": "n1"}}, "status": {"phase": "Running"}}'
+KUBECTL = f"""\
+#!/bin/sh
+[ $1 = delete ] || echo '{{"items": [{POD}]}}'
+"""
+
+
+def test_agents_that_a_killed_orchestrator_has_left_in_a_cluster_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory.create(tmp_path, "mine")
+    Record.create(directory.path, "{}", {"driver": "kubernetes"}).close()
+    kubectl = tmp_path / "kubectl"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    removed = clear(directory.run, directory)
+    assert (removed.hosts, removed.left) == (["n1"], [])
+    kubectl.unlink()
+    (left,) = clear(directory.run, directory).left
+    assert left.startswith("its agents (the command 'kubectl' is missing")

@@ -88,7 +88,10 @@ BAD = [
     ("links: {a -> b: lan}", f"links.a -> b: there is no node 'a' {NO_NODE}"),
     ("timeouts: {beat: 1ns}", "timeouts.beat: must be at least 10ms"),
     ("stop: {accuracy: 0%}", "stop.accuracy: must be above 0%, not 0%"),
-    ("driver: [sim]", "driver: a list is not one of: namespaces, docker, swarm, slurm, sim; did you mean 'sim'?"),
+    (
+        "driver: [sim]",
+        "driver: a list is not one of: namespaces, docker, swarm, slurm, kubernetes, sim; did you mean 'sim'?",
+    ),
     ("faults: {at: 1s}", "faults: write a list, not a mapping"),
     ("faults: [{at: 1s, nodes: [], action: crash}]", "faults.0.nodes: give at least one, or leave it out"),
     ("faults: [{at: 1s, nodes: [edge-0, edge-0], action: crash}]", "faults.0.nodes: edge-0 is named twice"),

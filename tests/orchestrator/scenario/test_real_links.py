@@ -66,12 +66,13 @@ def test_the_effective_scenario_and_the_schema_of_editors_know_it() -> None:
 
 @pytest.mark.parametrize("driver", ["docker", "namespaces"])
 def test_a_driver_of_one_host_has_no_network_that_could_be_real(driver: str) -> None:
-    said = f"the driver {driver} makes all nodes on this host: leave real links out, or use the driver swarm or slurm"
+    remedy = "leave real links out, or use the driver swarm or slurm or kubernetes"
+    said = f"the driver {driver} makes all nodes on this host: {remedy}"
     assert problem(f"driver={driver}") == f"links.device-edge: {said}"
 
 
 def test_the_simulation_has_none_either_and_the_entry_is_named() -> None:
-    why = "the driver sim computes all links, none is real: give it a profile, or use swarm or slurm"
+    why = "the driver sim computes all links, none is real: give it a profile, or use swarm or slurm or kubernetes"
     assert problem("driver=sim", "links.device-edge=wifi", f"{OWN}=real") == f"{OWN}: {why}"
     assert parse(TEXT, "f.yaml", ["driver=sim", "links.device-edge=wifi"])
 

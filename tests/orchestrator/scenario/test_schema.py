@@ -346,7 +346,8 @@ MISTAKES = [
             "f.yaml:2: name: 'My Run' cannot be a name: write at most 40 lower-case letters, digits and hyphens, "
             "a hyphen not first, like my-run",
             "f.yaml:3: seed: write a whole number, not the number 1.5",
-            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, swarm, slurm, sim; did you mean 'docker'?",
+            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, swarm, slurm, kubernetes, sim;"
+            " did you mean 'docker'?",
             "f.yaml:5: faults: write a list, not the number 3",
         ],
     ),

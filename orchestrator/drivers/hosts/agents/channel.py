@@ -4,7 +4,7 @@ Messages are msgpack maps over ZeroMQ: ROUTER at the orchestrator, DEALER at eac
 connects to the orchestrator, so its host need not admit connections. All agents of a run have one pair of keys.
 
 From an agent:
-    hello {host, protocol, version, pid, mtu}       ready; waits for requests
+    hello {host, protocol, version, pid, address, mtu}  ready; waits for requests
     reply {id, result} or {id, error, kind}         the answer to a request; ``kind`` is a class of orchestrator.errors
     event {name, ...}                               see orchestrator.agent.worker
     beat {}                                         each BEAT seconds

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from node.assignment import Keypair
 from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.settings import Settings
+from orchestrator.drivers.hosts.environment import wait_for
 from orchestrator.drivers.slurm import job
-from orchestrator.drivers.slurm.job import JobStep, of_each, own_address, read_hosts, refusal
+from orchestrator.drivers.slurm.job import of_each, read_hosts, refusal, start_agents
 from orchestrator.errors import HostError
 from orchestrator.host.commands import extend_path
+from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
 
@@ -58,10 +62,6 @@ def test_an_address_without_ipv4_is_named() -> None:
         read_hosts(TOLD.replace("127.0.0.2", "fd00::1"), {}, 1)
 
 
-def test_a_host_is_reached_from_its_own_network() -> None:
-    assert own_address("127.0.0.2") == "127.0.0.1"
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a fake of srun, which keeps its words and the first line of its input until its input ends."""
@@ -75,14 +75,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def started(folder: Path) -> JobStep:
+async def started(folder: Path, stack: AsyncExitStack) -> asyncio.Future[str]:
     settings = Settings(run="r", address="tcp://a:1", server="s", keys=Keypair(public="p", secret=SECRET), lease=15.0)
-    return await JobStep.start(read_hosts(TOLD, {}, 1 << 33), settings, folder, {}, folder / "log")
+    (folder / "logs").mkdir()
+    hosts = read_hosts(TOLD, {}, 1 << 33)
+    return asyncio.ensure_future(await start_agents(RunDirectory(folder), hosts, settings, stack))
 
 
 async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: Path) -> None:
-    step = await started(folder)
-    await step.close()
+    async with AsyncExitStack() as stack:
+        end = await started(folder, stack)
+    assert "ended (exit code 0)" in await end
     words = (folder / "words").read_text()
     assert SECRET not in words
     assert {"--nodes=2", "--ntasks-per-node=1", "--nodelist=n1,n2", "--cpus-per-task=4"} <= set(words.splitlines())
@@ -93,10 +96,10 @@ async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: 
 async def test_a_step_that_ends_before_the_agents_are_there_is_told(folder: Path) -> None:
     (folder / "bin/srun").write_text("#!/bin/sh\nexit 4\n")
     agents = Agents(keypair(), keypair().public, 15.0, _never, _never, _never)
-    step = await started(folder)
-    with pytest.raises(HostError, match=r"ended \(exit code 4\): see `logs slurm`"):
-        await step.wait_for(agents, ["n1", "n2"])
-    await step.close()
+    async with AsyncExitStack() as stack:
+        end = await started(folder, stack)
+        with pytest.raises(HostError, match=r"ended \(exit code 4\): see `logs slurm`: what to do"):
+            await wait_for(agents, ["n1", "n2"], end, patience=90.0, remedy="what to do")
     await agents.close()
 
 

@@ -51,10 +51,10 @@ def test_the_drivers_that_can_something(monkeypatch: pytest.MonkeyPatch) -> None
     assert (listed(simulated=True), listed(images=True)) == ("sim", "docker or swarm")
     assert (listed(programs=True), listed(several_hosts=True)) == (
         "namespaces or docker or swarm",
-        "swarm or slurm",
+        "swarm or slurm or kubernetes",
     )
     monkeypatch.setitem(DRIVERS, "many", DriverKind("many", "", several_hosts=True))
-    assert listed(several_hosts=True) == "swarm or slurm or many"
+    assert listed(several_hosts=True) == "swarm or slurm or kubernetes or many"
 
 
 def test_an_unknown_driver_can_do_nothing() -> None:

@@ -68,8 +68,8 @@ def test_a_driver_of_one_host_refuses_hosts(monkeypatch: pytest.MonkeyPatch) -> 
     said = "f.yaml:2: hosts: the driver namespaces makes all nodes on this host: leave `hosts` out"
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
-    assert str(caught.value) == f"{said}, or use the driver swarm or slurm"
-    for name in ("swarm", "slurm"):
+    assert str(caught.value) == f"{said}, or use the driver swarm or slurm or kubernetes"
+    for name in ("swarm", "slurm", "kubernetes"):
         monkeypatch.setitem(DRIVERS, name, replace(DRIVERS[name], several_hosts=False))
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")

@@ -1,11 +1,9 @@
-"""The agent in a Slurm job, which makes namespaces on its host, as an ordinary user.
-
-All of it lies in the directory of the run, which all hosts of the job share.
-"""
+"""The agent that makes namespaces, as an ordinary user: on a host of a Slurm job, or in a pod of Kubernetes."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -16,10 +14,12 @@ from orchestrator.agent.work import work
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostSetup
 from orchestrator.drivers.hosts.agents.facts import HostState
-from orchestrator.drivers.hosts.agents.settings import Settings
+from orchestrator.drivers.hosts.agents.settings import HOST, Settings
+from orchestrator.drivers.kubernetes.manifest import FILES, SECRET
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
-from orchestrator.drivers.slurm.job import HOST, HOSTS
+from orchestrator.drivers.slurm.job import HOST as JOB_HOST
+from orchestrator.drivers.slurm.job import HOSTS
 from orchestrator.errors import DriverError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import Prober
@@ -28,20 +28,33 @@ from orchestrator.host.directory import RunDirectory
 
 
 async def serve_job(directory: Path) -> int:
-    """Serve the orchestrator of the run of this directory. Returns the exit code."""
-    extend_path()
-    host = os.environ[HOST]
+    """Serve the orchestrator of the run of this directory, which all hosts of the job share. Returns the exit code."""
+    host = os.environ[JOB_HOST]
     folder = RunDirectory(directory).nodes / HOSTS / host
     folder.mkdir(parents=True, exist_ok=True)
-    return await work(host, folder, partial(_make, directory.parent))
+    return await _serve(host, folder, directory.parent)
 
 
-def _make(runs: Path, settings: Settings, folder: Path, tell: Tell) -> Worker:
-    return Worker(folder, tell, partial(_open, runs), _examine, datasets=DataSets(folder))
+async def serve_pod() -> int:
+    """Serve the orchestrator whose settings are a secret of this pod, until SIGTERM. Returns the exit code."""
+    folder = FILES / "agent"
+    shutil.rmtree(folder, ignore_errors=True)  # an agent that was killed has left it
+    folder.mkdir()
+    return await _serve(os.environ[HOST], folder, FILES, SECRET.read_bytes())
+
+
+async def _serve(host: str, folder: Path, runs: Path, line: bytes | None = None) -> int:
+    """``runs``: the folder of all runs, which nodes do not see."""
+    extend_path()
+
+    def make(settings: Settings, folder: Path, tell: Tell) -> Worker:
+        return Worker(folder, tell, partial(_open, runs), _examine, datasets=DataSets(folder))
+
+    return await work(host, folder, make, line)
 
 
 async def _open(runs: Path, setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
-    """See `orchestrator.agent.worker.Open`. ``runs``: the folder of all runs, which nodes do not see."""
+    """See `orchestrator.agent.worker.Open`, and `_serve`."""
     stack.push_async_callback(sweep, directory.run, directory.path)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
@@ -52,4 +65,4 @@ async def _open(runs: Path, setup: HostSetup, directory: RunDirectory, data: Pat
 
 
 async def _examine(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
-    raise DriverError("`hosts doctor` examines the hosts of a swarm; use `srun edgebed doctor`")
+    raise DriverError("`hosts doctor` examines the hosts of a swarm; run `edgebed doctor` on each of these")

@@ -1,0 +1,36 @@
+"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry`, `KnowsHosts` and `LeavesAgents`."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+
+from orchestrator.drivers.base import Environment, Tell
+from orchestrator.drivers.kubernetes import cluster
+from orchestrator.drivers.local import files_of_agents
+from orchestrator.errors import HostError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import Plan
+
+open_files, inventory, stop_agents = files_of_agents, cluster.inventory, cluster.stop_agents
+
+
+def missing(plan: Plan | None = None) -> list[HostError]:
+    """Errors without a cluster, and for hosts on which no agent can run."""
+    try:
+        found = inventory()
+    except HostError as error:
+        return [error]
+    away = sorted({node.host for node in plan.nodes} - {each.name for each in found.hosts}) if plan is not None else []
+    return [HostError(f"the node {host} of the cluster: {found.left_out.get(host, 'it is gone')}") for host in away]
+
+
+async def open_environment(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+) -> Environment:
+    """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
+    from orchestrator.drivers.hosts.environment import with_agents
+
+    remedy = "see `edgebed docs kubernetes` for what the pods of agents need"
+    start = partial(cluster.start_agents, tell)  # a node may have to pull the image before
+    return await with_agents(plan, directory, stack, start, patience=600.0, remedy=remedy, pods=True)

@@ -22,10 +22,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from node.catalogue.datasets import Form, Shape
 from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
 from node.catalogue.sizes import Size
-from node.learning.networks import transformer, zoo
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, as_array, inputs_of, seeded
 from node.learning.errors import ModelError
+from node.learning.networks import transformer, zoo
 from node.learning.networks.lora import adapt
 from node.parameters import read_parameters
 

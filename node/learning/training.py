@@ -34,9 +34,9 @@ from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
+from node.learning.networks.zoo import Pass, forward_operations
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
-from node.learning.networks.zoo import Pass, forward_operations
 
 log = logging.getLogger(__name__)
 

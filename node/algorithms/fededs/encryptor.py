@@ -30,9 +30,9 @@ from node.learning.aggregation import State
 from node.learning.devices import as_array, seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
+from node.learning.networks.zoo import forward_work
 from node.learning.optimizers import Adam, DescentStep, optimizer
 from node.learning.training import Learner, batches
-from node.learning.networks.zoo import forward_work
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
 

@@ -16,9 +16,9 @@ from node.learning.devices import seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model, ModelPool, build
+from node.learning.networks.zoo import _Counter
 from node.learning.recomputation import recomputing
 from node.learning.training import Learner
-from node.learning.networks.zoo import _Counter
 
 PLAIN = LocalTraining(learning_rate=0.05, momentum=0.9, epochs=2, batch_size=16)
 CHECKPOINTED = replace(PLAIN, gradient_checkpointing=True)

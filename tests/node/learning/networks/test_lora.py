@@ -14,8 +14,8 @@ from node.catalogue.models import MODELS
 from node.learning.data.datasets import Prepared
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.networks.lora import Adapted, adapt
 from node.learning.models import Model, ModelPool, build, measured
+from node.learning.networks.lora import Adapted, adapt
 from node.learning.together import Crew, Training
 from node.learning.training import Learner
 from node.messaging.wire import Message, encode

@@ -14,9 +14,9 @@ from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build, measured
+from node.learning.networks.zoo import forward_operations
 from node.learning.together import Crew, Training, hindrance
 from node.learning.training import Learner
-from node.learning.networks.zoo import forward_operations
 
 FORM = Form((12,), 7, True, (12,))
 

@@ -218,7 +218,7 @@ def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine
     for folder in tmp_path.parents:
         if folder.stat().st_uid == 0 and folder.name.startswith("pytest-"):
             folder.chmod(0o711)
-    result = up(tmp_path, FEW + IN_CONTAINERS + FAULTS, "--set", "probe.before=true", prefix=as_user, timeout=300)
+    result = up(tmp_path, THREE_IN_CONTAINERS, "--set", "probe.before=true", prefix=as_user, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     probed = next(check for check in result.summary["checks"] if check["name"] == "links as configured")
     assert probed["verdict"] != "unknown", probed

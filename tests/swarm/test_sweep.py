@@ -26,7 +26,7 @@ scenario: small.yaml
 cases:
   small: {}
   slow: {links.device-edge: slow}
-seeds: [1, 2, 3]
+seeds: [1, 2]
 target: {accuracy: 50%}
 """
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,6 +100,17 @@ def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Re
         check=False,
     )
     return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
+
+
+@contextlib.contextmanager
+def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[None]:
+    """`resume` running beside the test, which is killed at the end."""
+    words = [*prefix, *command("resume", run.path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 class Background:

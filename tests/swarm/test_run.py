@@ -33,7 +33,7 @@ from orchestrator.results.record.rows import Event
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 from tests.e2e.engine import at
-from tests.e2e.harness import FEW, THREE, Background, command, json_of, up, wait_for
+from tests.e2e.harness import FEW, THREE, Background, command, json_of, resuming, up, wait_for
 from tests.e2e.image import import_commands
 from tests.orchestrator.fabric.hosts import vxlan_header
 from tests.swarm import foreign
@@ -247,11 +247,8 @@ def test_an_agent_is_killed_and_then_the_orchestrator_twice(
         os.kill(run.process.pid, signal.SIGKILL)
         wait_until_nothing_is_left(engines, name)
         reached = run.round()
-        with subprocess.Popen([*manager, *command("resume", run.directory.path)], stderr=subprocess.DEVNULL) as again:
-            try:
-                run.wait_round(reached + 2, timeout=200)
-            finally:
-                again.kill()
+        with resuming(run.directory, manager):
+            run.wait_round(reached + 2, timeout=200)
         said = json_of("down", name, "--runs", run.runs)["runs"][0]
         assert said["clean"], said
         wait_until_nothing_is_left(engines, name)

@@ -59,6 +59,10 @@ links: {device-cloud: {latency: 10ms, rate: 20mbit}}
 """Three nodes, for containers: each takes a second of a processor to start."""
 
 
+PACED = "hardware: {device: {speed: 0.02}}\n"
+"""Has devices train for a fifth of a second, so that a long run leaves this host its processors."""
+
+
 @dataclass(frozen=True)
 class Result:
     code: int

@@ -16,13 +16,13 @@ from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import run_processes
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.record.history import History
-from tests.e2e.harness import FEW, OWN_MOUNTS, ROOT, Background, command, traces_of, wait_for, write
+from tests.e2e.harness import FEW, OWN_MOUNTS, PACED, ROOT, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
 
 UNPROBED = f"{FEW}probe: {{before: false}}\n"
-LONG = UNPROBED.replace("rounds: 3", "rounds: 100000")
+LONG = UNPROBED.replace("rounds: 3", "rounds: 100000") + PACED
 SHORT = UNPROBED.replace("rounds: 3", "rounds: 1")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 

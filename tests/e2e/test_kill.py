@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.host.kernel.cgroups import writable_hierarchies
 from orchestrator.host.process.processes import run_processes
-from tests.e2e.harness import FEW, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
+from tests.e2e.harness import FEW, PACED, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -207,7 +207,7 @@ def test_kill_a_node_that_stays_away(tmp_path: Path) -> None:
 
 
 def test_down_of_a_living_run(tmp_path: Path) -> None:
-    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 4000")) as run:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 4000") + PACED) as run:
         run.wait_round(1)
         listed = json_of("ps", "--runs", run.runs)
         (entry,) = [each for each in listed["runs"] if each["run"] == run.directory.run]

@@ -28,7 +28,7 @@ from node.process.main import EXIT_DONE
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm.agent_image import problem
 from tests.e2e.engine import Place, at
-from tests.e2e.harness import THREE, up
+from tests.e2e.harness import FEW, up
 from tests.node.process.test_main import Run, running
 
 pytestmark = pytest.mark.e2e
@@ -179,7 +179,7 @@ def test_a_whole_run_is_made_of_it(
     if client.images.get(image).attrs["Architecture"] != client.version()["Arch"]:
         pytest.skip("the image of a run is one for this host")
     monkeypatch.setenv("EDGEBED_IMAGE", image)
-    result = up(tmp_path, f"{THREE}probe: {{before: false}}\n", "--driver", "docker")
+    result = up(tmp_path, FEW, "--driver", "docker")
     assert (result.code, result.summary["rounds"]) == (0, 3), result.errors
 
 

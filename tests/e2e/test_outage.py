@@ -14,8 +14,8 @@ from tests.e2e.harness import up
 
 pytestmark = pytest.mark.e2e
 
-# The first 20 ms carry a packet each, then nothing passes until 2 s. A model of 60 kB takes 42 packets of 1448 bytes.
-PERIOD = 2.0  # s
+# The first 20 ms carry a packet each, then nothing passes until 3 s. A model of 60 kB takes 42 packets of 1448 bytes.
+PERIOD = 3.0  # s
 TRACE = "".join(f"{ms}\n" for ms in (*range(1, 21), round(PERIOD * 1000)))
 SCENARIO = """
 algorithm: {name: fedavg, rounds: 1, learning_rate: 0.1}

@@ -18,7 +18,6 @@ from tests.e2e.harness import FEW, ROOT, THREE, up
 
 pytestmark = pytest.mark.e2e
 
-FEWER = "samples_per_client: 60, evaluate_samples: 60"
 Figures = tuple[list[tuple[str, int | None, str, float]], dict[str, int]]
 
 
@@ -50,8 +49,7 @@ def test_every_driver_gives_the_same_accuracies_and_bytes(tmp_path: Path, engine
 
 def test_a_model_that_draws_learns_the_same_in_namespaces(tmp_path: Path) -> None:
     """Dropout, and draws of numpy and Python in a forward pass, are seeded in nodes as in the simulation's workers."""
-    small = FEW.replace("partition: iid", f"partition: iid, {FEWER}")
-    scenario = f"plugins: [{user_models.__file__}]\n{small.replace('model: mlp', 'model: transformer')}"
+    scenario = f"plugins: [{user_models.__file__}]\n{FEW.replace('model: mlp', 'model: transformer')}"
     simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
     assert "transformer" in scenario
     assert {scope for _, _, scope, _ in simulated[0]} >= {"global", "train"}
@@ -59,7 +57,7 @@ def test_a_model_that_draws_learns_the_same_in_namespaces(tmp_path: Path) -> Non
 
 
 def test_adapters_of_a_model_of_tokens_learn_the_same_in_namespaces(tmp_path: Path) -> None:
-    data = f'data: {{dataset: "text:{ROOT}/scenarios/texts", partition: by-author, {FEWER}}}'
+    data = f'data: {{dataset: "text:{ROOT}/scenarios/texts", partition: by-author}}'
     lora = "lora: {rank: 2, alpha: 4, targets: [query, classifier]}"
     model = f"model: {{name: char-transformer, layers: 1, width: 16, {lora}}}"
     scenario = THREE.replace("data: {dataset: digits, partition: iid}", data).replace("model: mlp", model)

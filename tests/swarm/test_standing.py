@@ -16,15 +16,13 @@ import pytest
 from orchestrator.agent.container import VOLUME
 from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.host.hashes import is_hash
-from tests.e2e.harness import PACED, ROOT, Background, command, json_of, wait_for
+from tests.e2e.harness import ROOT, Background, command, json_of, wait_for
 from tests.e2e.test_docker import assert_same_tcp
 from tests.e2e.test_parity import figures
 from tests.swarm.engines import EngineHost, Engines
-from tests.swarm.test_run import FIVE, THREE_ON_SWARM
+from tests.swarm.test_run import FIVE, LONG
 
 pytestmark = pytest.mark.e2e
-
-LONG = THREE_ON_SWARM.replace("rounds: 3", "rounds: 200") + PACED
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def figures(tmp_path: Path, driver: str, scenario: str, prefix: Sequence[str] = 
 
 
 def test_every_driver_gives_the_same_accuracies_and_bytes(tmp_path: Path, engine: Engine) -> None:
-    """By a plug-in. `tests/swarm/test_run.py` has containers below edges."""
+    """With a plug-in of the documentation, below edges."""
     scenario = tutorial.lay_out(tmp_path)["topk"].read_text()
     scenario = scenario.replace("rounds: 5", "rounds: 3").replace("devices_per_edge: 2", "devices_per_edge: 1")
     drivers = ("sim", "namespaces", "docker")

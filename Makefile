@@ -41,7 +41,7 @@ quick-drivers: setup
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together
-# they leave a processor of two to what computes. What measures this host comes last, with nothing beside it.
+# they leave a processor of two to what computes. What measures this host comes last and alone.
 LANES ?= 4
 ALL := hosts runs computing engines simulations others computing-orchestrator lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.

@@ -108,7 +108,7 @@ def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Re
 
 @contextlib.contextmanager
 def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[None]:
-    """`resume` running beside the test, which is killed at the end."""
+    """Run `resume` next to the test, and kill it at the end."""
     words = [*prefix, *command("resume", run.path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -40,10 +40,9 @@ quick-drivers: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator/drivers
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, so many processes at a time. What takes longest begins first, and what waits (hosts, runs, engines) beside
-# what computes, so that processors are busy and all end at about the same time. At last what measures this host, with
-# nothing beside it.
-LANES ?= 3
+# All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together
+# they leave a processor of two to what computes. What measures this host comes last and alone.
+LANES ?= 4
 ALL := hosts runs computing engines simulations others computing-orchestrator lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
@@ -81,8 +80,9 @@ ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_l
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
     tests/orchestrator/run/test_down.py
+FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training
 ordinary: setup  ## the tests that depend on who runs them
-	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)
+	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)

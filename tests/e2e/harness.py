@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +59,10 @@ links: {device-cloud: {latency: 10ms, rate: 20mbit}}
 """Three nodes, for containers: each takes a second of a processor to start."""
 
 
+PACED = "hardware: {device: {speed: 0.02}}\n"
+"""Has devices train for a fifth of a second, so that a long run leaves this host its processors."""
+
+
 @dataclass(frozen=True)
 class Result:
     code: int
@@ -100,6 +104,17 @@ def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Re
         check=False,
     )
     return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
+
+
+@contextlib.contextmanager
+def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[None]:
+    """Run `resume` next to the test, and kill it at the end."""
+    words = [*prefix, *command("resume", run.path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 class Background:

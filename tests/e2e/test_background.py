@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from tests.e2e.harness import FEW, ROOT, command, json_of, wait_for, write
+from tests.e2e.harness import FEW, ROOT, command, json_of, wait_for
 
 pytestmark = pytest.mark.e2e
 
 LONG = FEW.replace("rounds: 3", "rounds: 100000")
+SLOWLY = ("--driver", "sim", "--pace", "1x")
 
 
 def detached(tmp_path: Path, scenario: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`up --detach`, whose pipes close although the run goes on."""
-    words = command("up", write(tmp_path, scenario), "--runs", tmp_path / "runs", "--detach", *arguments)
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    """`up --detach` of a scenario from standard input, whose pipes close although the run goes on."""
+    words = command("up", "-", "--runs", tmp_path / "runs", "--detach", *arguments)
+    return subprocess.run(words, cwd=ROOT, input=scenario, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_run_goes_on_in_the_background_to_its_end(tmp_path: Path) -> None:
@@ -37,14 +38,8 @@ def test_a_run_goes_on_in_the_background_to_its_end(tmp_path: Path) -> None:
     assert lines[-1].split("] ")[1].startswith("round 3 of 3 starts")
 
 
-def test_a_scenario_from_standard_input(tmp_path: Path) -> None:
-    words = command("up", "-", "--runs", tmp_path / "runs", "--detach", "--driver", "sim")
-    done = subprocess.run(words, cwd=ROOT, input=FEW, capture_output=True, text=True, timeout=60, check=False)
-    assert json_of("wait", done.stdout.strip(), "--runs", tmp_path / "runs")["rounds"] == 3
-
-
 def test_a_run_in_the_background_has_no_terminal_and_can_be_ended(tmp_path: Path) -> None:
-    done = detached(tmp_path, LONG, "--driver", "sim", "--json")
+    done = detached(tmp_path, LONG, *SLOWLY, "--json")
     told = json.loads(done.stdout)
     directory = RunDirectory(Path(told["directory"]))
     assert directory.run == told["run"]
@@ -56,9 +51,7 @@ def test_a_run_in_the_background_has_no_terminal_and_can_be_ended(tmp_path: Path
 
 
 def test_a_run_that_was_killed(tmp_path: Path) -> None:
-    directory = RunDirectory(
-        Path(json.loads(detached(tmp_path, LONG, "--driver", "sim", "--json").stdout)["directory"])
-    )
+    directory = RunDirectory(Path(json.loads(detached(tmp_path, LONG, *SLOWLY, "--json").stdout)["directory"]))
     words = command("wait", "--runs", tmp_path / "runs")
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None

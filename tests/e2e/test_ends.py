@@ -16,13 +16,14 @@ from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import run_processes
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.results.record.history import History
-from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, wait_for, write
+from tests.e2e.harness import FEW, OWN_MOUNTS, PACED, ROOT, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
 
-LONG = SMALL.replace("rounds: 3", "rounds: 100000")
-SHORT = SMALL.replace("rounds: 3", "rounds: 1")
+UNPROBED = f"{FEW}probe: {{before: false}}\n"
+LONG = UNPROBED.replace("rounds: 3", "rounds: 100000") + PACED
+SHORT = UNPROBED.replace("rounds: 3", "rounds: 1")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 
 
@@ -50,7 +51,7 @@ def states(directory: RunDirectory) -> set[str]:
         return {state.state for state in history.current_states().values()}
 
 
-@pytest.mark.parametrize("redirected", ["| head -1", "--json 2>&1 | true", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("redirected", ["--json 2>&1 | true", ">&- 2>&- <&-"])
 def test_output_that_nobody_reads_ends_nothing(tmp_path: Path, redirected: str) -> None:
     path = write(tmp_path, SHORT)
     line = f'set -o pipefail; "$@" {redirected}'
@@ -84,7 +85,7 @@ def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("controlling", [False, True])
 def test_a_terminal_that_goes_away(tmp_path: Path, controlling: bool) -> None:
     """Without more it is output that nobody reads; to whom it is the controlling terminal the kernel sends SIGHUP."""
-    runs, path = tmp_path / "runs", write(tmp_path, LONG if controlling else SMALL)
+    runs, path = tmp_path / "runs", write(tmp_path, LONG if controlling else UNPROBED)
     master, slave = os.openpty()
     arguments = command("up", path, "--runs", runs, "--driver", "sim")
     process = subprocess.Popen(
@@ -107,7 +108,7 @@ def test_a_signal_at_any_moment(tmp_path: Path) -> None:
         command("up", path, "--runs", tmp_path / "whole", "--driver", "sim"), cwd=ROOT, capture_output=True, check=True
     )
     whole = time.monotonic() - began
-    for part in range(5):
+    for part in range(len(SIGNALS)):
         runs = tmp_path / f"runs-{part}"
         # Python's own start is not ours to guard: the command says when it has begun.
         process = subprocess.Popen(
@@ -120,8 +121,8 @@ def test_a_signal_at_any_moment(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
-        time.sleep(whole * part / 5)
-        process.send_signal(SIGNALS[part % len(SIGNALS)])
+        time.sleep(whole * part / len(SIGNALS))
+        process.send_signal(SIGNALS[part])
         _, errors = process.communicate(timeout=30)
         assert process.returncode in (INTERRUPTED, 0), errors
         assert "Traceback" not in errors
@@ -176,7 +177,7 @@ def test_a_signal_to_all_processes_interrupts_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wait", [0.0, 0.5])
 def test_a_signal_before_any_node_has_started(tmp_path: Path, wait: float) -> None:
     """While the hub, the fork server and the link engine are being opened."""
-    with Background(tmp_path, SMALL) as run:
+    with Background(tmp_path, UNPROBED) as run:
         name = run.directory.run
         time.sleep(wait)
         run.process.send_signal(signal.SIGTERM)
@@ -188,7 +189,7 @@ def test_a_signal_before_any_node_has_started(tmp_path: Path, wait: float) -> No
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_nothing(tmp_path: Path) -> None:
-    with Background(tmp_path, SMALL.replace("rounds: 3", "rounds: 1000")) as run:
+    with Background(tmp_path, LONG) as run:
         run.wait_round(2)
         name = run.directory.run
         os.kill(run.pid_of("cloud"), signal.SIGSTOP)  # it does not hear that it should end, and is waited for

@@ -61,7 +61,7 @@ def walked(tmp_path: Path, sizes: list[int]) -> list[dict[str, Any]]:
 
 
 def test_a_disk_that_is_full_at_any_byte(tmp_path: Path) -> None:
-    sizes = [*range(4, 120, 16), *range(120, 400, 40), *range(400, 640, 15), 8192]
+    sizes = [*range(4, 120, 24), *range(120, 400, 56), *range(400, 640, 30), 8192]
     results = walked(tmp_path, sizes)
     for result in results:
         size, errors = result["size"], result["errors"]

@@ -18,13 +18,13 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.user_socket import user_name
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.verbs.live.inject import command as ask
-from tests.e2e.harness import FEW, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
+from tests.e2e.harness import FEW, PACED, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
 LONG = (
     FEW.replace("rounds: 3", "rounds: 2000").replace("name: small", "name: touched")
-    + "hardware: {device: {speed: 0.02}}\n"  # which sets the pace, so that this host has time
+    + PACED
     + "probe: {before: false}\ngathering: {quorum: 50%, deadline: 3s}\nstop: {after: 5s}\n"
 )
 AT_ONCE = 0.5  # s

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import FEW, ROOT, Background, command, json_of, wait_for
+from tests.e2e.harness import FEW, PACED, ROOT, Background, command, json_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.netns]
+pytestmark = pytest.mark.e2e
 
-LONG = FEW.replace("rounds: 3", "rounds: 10000")
+LONG = FEW.replace("rounds: 3", "rounds: 10000") + PACED + "probe: {before: false}\n"
 NODE = "device-0-0"
 
 

@@ -125,12 +125,12 @@ def test_rate(nodes: Tools, asked: float, turned: bool) -> None:
     source, target = ends("device-1-1", "edge-1", turned)
 
     def tcp() -> float:
-        found = nodes.iperf(source, target, "--time", "3", "--omit", "1")["sum_received"]
+        found = nodes.iperf(source, target, "--time", "2", "--omit", "1")["sum_received"]
         return float(found["bits_per_second"]) / TCP_SHARE
 
     def udp() -> float:  # half as much again as the link carries
         bitrate = str(int(1.5 * asked * UDP_SHARE))
-        options = ("--udp", "--bitrate", bitrate, "--length", str(UDP_SIZE), "--time", "2", "--omit", "1")
+        options = ("--udp", "--bitrate", bitrate, "--length", str(UDP_SIZE), "--time", "1", "--omit", "1")
         found = nodes.iperf(source, target, *options)["sum_received"]
         return float(found["bits_per_second"]) / UDP_SHARE
 

@@ -37,18 +37,14 @@ def figures(tmp_path: Path, driver: str, scenario: str, prefix: Sequence[str] = 
 
 
 def test_every_driver_gives_the_same_accuracies_and_bytes(tmp_path: Path, engine: Engine) -> None:
-    simulated, namespaces, containers = (figures(tmp_path, driver, FEW) for driver in ("sim", "namespaces", "docker"))
-    assert len(simulated[0]) > 10
-    assert set(simulated[1]) == {"model", "update"}
-    assert simulated == namespaces == containers
-
-
-def test_every_driver_runs_a_plug_in_alike(tmp_path: Path, engine: Engine) -> None:
-    """`test_a_model_that_draws_learns_the_same_in_namespaces` has one too."""
+    """With a plug-in of the documentation, below edges."""
     scenario = tutorial.lay_out(tmp_path)["topk"].read_text()
-    simulated, containers = (figures(tmp_path, driver, scenario) for driver in ("sim", "docker"))
-    assert len(simulated[0]) >= 5
-    assert simulated == containers
+    scenario = scenario.replace("rounds: 5", "rounds: 3").replace("devices_per_edge: 2", "devices_per_edge: 1")
+    drivers = ("sim", "namespaces", "docker")
+    simulated, namespaces, containers = (figures(tmp_path, driver, scenario) for driver in drivers)
+    assert len(simulated[0]) == 3  # an accuracy for each round
+    assert set(simulated[1]) == {"model", "sparse", "update"}
+    assert simulated == namespaces == containers
 
 
 def test_a_model_that_draws_learns_the_same_in_namespaces(tmp_path: Path) -> None:

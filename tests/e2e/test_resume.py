@@ -102,7 +102,7 @@ def test_a_run_is_continued_without_the_files_that_its_scenario_names(tmp_path: 
     scheduled = LONGER.replace("rounds: 8", "rounds: 100000").replace(
         "rate: 20mbit}", "rate: 20mbit, schedule: {trace: run.db}}"
     )
-    with Background(tmp_path, scheduled, "--driver", "sim") as run:
+    with Background(tmp_path, scheduled, "--driver", "sim", "--pace", "1x") as run:
         run.wait_round(3)
         run.process.send_signal(signal.SIGINT)
         assert run.result().summary["ended"] == "interrupted"

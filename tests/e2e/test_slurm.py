@@ -32,11 +32,12 @@ pytestmark = [
     ),
 ]
 
-LONG = THREE.replace("rounds: 3", "rounds: 30").replace("latency: 10ms", "latency: 100ms")
+SLOW = THREE.replace("rounds: 3", "rounds: 20").replace("latency: 10ms", "latency: 100ms")
+LONG = f"{SLOW}probe: {{before: false}}\n"
 SPREAD = f"""\
 {LONG}
 hosts: {{cloud: n1, device-0: n1, device-1: n2}}
-faults: [{{at: 2s, node: device-1, action: crash, for: 1s}}]
+faults: [{{at: 500ms, node: device-1, action: crash, for: 1s}}]
 """
 CONFIGURATION = """\
 ClusterName=edgebed
@@ -64,10 +65,14 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
 
-@pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[None]:
     """Slurm's daemons, which the commands of this process and its children find."""
-    with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as daemons:
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-") as name,
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.ExitStack() as daemons,
+    ):
         folder, key = Path(name), Path(name, "key")
         folder.chmod(0o755)  # munged refuses a socket that not all users reach
         key.write_bytes(os.urandom(64))
@@ -76,7 +81,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             (folder / node).mkdir()
         configuration = folder / "slurm.conf"
         configuration.write_text(CONFIGURATION.format(folder=folder, ports=free_ports(3)))
-        monkeypatch.setenv("SLURM_CONF", str(configuration))
+        patch.setenv("SLURM_CONF", str(configuration))
         places = {"key-file": key, "socket": folder / "munge", "pid-file": folder / "munge.pid"}
         places |= {"log-file": folder / "munge.log", "seed-file": folder / "seed"}
         munged = ["munged", "--foreground", *(f"--{option}={path}" for option, path in places.items())]
@@ -224,22 +229,22 @@ def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordi
     assert known_runs(folder / "runs/long") == [run]
     with History.open(run.path) as history:
         assert history.outcome is not None
-        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
+        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 20)
     assert traces_of(run.run) == []
 
 
 def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
     folder = ordinary.folder
     (folder / "spread.yaml").write_text(SPREAD)
-    up = f"exec {ordinary.python} -P -m orchestrator up spread.yaml --driver slurm --runs $1"
+    up = f"exec {ordinary.python} -P -m orchestrator up spread.yaml --driver slurm --runs $1 --set algorithm.rounds=$2"
     (folder / "job.sh").write_text(f"#!/bin/sh\n{up}\n")
     words = ("sbatch", "--wait", "--nodes=2", "--output=job.log", "job.sh")
-    with ordinary.start(*words, "whole") as job:
+    with ordinary.start(*words, "whole", "6") as job:
         assert job.wait() in (0, 3), (folder / "job.log").read_text()  # 3: on a busy host links are late
     (run,) = known_runs(folder / "whole")
     with History.open(run.path) as history:
         assert history.outcome is not None
-        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 30)
+        assert (history.outcome.ended, history.rounds_done()) == ("rounds", 6)
         assert [each.target for each in history.faults() if each.start is not None] == ["device-1"]
         measured = [NetworkReading.from_json(each.data) for each in history.events(EVENT)]
     assert measured[0].first
@@ -247,7 +252,7 @@ def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
     frames = {(each.source, each.target): each for each in measured[-1].frames}
     assert frames["n2", "n1"].sent > 0
     assert frames["n2", "n1"].missing == 0
-    with ordinary.start(*words, "killed") as job:
+    with ordinary.start(*words, "killed", "20") as job:
         run = wait_for_round(folder / "killed", 3)
         for pid in [pid for pid, name in ordinary.processes().items() if name == "srun"]:
             os.kill(pid, signal.SIGKILL)

@@ -12,13 +12,15 @@ from orchestrator.host.kernel.cgroups import PREFIX, limits, writable_hierarchie
 from orchestrator.results.record.history import History
 from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, up, write
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
+DONE = (0, 3)  # 3: a host that is busy with something else
 PAGE = 4096  # bytes, in which memory is limited
 # A user with no rights at all, whatever this machine's users may do: uid 1000 of a user namespace, no capability.
 AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
 
+@pytest.mark.alone
 def test_a_run_ends_trusted_and_leaves_nothing(tmp_path: Path) -> None:
     for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else
         result = up(tmp_path, SMALL)
@@ -51,7 +53,7 @@ def test_a_run_ends_trusted_and_leaves_nothing(tmp_path: Path) -> None:
 def test_without_any_right(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     result = up(tmp_path, SMALL, "--set", "probe.before=false", prefix=AS_ORDINARY_USER)
-    assert result.code == 0, result.errors
+    assert result.code in DONE, result.errors
     assert result.summary["rounds"] == 3
     assert traces_of(Path(result.summary["run"]).name) == []
 
@@ -67,7 +69,7 @@ topology: {edges: 0, devices: 4, cloud: true}
 probe: {before: false}
 """
     result = up(tmp_path, scenario)
-    assert result.code == 0, result.errors
+    assert result.code in DONE, result.errors
     assert result.summary["rounds"] == 2
     assert result.summary["nodes"] == 5
 
@@ -94,10 +96,12 @@ def test_nodes_have_the_cores_and_the_memory_of_their_hardware(tmp_path: Path) -
                 whole = int(asked) // PAGE * PAGE if file.startswith("memory") else asked
                 assert (group / file).read_text().strip() == str(whole)
         result = run.result()
-        assert (result.code, result.summary["rounds"]) == (0, 20), result.errors
+        assert result.code in DONE, result.errors
+        assert result.summary["rounds"] == 20
         assert traces_of(run.directory.run) == []
 
 
+@pytest.mark.alone
 def test_slowness_and_random_faults(tmp_path: Path) -> None:
     hardware = "hardware: {device: {speed: 0.5}}\n"
     scenario = SMALL.replace("rounds: 3", "rounds: 6") + hardware + FAULTS + "probe: {before: false}\n"
@@ -117,6 +121,7 @@ def test_slowness_and_random_faults(tmp_path: Path) -> None:
     assert min(lasted[3:]) > 2 * max(lasted[:2]), lasted
 
 
+@pytest.mark.alone
 def test_links_are_calibrated_without_training(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL.replace("latency: 2ms", "latency: 2ms, loss: 2%"))
     for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else

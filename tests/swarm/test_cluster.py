@@ -45,7 +45,7 @@ def cluster(place: Engines) -> Iterator[Cluster]:
     with at(place.manager.address), closing(Cluster.connect()) as connected:
         yield connected
         connected.stop_agents(RUN)
-    for host in place.hosts:  # an Engine that is killed while it removes a container keeps it
+    for host in place.hosts:
         wait_empty(host)
 
 
@@ -118,14 +118,3 @@ def test_why_an_agent_does_not_live(cluster: Cluster, tmp_path: Path) -> None:
 def test_an_engine_that_does_not_manage_the_swarm(place: Engines) -> None:
     with at(place.hosts[1].address), pytest.raises(HostError, match=r"this host, b, .* on a manager \(10\.77\.0\.1\)"):
         Cluster.connect()
-
-
-def test_a_host_whose_engine_was_killed_and_comes_back(cluster: Cluster, place: Engines, tmp_path: Path) -> None:
-    lost = place.hosts[2]
-    start(cluster, tmp_path)
-    wait_for(lambda: states(cluster) == dict.fromkeys("abc", "running") or None, "an agent on each host")
-    lost.daemon.kill()
-    wait_for(lambda: cluster.members()[2].state == "down" or None, "the swarm to miss it")
-    assert cluster.stop_agents(RUN) == ["c"]
-    lost.daemon.start()
-    wait_for(lambda: cluster.members()[2].usable or None, "the host to be back")

@@ -1,4 +1,4 @@
-"""Ten nodes on two hosts upload through one cell, whose queues are on a third host."""
+"""Four nodes on two hosts upload through one cell, whose queues are on a third host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.swarm.test_run import wait_until_nothing_is_left
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("on_engines")]
 
-SIZE, DEVICES = 500_000, 10
+SIZE, DEVICES = 500_000, 4
 SERVER = f"""\
 import json, socket, sys, threading, time
 
@@ -36,7 +36,8 @@ def receive(name):
 
 for round in (1, 2, 3):
     print("::edgebed", json.dumps({{"round": round, "phase": "start"}}), flush=True)
-    time.sleep(1.5)  # until the fault of the round has taken effect
+    if round > 1:
+        time.sleep(1.5)  # until the fault of the round has taken effect
     took, began = {{}}, time.monotonic()
     threads = [threading.Thread(target=receive, args=(name,)) for name in nodes]
     for thread in threads:
@@ -59,13 +60,13 @@ SCENARIO = f"""\
 driver: swarm
 topology: {{cloud: true, edges: 0, devices: {DEVICES}}}
 links: {{device-cloud: {{latency: 10ms}}}}
-hosts: {{cloud: a, device: b, device-5: c, device-6: c, device-7: c, device-8: c, device-9: c}}
+hosts: {{cloud: a, device: b, device-2: c, device-3: c}}
 shared:
-  cell: {{up: 16mbit, down: 50mbit, members: [device-*]}}
-  other: {{up: 4mbit, down: 50mbit, buffer: 1s}}
+  cell: {{up: 8mbit, down: 50mbit, members: [device-*]}}
+  other: {{up: 3mbit, down: 50mbit, buffer: 1s}}
 faults:
-  - {{round: 2, node: device-9, action: handover, to: other}}
-  - {{round: 3, medium: cell, direction: up, action: degrade, rate: 12mbit}}
+  - {{round: 2, node: device-3, action: handover, to: other}}
+  - {{round: 3, medium: cell, direction: up, action: degrade, rate: 6mbit}}
 programs:
   cloud: {{command: "{PYTHON} server.py {{self}}", image: "{IMAGE}", ready: {{port: 8000}}, ends_the_run: true}}
   device: {{command: "{PYTHON} client.py {{name}}", image: "{IMAGE}", after: cloud}}
@@ -85,12 +86,12 @@ def misfits(rounds: list[dict[str, float]]) -> list[str]:
     this one. How exactly members share is measured in tests/orchestrator/fabric/test_trunk_media.py."""
     first, second, third = rounds
     expected = [
-        (max(first.values()), DEVICES * BITS / 16e6),
-        (min(first.values()), DEVICES * BITS / 16e6),
-        (second.pop("device-9"), BITS / 4e6),
-        (max(second.values()), (DEVICES - 1) * BITS / 16e6),
-        (third.pop("device-9"), BITS / 4e6),
-        (max(third.values()), (DEVICES - 1) * BITS / 12e6),
+        (max(first.values()), DEVICES * BITS / 8e6),
+        (min(first.values()), DEVICES * BITS / 8e6),
+        (second.pop("device-3"), BITS / 3e6),
+        (max(second.values()), (DEVICES - 1) * BITS / 8e6),
+        (third.pop("device-3"), BITS / 3e6),
+        (max(third.values()), (DEVICES - 1) * BITS / 6e6),
     ]
     far = [(took, time + ROUND_TRIP) for took, time in expected if not 0.95 < took / (time + ROUND_TRIP) < 1.5]
     return [f"{took:.3f} s, not {time:.3f} s" for took, time in far]
@@ -114,4 +115,4 @@ def test_uploads_from_two_hosts_share_a_cell(tmp_path: Path, engines: Engines) -
     assert {probe.source for probe in probes} == {"cell up", "cell down"}
     assert all(probe.verdict != "fail" for probe in probes if "saturated" not in probe.detail), probes
     assert carried["cell up", "device-0"] == pytest.approx(3 * BITS / 8, rel=0.05)
-    assert carried["other up", "device-9"] == pytest.approx(2 * BITS / 8, rel=0.05)
+    assert carried["other up", "device-3"] == pytest.approx(2 * BITS / 8, rel=0.05)

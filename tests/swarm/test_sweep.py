@@ -26,7 +26,7 @@ scenario: small.yaml
 cases:
   small: {}
   slow: {links.device-edge: slow}
-seeds: [1, 2, 3]
+seeds: [1, 2]
 target: {accuracy: 50%}
 """
 
@@ -55,19 +55,20 @@ def test_tasks_on_three_hosts_give_the_table_of_one_though_an_engine_is_killed(
     (tmp_path / "links.py").write_text(PLUGIN)
     (tmp_path / "mine.yaml").write_text(SWEEP)
     manager = [*engines.manager.enter(), "env", f"--chdir={tmp_path}", f"PYTHONPATH={ROOT}"]
-    lost, lines = engines.hosts[2], list[str]()
+    lost, killed, lines = engines.hosts[2], False, list[str]()
     on_swarm = [*manager, *words("--on", "swarm", "--image", IMAGE)]
     with subprocess.Popen(on_swarm, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sweep:
         assert sweep.stderr is not None
         assert sweep.stdout is not None
         for line in sweep.stderr:
             lines.append(line)
-            if line.endswith("running on c\n") and not lost.daemon.was_killed:
+            if line.endswith("running on c\n") and not killed:
+                killed = True
                 lost.daemon.kill()
                 lost.daemon.start()  # Swarm repeats the task when its host is back
         said = sweep.stdout.read()
     assert sweep.returncode == 0, "".join(lines)
-    assert any("running on c" in line for line in lines), lines
+    assert killed, lines
     here = subprocess.run([*manager, *words("--runs", "here")], capture_output=True, text=True, check=True)
     assert table(said) == table(here.stdout)
     (name,) = re.findall(r"`docker service rm (\S+)` ends it", lines[0])

@@ -11,6 +11,7 @@ from netem.impair import Counters
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
+from netem.tcp.lockstep import Flows, LockstepFlow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.drivers.sim.media.channels import SharedMedia
@@ -52,7 +53,8 @@ class ModelFabric:
         self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
         self._crossings: dict[Ends, tuple[Crossing, ...]] = {}
-        self._flows: dict[Ends, Flow | SharedFlow] = {}
+        self._lockstep = Flows()
+        self._flows: dict[Ends, Flow | LockstepFlow | SharedFlow] = {}
         self._counted: dict[Ends, Counters] = {}  # at the last count
 
     def notes(self) -> list[str]:
@@ -176,24 +178,24 @@ class ModelFabric:
                 *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
             )
 
-    def _flow(self, source: str, target: str) -> Flow | SharedFlow | ClientFlow:
+    def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
         ends = source, target
         if ends in self._clients:
             return self._clients[ends]
-
-        def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-            seed = self._seeds[ends]
-            beats = self._beat_seeds.setdefault(source, seed)
-            return Flow(forward, backward, seed, *self._timeouts, resume=self._media is not None, beat_seed=beats)
-
+        seed = self._seeds[ends]
+        beats = self._beat_seeds.setdefault(source, seed)
         if self._media is None:
-            self._flows[ends] = make(*self._both_ways(ends))
+            self._flows[ends] = self._lockstep.flow(*self._both_ways(ends), seed, *self._timeouts, beats)
         else:
+
+            def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
+                return Flow(forward, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
+
             self._flows[ends] = SharedFlow(
                 self._media,
                 *self._both_ways(ends),
                 self._crossings[ends],
-                self._seeds[ends],
+                seed,
                 make,
                 partial(self._move, ends),
             )

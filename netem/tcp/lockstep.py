@@ -1,0 +1,115 @@
+"""Flows in lockstep: one computation for links that differ in nothing, as those of a message to 10,000 receivers.
+
+Nothing is random on a link without loss and jitter. So flows over such links with equal profiles and beats stay equal
+as long as they get the same calls at the same times. They share one `Flow`. The first call at a time computes the next
+one, and the same call for the others finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from random import Random
+from typing import Any
+
+from netem.impair import Counters
+from netem.profile import LinkProfile
+from netem.tcp.flow import Flow
+from netem.tcp.path import is_random
+
+
+class Flows:
+    """Makes the flows of many links."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, _Group] = {}
+
+    def flow(
+        self,
+        forward: LinkProfile,
+        backward: LinkProfile,
+        seed: int,
+        beat: float,
+        patience: float,
+        beat_seed: int | None = None,
+    ) -> Flow | LockstepFlow:
+        """A flow with the times and counters of `Flow` with these arguments."""
+
+        def make() -> Flow:
+            return Flow(forward, backward, seed, beat, patience, beat_seed=beat_seed)
+
+        if is_random(forward, backward):
+            return make()
+        key = forward, backward, beat, patience, seed if beat_seed is None else beat_seed
+        if key not in self._groups:
+            self._groups[key] = _Group(make)
+        return LockstepFlow(self._groups[key], seed)
+
+
+class LockstepFlow:
+    """See `netem.tcp.flow.Flow`: the same, for one of the links of a group."""
+
+    __slots__ = ("_flow", "_group", "_seed")
+
+    def __init__(self, group: _Group, seed: int) -> None:
+        self._group: _Group | None = group
+        self._flow = group.join()
+        self._seed = seed
+
+    def counted(self, now: float) -> Counters:
+        return self._flow.counted(now)
+
+    def open(self, now: float) -> float:
+        seconds: float = self._call("open", now)
+        return seconds
+
+    def send(self, now: float, size: int) -> float:
+        arrival: float = self._call("send", now, size)
+        return arrival
+
+    def cut(self, now: float) -> None:
+        self._call("cut", now)
+
+    def restore(self, now: float) -> list[float]:
+        arrivals: list[float] = self._call("restore", now)
+        return arrivals
+
+    def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
+        """See `Flow.reshape`. The flow leaves its group."""
+        if self._group is not None:
+            self._group, self._flow = None, self._flow.copy(now, Random(self._seed))
+        return self._flow.reshape(now, forward, backward)
+
+    def _call(self, method: str, now: float, *arguments: int) -> Any:
+        if self._group is None or self._group.size == 1:
+            return getattr(self._flow, method)(now, *arguments)
+        self._flow, result = self._group.call(self._flow, method, now, *arguments)
+        return result
+
+
+class _Group:
+    """Flows that were equal when they were made by ``make``. Those that are equal still share one object, which does
+    not change any more."""
+
+    def __init__(self, make: Callable[[], Flow]) -> None:
+        self.size = 0
+        self._make = make
+        self._now = 0.0
+        self._calls: dict[tuple[Flow, str, tuple[int, ...]], tuple[Flow, Any]] = {}  # of this time
+
+    def join(self) -> Flow:
+        """A new flow. That of the first member is its own: it may change, as long as the member is alone."""
+        self.size += 1
+        if self.size <= 2:
+            self._new = self._make()
+        return self._new
+
+    def call(self, flow: Flow, method: str, now: float, *arguments: int) -> tuple[Flow, Any]:
+        """The flow after the call of a method, and what it returned."""
+        if now != self._now:
+            self._now = now
+            self._calls.clear()
+        key = flow, method, arguments
+        if key not in self._calls:
+            after = flow.copy(now)
+            self._calls[key] = after, getattr(after, method)(now, *arguments)
+        return self._calls[key]

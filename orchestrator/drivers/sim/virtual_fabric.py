@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple, fields
 from functools import partial
 
 from netem.impair import Counters
@@ -25,6 +25,7 @@ from orchestrator.scenario.sections.topology import POPULATION, Ends
 
 PER_MESSAGE = 0.5e-3  # s
 PER_BYTE = 12e-9  # s
+_COUNTERS = [field.name for field in fields(Counters)]
 
 
 def processing(size: int) -> float:
@@ -137,8 +138,8 @@ class ModelFabric:
             counted = (flow.flow if isinstance(flow, SharedFlow) else flow).counted(now)
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
-                rows.append({"source": ends[0], "target": ends[1], **asdict(counted)})
-        rows += [{"source": ends[0], "target": ends[1], **asdict(counted)} for ends, counted in self._passed.items()]
+                rows.append(_row(ends, counted))
+        rows += [_row(*each) for each in self._passed.items()]
         return Counted(links=rows, channels=self._media.rows(now) if self._media else ())
 
     async def watch(self) -> None:
@@ -214,3 +215,7 @@ class ModelFabric:
         if self._media is None:
             return self._profiles[ends], self._profiles[back]
         return self._profiles[ends], self._media.alone(self._profiles[back], self._crossings[back])
+
+
+def _row(ends: Ends, counted: Counters) -> LinkRow:
+    return {"source": ends[0], "target": ends[1], **{name: getattr(counted, name) for name in _COUNTERS}}

@@ -8,6 +8,7 @@ one, and the same call for the others finds it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -33,10 +34,7 @@ class Flows:
         beat_seed: int | None = None,
     ) -> Flow | LockstepFlow:
         """A flow with the times and counters of `Flow` with these arguments."""
-
-        def make() -> Flow:
-            return Flow(forward, backward, seed, beat, patience, beat_seed=beat_seed)
-
+        make = partial(Flow, forward, backward, seed, beat, patience, beat_seed=beat_seed)
         if is_random(forward, backward):
             return make()
         key = forward, backward, beat, patience, seed if beat_seed is None else beat_seed
@@ -59,19 +57,16 @@ class LockstepFlow:
         return self._flow.counted(now)
 
     def open(self, now: float) -> float:
-        seconds: float = self._call("open", now)
-        return seconds
+        return float(self._call("open", now))
 
     def send(self, now: float, size: int) -> float:
-        arrival: float = self._call("send", now, size)
-        return arrival
+        return float(self._call("send", now, size))
 
     def cut(self, now: float) -> None:
         self._call("cut", now)
 
     def restore(self, now: float) -> list[float]:
-        arrivals: list[float] = self._call("restore", now)
-        return arrivals
+        return list(self._call("restore", now))
 
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """See `Flow.reshape`. The flow leaves its group."""
@@ -87,17 +82,17 @@ class LockstepFlow:
 
 
 class _Group:
-    """Flows that were equal when they were made by ``make``. Those that are equal still share one object, which does
-    not change any more."""
+    """Flows that were equal when ``make`` made them. Those that are still equal share one object, which does not change
+    any more."""
 
     def __init__(self, make: Callable[[], Flow]) -> None:
         self.size = 0
         self._make = make
         self._now = 0.0
-        self._calls: dict[tuple[Flow, str, tuple[int, ...]], tuple[Flow, Any]] = {}  # of this time
+        self._calls: dict[tuple[Flow, str, tuple[int, ...]], tuple[Flow, Any]] = {}  # at this time
 
     def join(self) -> Flow:
-        """A new flow. That of the first member is its own: it may change, as long as the member is alone."""
+        """The flow of one more member. That of the first one is its own, so it may change as long as it is alone."""
         self.size += 1
         if self.size <= 2:
             self._new = self._make()

@@ -12,7 +12,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from netem.impair import Counters
 from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
 from netem.tcp.path import is_random
@@ -44,17 +43,14 @@ class Flows:
 
 
 class LockstepFlow:
-    """See `netem.tcp.flow.Flow`: the same, for one of the links of a group."""
+    """One of a group of flows. ``flow`` is its present state, with the counters."""
 
-    __slots__ = ("_flow", "_group", "_seed")
+    __slots__ = ("_group", "_seed", "flow")
 
     def __init__(self, group: _Group, seed: int) -> None:
         self._group: _Group | None = group
-        self._flow = group.join()
+        self.flow = group.join()
         self._seed = seed
-
-    def counted(self, now: float) -> Counters:
-        return self._flow.counted(now)
 
     def open(self, now: float) -> float:
         return float(self._call("open", now))
@@ -71,13 +67,13 @@ class LockstepFlow:
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """See `Flow.reshape`. The flow leaves its group."""
         if self._group is not None:
-            self._group, self._flow = None, self._flow.copy(now, Random(self._seed))
-        return self._flow.reshape(now, forward, backward)
+            self._group, self.flow = None, self.flow.copy(now, Random(self._seed))
+        return self.flow.reshape(now, forward, backward)
 
     def _call(self, method: str, now: float, *arguments: int) -> Any:
         if self._group is None or self._group.size == 1:
-            return getattr(self._flow, method)(now, *arguments)
-        self._flow, result = self._group.call(self._flow, method, now, *arguments)
+            return getattr(self.flow, method)(now, *arguments)
+        self.flow, result = self._group.call(self.flow, method, now, *arguments)
         return result
 
 

@@ -135,7 +135,7 @@ class ModelFabric:
         rows: list[LinkRow] = []
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            counted = (flow.flow if isinstance(flow, SharedFlow) else flow).counted(now)
+            counted = (flow if isinstance(flow, Flow) else flow.flow).counted(now)
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
                 rows.append(_row(ends, counted))

@@ -44,7 +44,9 @@ def test_each_flow_has_the_times_and_counters_of_a_flow_of_its_own(
         now += pause
         for link in links:
             assert call(together[link], method, now, size) == call(alone[link], method, now, size)
-        assert [flow.counted(now) for flow in together] == [flow.counted(now) for flow in alone]
+        for one, other in zip(together, alone, strict=True):
+            assert isinstance(one, LockstepFlow)
+            assert one.flow.counted(now) == other.counted(now)
 
 
 def test_a_message_to_many_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import resource
 import sys
 import time
@@ -23,7 +24,7 @@ import numpy as np
 
 from benchmarks.rounds import Silent
 from netem.profile import LinkProfile
-from netem.tcp.flow import Flow
+from netem.tcp.lockstep import Flows
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
 from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.role import Role
@@ -101,7 +102,8 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
     """Run the benchmark once."""
 
     async def perform() -> Cloud:
-        network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))
+        flows = Flows()
+        network = MemoryNetwork(lambda source, target: flows.flow(LINK, LINK, 1, math.inf, math.inf))
 
         def transport(of: Assignment) -> MemoryTransport:
             return network.transport(of.node, [peer.name for peer in of.peers], timeouts=of.timeouts)

@@ -96,7 +96,7 @@ class _Simulation:
             else:
                 there = LinkPlan(each.member, SINK, "", profile, 2 * seed, crossings=crossings)
                 await fabric.shape([there, LinkPlan(SINK, each.member, "", back, 2 * seed + 1)])
-            message = InFlight(Message("model", each.member), each.size)
+            message = fabric.network.in_flight(Message("model", each.member), each.size)
             loop.call_at(began + each.at, fabric.network.line(each.member, SINK).send, message)
         if between is not None:
             before, after = [await self._carried(fabric, began + at) for at in between]

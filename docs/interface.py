@@ -77,7 +77,7 @@ def members_of(each: type) -> Iterator[str]:
         known = isinstance(member, property) or inspect.isroutine(member)
         if name.startswith("_") or not known or not text or isinstance(member, enum.Enum):
             continue
-        call = name if isinstance(member, property) else f"{name}()"
+        call = f"{name}()" if callable(member) else name
         rows.append((f"`{call}`", " ".join(plain(text.partition("\n\n")[0]).split())))
     yield from table(("member", ""), rows)
 

@@ -28,6 +28,7 @@ import contextlib
 import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,6 @@ class Role:
         self.device = assignment.device
         self.restored = restored
         self.last_round = assignment.stop.rounds
-        self.rng = np.random.default_rng(derive_seed(assignment.seed, assignment.node, "role"))
         self.ended_by = "rounds"  # or "accuracy", "target", "stopped"
         self._assignment = assignment
         self._transport = transport
@@ -108,6 +108,11 @@ class Role:
         self._exchange = Exchange(
             transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
         )
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """This node's own random generator."""
+        return np.random.default_rng(self.seed("role"))
 
     async def run(self) -> None:
         """Run the algorithm's part. The class of each tier implements it."""

@@ -55,6 +55,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -104,6 +105,15 @@ class Flow:
         self._cut_at: float | None = None
         self._profile = forward
         self._silent_until = -math.inf
+
+    def copy(self, now: float, random: Random | None = None) -> Flow:
+        """An equal flow at ``now``, whose later draws may come from another generator."""
+        self._forget(now)
+        other = copy(self)
+        other._random = random or self._random
+        other._sender = copy(self._sender)
+        other._messages, other._rounds = deque(map(copy, self._messages)), deque(map(copy, self._rounds))
+        return other
 
     def counted(self, now: float) -> Counters:
         """The link's counters at ``now``. A packet is offered when it leaves the queue, and delivered when it arrives;

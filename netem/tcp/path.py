@@ -14,6 +14,15 @@ SEGMENT = 1448
 """Bytes of a message in a full packet: 1500 less the headers of IP and TCP and TCP's timestamps (RFC 7323)."""
 
 
+def is_lossy(forward: LinkProfile, backward: LinkProfile) -> bool:
+    return any(each.mean_loss or each.corrupt for each in (forward, backward))
+
+
+def is_random(forward: LinkProfile, backward: LinkProfile) -> bool:
+    """Whether the times of a connection over this link are random."""
+    return bool(forward.jitter or backward.jitter) or is_lossy(forward, backward)
+
+
 class Path:
     """Both directions of the link, in the quantities that a round needs."""
 
@@ -50,7 +59,7 @@ class Path:
         self.round_trip = forward.latency + backward.latency + acknowledgement
         limit = forward.buffer_limit
         self.buffer = math.inf if limit is None else limit / FULL_FRAME  # packets
-        lossy = any(each.mean_loss or each.corrupt for each in (forward, backward))
+        lossy = is_lossy(forward, backward)
         self.losses = LossProcess(forward, random) if lossy else None
         self.acknowledgements = LossProcess(backward, random) if lossy else None
         self.corrupt = forward.corrupt

@@ -20,7 +20,7 @@ class Contributions:
     def __init__(self) -> None:
         self._reported: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)  # by kind, and whether gathered
         self._new: dict[tuple[str, bool], set[str]] = {}  # that may still be refused
-        self._last: Gather | None = None
+        self._last: tuple[str, int] | None = None  # kind and round of the last gathering, if it needed answers
         self._wanted: set[str] = set()  # kinds that the role ever waited for
         self._unreceived: defaultdict[str, set[str]] = defaultdict(set)  # senders by kind
 
@@ -30,7 +30,7 @@ class Contributions:
 
     def gathered(self, gather: Gather, messages: Collection[Message]) -> None:
         """Note what a gathering returned."""
-        self._last = gather
+        self._last = None if gather.quorum == 0 else (gather.kind, gather.round)
         self._new[gather.kind, True] = {message.sender for message in messages}
 
     def received(self, message: Message) -> None:
@@ -38,14 +38,14 @@ class Contributions:
         if message.tensors:
             self._new.setdefault((message.kind, False), set()).add(message.sender)
 
-    def refuse(self, message: Message) -> Gather | None:
-        """Note that the role does not use a message. Returns the gathering of which nothing is left, if it needed
-        answers."""
+    def refuse(self, message: Message) -> tuple[str, int] | None:
+        """Note that the role does not use a message. Returns the kind and the round of the gathering of which nothing
+        is left, if it needed answers."""
         for gathered in (True, False):
             senders = self._new.get((message.kind, gathered), set())
             if message.sender in senders:
                 senders.discard(message.sender)
-                if gathered and not senders and self._last is not None and self._last.quorum != 0:
+                if gathered and not senders:
                     return self._last
         return None
 

@@ -126,8 +126,8 @@ class Exchange:
         fields: dict[str, Any] = {"peer": message.sender, "kind": message.kind}
         numbers = self._edge_rounds.numbers(message.round, message.sender)
         self._reporter.event("bad_message", **numbers, **fields, reason=f"message {message.kind!r} {reason}")
-        if (gather := self._contributions.refuse(message)) is not None:
-            self.abandon(gather.kind, gather.round, message.sender, (), 1)
+        if (gathering := self._contributions.refuse(message)) is not None:
+            self.abandon(*gathering, message.sender, (), 1)
 
     async def receive(
         self,

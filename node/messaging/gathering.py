@@ -10,7 +10,8 @@ answer that holds NaN or an infinity is *not finite*. It is left out, and its se
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -88,8 +89,8 @@ class Mailbox:
         self._arrivals = 0
         self._waiting: dict[str, dict[str, list[tuple[int, Message]]]] = {}  # by sender and kind
         self._gathers: list[Gather] = []
-        self._least_round: dict[tuple[str, str], int] = {}  # earlier rounds have been gathered
-        self._stand_ins: dict[tuple[str, str], Message] = {}
+        self._least_round: defaultdict[str, dict[str, int]] = defaultdict(dict)  # by kind; earlier ones were gathered
+        self._stand_ins: defaultdict[str, dict[str, Message]] = defaultdict(dict)  # by kind and sender
 
     def put(self, message: Message) -> list[Remark]:
         """Store a message that arrived, or give it to the gathering that wants it."""
@@ -97,7 +98,7 @@ class Mailbox:
             if gather.wants(message):
                 return gather.answer(message)
         kind, sender, round = message.kind, message.sender, message.round
-        if round is not None and round < self._least_round.get((kind, sender), 0):
+        if round is not None and round < self._least_round.get(kind, {}).get(sender, 0):
             return self._put_late(message)
         self._arrivals += 1
         waiting = self._waiting.setdefault(sender, {})
@@ -128,20 +129,19 @@ class Mailbox:
         """Begin a gathering. Messages that it wants become its answers, including those that wait already."""
         remarks: list[Remark] = []
         self._gathers.append(gather)
-        for slot in self._slots(gather):
-            self._least_round[slot] = max(gather.round, self._least_round.get(slot, 0))
-            for _, message in self._pop(*slot):
+        self._expect(gather, gather.round)
+        for sender in sorted(gather.peers & self._waiting.keys()):
+            for _, message in self._pop(gather.kind, sender):
                 remarks += self.put(message)
         return remarks
 
     def end(self, gather: Gather) -> None:
         """End a gathering. Late messages that were kept stand in for missing answers of their senders."""
         self._gathers.remove(gather)
-        for slot in self._slots(gather):
-            self._least_round[slot] = max(gather.round + 1, self._least_round.get(slot, 0))
-            stand_in = self._stand_ins.pop(slot, None)
-            if stand_in is not None:
-                gather.answers.setdefault(stand_in.sender, stand_in)
+        self._expect(gather, gather.round + 1)
+        stand_ins = self._stand_ins[gather.kind]
+        for sender in sorted(gather.peers & stand_ins.keys()):
+            gather.answers.setdefault(sender, stand_ins.pop(sender))
 
     def waiting(self, peers: Collection[str] | None = None) -> Iterator[tuple[str, str]]:
         """The kind and sender of messages that were not taken; from these peers, or from all."""
@@ -153,15 +153,16 @@ class Mailbox:
         """Forget all messages of these peers, and which of their rounds have been gathered."""
         for peer in peers:
             self._waiting.pop(peer, None)
-        for held in (self._least_round, self._stand_ins):
-            for slot in [slot for slot in held if slot[1] in peers]:
-                held.pop(slot)
+            for least in self._least_round.values():
+                least.pop(peer, None)
+            for stand_ins in self._stand_ins.values():
+                stand_ins.pop(peer, None)
 
     def _put_late(self, message: Message) -> list[Remark]:
         if message.not_finite is not None:
             return [("not_finite", message)]
         if self._late == "keep":
-            self._stand_ins[message.kind, message.sender] = message
+            self._stand_ins[message.kind][message.sender] = message
         return [("late", message)]
 
     def _pop(self, kind: str, sender: str) -> list[tuple[int, Message]]:
@@ -172,9 +173,12 @@ class Mailbox:
             self._waiting.pop(sender, None)
         return popped
 
-    @staticmethod
-    def _slots(gather: Gather) -> Iterable[tuple[str, str]]:
-        return [(gather.kind, peer) for peer in sorted(gather.peers)]
+    def _expect(self, gather: Gather, round: int) -> None:
+        """Count messages of its kind and peers as late if they are of a round before this one."""
+        least = self._least_round[gather.kind]
+        for peer in gather.peers:
+            if least.get(peer, 0) < round:
+                least[peer] = round
 
 
 def _make_room(waiting: dict[str, list[tuple[int, Message]]]) -> list[Remark]:

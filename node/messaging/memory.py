@@ -84,9 +84,7 @@ class MemoryNetwork:
         key = frozenset((one, other))
         if key not in self._pairs:
             lines = {
-                target: Line(
-                    self._flow(source, target), self._arrivals, self._deliver(source, target), self._processing
-                )
+                target: Line(self._flow(source, target), self._arrivals, self._deliver(source, target))
                 for source, target in ((other, one), (one, other))
             }
             self._pairs[key] = NodePair(lines)
@@ -97,6 +95,9 @@ class MemoryNetwork:
         pair = self._pairs.pop(frozenset((one, other)), None)
         if pair is not None:
             pair.close()
+
+    def in_flight(self, message: Message, size: int) -> InFlight:
+        return InFlight(message, size, self._processing(size))
 
     def _deliver(self, source: str, target: str) -> Callable[[InFlight], None]:
         def deliver(in_flight: InFlight) -> None:
@@ -143,7 +144,7 @@ class MemoryTransport:
             if peer not in self._states:
                 known = ", ".join(self._states) or "none"
                 raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
-        in_flight = InFlight(*handed_over(message, self._limits))
+        in_flight = self._network.in_flight(*handed_over(message, self._limits))
         for peer in peers:
             if replace and peer in self._waiting:
                 self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
@@ -165,7 +166,7 @@ class MemoryTransport:
     async def close(self, flush: float | None = None) -> None:
         if self._network.endpoints.get(self.node) is self:
             del self._network.endpoints[self.node]
-            farewell = None if flush is None else InFlight(Message(FAREWELL, self.node), 0)
+            farewell = None if flush is None else self._network.in_flight(Message(FAREWELL, self.node), 0)
             for pair in self._pairs.values():
                 pair.end(self.node, farewell)
 

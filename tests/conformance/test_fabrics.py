@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from netem.media.profile import Crossing
+from netem.tcp.flow import Flow
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
 from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
-from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.fabric.base import LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
@@ -123,7 +123,7 @@ async def virtual(plan: Plan, folder: Path) -> Stage:
     def shown(*ends: str) -> tuple[float, bool]:
         line = fabric.network.line(*ends)
         flow = fabric._flows[ends[0], ends[1]]
-        return (flow.flow if isinstance(flow, SharedFlow) else flow)._profile.latency, line.down
+        return (flow if isinstance(flow, Flow) else flow.flow)._profile.latency, line.down
 
     return Stage(fabric, plan, shown, crosses=lambda *ends: fabric._crossings[ends])
 

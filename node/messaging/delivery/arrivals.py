@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
+from collections import deque
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol
@@ -22,11 +22,13 @@ class Arriving(Protocol):
 
 
 class Arrivals:
-    """Calls ``arrive`` at the times that were added, the earliest first, and of one time in the order of adding."""
+    """Calls ``arrive`` at the times that were added, the earliest first, and of one time in the order of adding.
+
+    A message to thousands of receivers over equal links is one entry of the heap."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, Arriving, int]] = []  # a heap: time, number, what arrives, its plan
-        self._numbers = itertools.count()
+        self._times: list[float] = []  # a heap
+        self._due: dict[float, deque[tuple[Arriving, int]]] = {}  # what arrives at each of them, with its plan
         self._timer: asyncio.TimerHandle | None = None
         self._next = math.inf  # when the timer ends; no time is earlier while arrivals happen
 
@@ -37,26 +39,41 @@ class Arrivals:
         return asyncio.get_running_loop()
 
     def add(self, time: float, what: Arriving) -> None:
-        heappush(self._due, (time, next(self._numbers), what, what.plan))
+        due = self._due.get(time)
+        if due is None:
+            due = self._due[time] = deque()
+            heappush(self._times, time)
+        due.append((what, what.plan))
         if time < self._next:
             self._wait()
 
     def _wait(self) -> None:
         """Set the timer for the first arrival that will happen."""
-        due = self._due
-        while due and due[0][2].plan != due[0][3]:
-            heappop(due)
         if self._timer is not None:
             self._timer.cancel()
-        self._next = due[0][0] if due else math.inf
-        self._timer = self.loop.call_at(self._next, self._happen) if due else None
+        self._next = self._first()
+        self._timer = self.loop.call_at(self._next, self._happen) if self._times else None
+
+    def _first(self) -> float:
+        """The time of the first arrival that will happen; infinity without one."""
+        while self._times:
+            due = self._due[self._times[0]]
+            while due and due[0][0].plan != due[0][1]:
+                due.popleft()
+            if due:
+                return self._times[0]
+            del self._due[heappop(self._times)]
+        return math.inf
 
     def _happen(self) -> None:
-        due, until = self._due, self.loop.time() + TOGETHER
+        times, until = self._times, self.loop.time() + TOGETHER
         self._next = -math.inf
         try:
-            while due and due[0][0] < until:
-                _, _, what, plan = heappop(due)
+            while times and times[0] < until:
+                due = self._due[times[0]]
+                what, plan = due.popleft()
+                if not due:
+                    del self._due[heappop(times)]
                 if what.plan == plan:
                     what.arrive()
         finally:

@@ -18,7 +18,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from node.messaging.delivery.arrivals import Arrivals
@@ -75,39 +74,32 @@ class Delay:
 
 @dataclass(slots=True)
 class InFlight:
-    """A message in flight, and its size on a wire in bytes."""
+    """A message in flight, the same for all its receivers: its size on a wire in bytes, and the seconds between its
+    arrival and its delivery."""
 
     message: Message
     size: int
+    processing: float
 
 
 class Line:
-    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive,
-    after the seconds that ``processing`` gives for a message of so many bytes."""
+    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that have
+    arrived."""
 
-    __slots__ = ("_arrivals", "_deliver", "_in_flight", "_processing", "_ready", "down", "flow", "plan")
+    __slots__ = ("_arrivals", "_deliver", "_in_flight", "down", "flow", "plan")
 
-    def __init__(
-        self,
-        flow: FlowModel,
-        arrivals: Arrivals,
-        deliver: Callable[[InFlight], None],
-        processing: Callable[[int], float] = lambda size: 0.0,
-    ) -> None:
+    def __init__(self, flow: FlowModel, arrivals: Arrivals, deliver: Callable[[InFlight], None]) -> None:
         self.flow = flow
         self.down = False
         self.plan = 0  # of the arrivals; a change of what is in flight makes another
         self._arrivals = arrivals
         self._deliver = deliver
-        self._processing = processing
-        self._in_flight: deque[InFlight] = deque()
-        self._ready: deque[float] = deque()  # when each of them is delivered
+        self._in_flight: deque[tuple[float, InFlight]] = deque()  # when each is delivered, never before those ahead
 
     def send(self, in_flight: InFlight) -> float:
         """Send a message. Return its arrival time in the present state of the link."""
         arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
-        self._in_flight.append(in_flight)
-        self._expect(arrival + self._processing(in_flight.size))
+        self._expect(arrival + in_flight.processing, in_flight)
         return arrival
 
     def cut(self) -> None:
@@ -123,14 +115,13 @@ class Line:
         """Set the arrival times of the messages in flight. Those that the flow counts as arrived are in processing."""
         if not self.down:
             self.plan += 1
-            here = max(0, len(self._in_flight) - len(arrivals))
-            ready = [max(each, self._arrivals.loop.time()) for each in islice(self._ready, here)]
-            moved = list(islice(self._in_flight, here, None))
-            for each, arrival in zip(moved, arrivals[len(arrivals) - len(moved) :], strict=True):
-                ready.append(arrival + self._processing(each.size))
-            self._ready.clear()
-            for time in ready:
-                self._expect(time)
+            before, now = list(self._in_flight), self._arrivals.loop.time()
+            here = max(0, len(before) - len(arrivals))
+            self._in_flight.clear()
+            for ready, each in before[:here]:
+                self._expect(max(ready, now), each)
+            for (_, each), arrival in zip(before[here:], arrivals[len(arrivals) - len(before) + here :], strict=True):
+                self._expect(arrival + each.processing, each)
 
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
@@ -146,17 +137,16 @@ class Line:
         """Drop the messages in flight for good."""
         self.plan += 1
         self._in_flight.clear()
-        self._ready.clear()
 
     def arrive(self) -> None:
         """Deliver the first message in flight."""
-        self._ready.popleft()
-        self._deliver(self._in_flight.popleft())
+        self._deliver(self._in_flight.popleft()[1])
 
-    def _expect(self, ready: float) -> None:
-        """Deliver the next message in flight at ``ready``, and not before those ahead of it."""
-        ready = max(ready, self._ready[-1]) if self._ready else ready
-        self._ready.append(ready)
+    def _expect(self, ready: float, in_flight: InFlight) -> None:
+        """Deliver a message at ``ready``, and not before those ahead of it."""
+        if self._in_flight:
+            ready = max(ready, self._in_flight[-1][0])
+        self._in_flight.append((ready, in_flight))
         if not self.down and ready < math.inf:
             self._arrivals.add(ready, self)
 

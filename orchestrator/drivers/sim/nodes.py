@@ -7,7 +7,7 @@ import contextlib
 import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +214,7 @@ def note_failure(log: Path, error: Exception) -> None:
 
 
 def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in traffic]
+    return [vars(row) for row in traffic]
 
 
 def _client_shards(population: Population, data: Prepared) -> ClientShards:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple, fields
 from functools import partial
 
 from netem.impair import Counters
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
+from netem.tcp.lockstep import Flows, LockstepFlow
 from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.drivers.sim.media.channels import SharedMedia
@@ -24,6 +25,7 @@ from orchestrator.scenario.sections.topology import POPULATION, Ends
 
 PER_MESSAGE = 0.5e-3  # s
 PER_BYTE = 12e-9  # s
+_COUNTERS = [field.name for field in fields(Counters)]
 
 
 def processing(size: int) -> float:
@@ -52,7 +54,8 @@ class ModelFabric:
         self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
         self._crossings: dict[Ends, tuple[Crossing, ...]] = {}
-        self._flows: dict[Ends, Flow | SharedFlow] = {}
+        self._lockstep = Flows()
+        self._flows: dict[Ends, Flow | LockstepFlow | SharedFlow] = {}
         self._counted: dict[Ends, Counters] = {}  # at the last count
 
     def notes(self) -> list[str]:
@@ -132,11 +135,11 @@ class ModelFabric:
         rows: list[LinkRow] = []
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            counted = (flow.flow if isinstance(flow, SharedFlow) else flow).counted(now)
+            counted = (flow if isinstance(flow, Flow) else flow.flow).counted(now)
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
-                rows.append({"source": ends[0], "target": ends[1], **asdict(counted)})
-        rows += [{"source": ends[0], "target": ends[1], **asdict(counted)} for ends, counted in self._passed.items()]
+                rows.append(_row(ends, counted))
+        rows += [_row(*each) for each in self._passed.items()]
         return Counted(links=rows, channels=self._media.rows(now) if self._media else ())
 
     async def watch(self) -> None:
@@ -176,24 +179,24 @@ class ModelFabric:
                 *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
             )
 
-    def _flow(self, source: str, target: str) -> Flow | SharedFlow | ClientFlow:
+    def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
         ends = source, target
         if ends in self._clients:
             return self._clients[ends]
-
-        def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-            seed = self._seeds[ends]
-            beats = self._beat_seeds.setdefault(source, seed)
-            return Flow(forward, backward, seed, *self._timeouts, resume=self._media is not None, beat_seed=beats)
-
+        seed = self._seeds[ends]
+        beats = self._beat_seeds.setdefault(source, seed)
         if self._media is None:
-            self._flows[ends] = make(*self._both_ways(ends))
+            self._flows[ends] = self._lockstep.flow(*self._both_ways(ends), seed, *self._timeouts, beats)
         else:
+
+            def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
+                return Flow(forward, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
+
             self._flows[ends] = SharedFlow(
                 self._media,
                 *self._both_ways(ends),
                 self._crossings[ends],
-                self._seeds[ends],
+                seed,
                 make,
                 partial(self._move, ends),
             )
@@ -212,3 +215,7 @@ class ModelFabric:
         if self._media is None:
             return self._profiles[ends], self._profiles[back]
         return self._profiles[ends], self._media.alone(self._profiles[back], self._crossings[back])
+
+
+def _row(ends: Ends, counted: Counters) -> LinkRow:
+    return {"source": ends[0], "target": ends[1], **{name: getattr(counted, name) for name in _COUNTERS}}

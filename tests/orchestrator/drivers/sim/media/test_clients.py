@@ -16,7 +16,6 @@ from netem.media.profile import RULES, ChannelProfile, Crossing, Rule
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.path import SEGMENT
 from node.assignment import Timeouts
-from node.messaging.delivery.pair import InFlight
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
@@ -93,7 +92,7 @@ def test_a_transfer_that_is_dropped_has_used_its_channel() -> None:
         ways: Ways = ((Crossing("cell up", "device-0"),), ())
         fabric.admit("device-0", "cloud", LinkShare("", 1.0, own, own), ways, 1, 1)
         line = fabric.network.line("device-0", "cloud")
-        line.send(InFlight(Message("model", "device-0"), 10 * SIZE))
+        line.send(fabric.network.in_flight(Message("model", "device-0"), 10 * SIZE))
         await asyncio.sleep(1.9)
         line.open()
         return list((await fabric.counters()).channels)
@@ -109,7 +108,7 @@ def test_clients_that_send_fill_the_buffer_of_their_channel() -> None:
         for number in range(10):
             device = f"device-{number}"
             fabric.admit(device, "cloud", LinkShare("", 1.0, own, own), ((Crossing("cell up", device),), ()), number, 1)
-            fabric.network.line(device, "cloud").send(InFlight(Message("model", device), size))
+            fabric.network.line(device, "cloud").send(fabric.network.in_flight(Message("model", device), size))
         await asyncio.sleep(0.5)
         return sum(int(row["queued_bytes"]) for row in (await fabric.counters()).channels)
 

@@ -55,7 +55,8 @@ class Cell:
         await self.fabric.shape([there, LinkPlan("cloud", device, "", LinkProfile(latency=profile.latency), 2)])
 
     def send(self, device: str, size: int) -> None:
-        self.fabric.network.line(device, "cloud").send(InFlight(Message("model", device), size))
+        network = self.fabric.network
+        network.line(device, "cloud").send(network.in_flight(Message("model", device), size))
 
     def flow(self, device: str) -> SharedFlow:
         flow = self.fabric._flows[device, "cloud"]

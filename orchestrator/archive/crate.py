@@ -128,13 +128,12 @@ def _compact(value: Any) -> Any:
 def _file(path: str, content: Content) -> dict[str, Any]:
     suffix = Path(path).suffix
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
-    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": _sha256(content)}
-    entity["contentSize"] = str(len(content) if isinstance(content, bytes) else content.stat().st_size)
+    if isinstance(content, bytes):
+        size, sha256 = len(content), hashlib.sha256(content).hexdigest()
+    else:
+        size, sha256 = content.stat().st_size, hash_of_file(content)
+    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": sha256, "contentSize": str(size)}
     return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
-
-
-def _sha256(content: Content) -> str:
-    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else hash_of_file(content)
 
 
 def croissant(data: Prepared) -> bytes:

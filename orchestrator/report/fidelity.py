@@ -145,9 +145,7 @@ def overrun_rows(history: History) -> list[dict[str, Any]]:
 
 def calibration_figures(history: History) -> dict[str, Figure]:
     """A figure for each measured quantity, by its id on the page; empty unless the run is a calibration."""
-    if history.outcome is None or history.outcome.ended != "calibrated":
-        return {}
-    return probe_figures(history.probes())
+    return probe_figures(history.probes()) if history.calibrated else {}
 
 
 def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:

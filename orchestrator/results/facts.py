@@ -44,6 +44,12 @@ class Facts(ABC):
         return MAIN_METRIC[(self.plan.get("data") or {}).get("task", "classification")]
 
     @property
+    def goal(self) -> str:
+        """The metric that the run is to bring to a value (`stop.target`), or its main metric."""
+        target = (self.plan.get("stop") or {}).get("target") or {}
+        return str(target.get("name") or self.main_metric)
+
+    @property
     @abstractmethod
     def driver(self) -> str: ...
 
@@ -138,6 +144,11 @@ class Facts(ABC):
     def simulated(self) -> bool:
         """Whether nodes, links and time were modelled."""
         return kind_of(self.driver).simulated
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the run only measured its links."""
+        return self.outcome is not None and self.outcome.ended == "calibrated"
 
     # Times and rounds
 

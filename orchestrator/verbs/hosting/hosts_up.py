@@ -49,7 +49,6 @@ class Ended:
     left: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """The result in one line."""
         what = "the agents are ended" if self.agents else "no agents were left running"
         what += " and the data sets are removed" if self.data else ""
         if self.left:

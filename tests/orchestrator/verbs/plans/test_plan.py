@@ -230,6 +230,12 @@ def test_many_classes_are_bars() -> None:
     assert len(row.split()[-1]) == 20
 
 
+def test_of_thousands_of_labels_the_first_are_shown() -> None:
+    made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), prepared(4000, classes=2000))
+    row = next(line for line in printed(made) if line.startswith("device-0 ") and "10.77" not in line)
+    assert row.endswith(" and 1,950 more")  # half of the width is for bars
+
+
 SCHEDULES = """\
 algorithm: hierfavg
 topology: {edges: 1, devices_per_edge: 3}

@@ -99,7 +99,14 @@ def describe(
     root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
     root["author"], root["mentions"] = people, actions
     graph = crate.metadata.generate()
-    graph["@graph"] = [{key: _compact(value) for key, value in each.items() if value != []} for each in graph["@graph"]]
+    graph["@graph"] = [
+        {  # a single value without its list, as RO-Crate prefers it
+            key: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for key, value in each.items()
+            if value != []
+        }
+        for each in graph["@graph"]
+    ]
     return (json.dumps(graph, indent=1) + "\n").encode()
 
 
@@ -118,11 +125,6 @@ def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
     for (name, quantity), values in measured.items():
         bounds = {"minValue": min(values), "maxValue": max(values), "unitText": _UNITS.get(quantity, "")}
         yield {"name": f"links {name} {quantity}, measured", "value": fmean(values), **bounds}
-
-
-def _compact(value: Any) -> Any:
-    """A single value without its list, as RO-Crate prefers it."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _file(path: str, content: Content) -> dict[str, Any]:

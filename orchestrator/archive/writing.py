@@ -85,7 +85,7 @@ def archive(
     if table is not None:
         sweep = read_table(table)
         files = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
-        files |= {"sweep.yaml": own} if (own := Path(sweep["file"])).is_file() else {}
+        files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
         target = sweep["target"] and Target.model_validate(sweep["target"])
         done = sum(each["run"] is not None for case in sweep["cases"] for each in case["runs"])  # cases may share a run
         if done != sweep["planned"]:

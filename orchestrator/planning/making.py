@@ -108,7 +108,7 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(scenario.rounds, stop.accuracy, stop.after, stop.target and stop.target.bounds),
+        stop=StopPlan(scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None),
         restart=scenario.restart,
         probe=scenario.probe.before,
         shards=shards,

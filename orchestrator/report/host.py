@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES
-from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
+from orchestrator.report.marks import Figure, axis, bars, figure, line, rounded
 from orchestrator.results.hosts import Key, by_host, energy_in_words, restarts, sentences
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 from orchestrator.results.record.history import History
@@ -53,7 +53,12 @@ def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> di
         curves = [
             Curve(host, name, *steps(rows, end)) for quantity, host, name, rows in sensors if quantity in quantities
         ]
-        if lines := _lines(curves, began, factor):
+        lines = []
+        for curve, colour in zip(highest(curves), cycle((GLOBAL, *SERIES)), strict=False):
+            times = [round(t - began, 2) for t in curve.times]
+            values = [None if value is None else round(value * factor, 3) for value in curve.values]
+            lines.append(line(curve.name, times, values, colour, steps=True))
+        if lines:
             x, y = axis("seconds of training"), axis(label, zero=id != "host-temperature")
             figures[id] = figure(f"{label.capitalize()}, by host", x, y, lines, 180, hover="x")
     if (by_round := _energy_of_rounds(summaries)) is not None:
@@ -143,19 +148,6 @@ def steps(rows: Sequence[SensorReading], end: float) -> tuple[list[float], list[
         last = [(known[-1][0], watts) for _, watts in pieces[-1:]]
         return [since for since, _ in (*pieces, *last)], [watts for _, watts in (*pieces, *last)]
     return [*(row.t for row in rows), max(end, rows[-1].t)], [*(row.value for row in rows), rows[-1].value]
-
-
-def _lines(curves: Iterable[Curve], began: float, factor: float) -> list[Mark]:
-    return [
-        line(
-            curve.name,
-            [round(t - began, 2) for t in curve.times],
-            [None if value is None else round(value * factor, 3) for value in curve.values],
-            colour,
-            steps=True,
-        )
-        for curve, colour in zip(highest(curves), cycle((GLOBAL, *SERIES)), strict=False)
-    ]
 
 
 def highest(curves: Iterable[Curve]) -> list[Curve]:

@@ -136,7 +136,8 @@ def _state_bars(history: History, rows: dict[str, int], began: float) -> Iterato
 def _fault_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
     found, last = Bars(FAULTS, began, THIN), history.seconds
     for span in history.faults():
-        for node in span.nodes if span.start is not None else ():
-            end = last if span.end is None else span.end
-            found.add(span.action, rows.get(node), span.start, max(end, span.start + LEAST * last), str(span))
+        if span.start is not None:
+            end = max(last if span.end is None else span.end, span.start + LEAST * last)
+            for node in span.nodes:
+                found.add(span.action, rows.get(node), span.start, end, str(span))
     return found.marks()

@@ -56,6 +56,7 @@ _FOLDED = frozenset(("overrun", *Rounds.EVENTS))
 class Story(Facts):
     """A run so far. ``behind``: the record has more rows, so call `read` again immediately."""
 
+    plan: dict[str, Any]
     driver = engine = ""
     status: Literal["running", "finished", "crashed"] = "running"
     outcome: Outcome | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,9 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     target = sweep.target
     judged = target.judged if target is not None and target.scope == "own" else judged_by(complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
-    last: dict[Path, float] = {}
+    question, last = "", dict[Path, float]()
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # the file may have gone since the sweep began
+        question = first_comment(sweep.file.read_text(encoding="utf-8"))
 
     def read(case: str) -> list[RunCurve]:
         found = {each.run: read_curve(each.run, judged) for each in by_case[case] if each.run is not None}
@@ -64,7 +67,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     return rendered(
         "sweep/page.html",
         name=sweep.name,
-        question=_question(sweep.file),
+        question=question,
         scenario=sweep.scenario.name,
         verdict=_verdict(sweep, results),
         marks=MARKS,
@@ -132,11 +135,3 @@ def _run_row(result: Result, run: Path, last: float | None) -> dict[str, Any]:
         "rounds": text.number(int(result.figures["rounds"])),
         "seconds": text.duration(result.figures["seconds"]),
     }
-
-
-def _question(file: Path) -> str:
-    """The first comment of the sweep's file. The file may have gone since the sweep began."""
-    try:
-        return first_comment(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -66,10 +66,9 @@ class Trial:
 async def examine() -> list[Trial]:
     """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
     python = Trial("Python", "everything", True, platform.python_version())  # an older one cannot import this
-    pip, learning = f"{sys.executable} -m pip install {{}}", "training, under the drivers namespaces and sim"
+    pip = f"{sys.executable} -m pip install {{}}"
     packages = _installed("Python packages", "everything", PACKAGES, False, "install what is missing", pip)
-    torch = _installed("learning", learning, LEARNING_PACKAGES, None, "install the extra", LEARNING)
-    findings = [python, _system(), await _load(), packages, torch, _commands(), _namespaces()]
+    findings = [python, _system(), await _load(), packages, _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
     job = os.environ.get("SLURM_JOB_ID", "")
@@ -139,6 +138,11 @@ def _installed(name: str, used_by: str, packages: Sequence[str], ok: bool | None
         commands = (command.format(" ".join(missing)),)
         return Trial(name, used_by, ok, f"missing: {', '.join(missing)}", remedy, commands)
     return Trial(name, used_by, True, ", ".join(f"{each} {version}" for each, version in found.items()))
+
+
+def _learning() -> Trial:
+    used_by = "training, under the drivers namespaces and sim"
+    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", LEARNING)
 
 
 def versions() -> dict[str, str]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
@@ -34,9 +33,6 @@ class LeftRunning:
 
     hosts: tuple[str, ...]
     refused: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"hosts": list(self.hosts), "refused": dict(self.refused)}
 
 
 @dataclass

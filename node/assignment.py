@@ -137,6 +137,11 @@ class Target:
     at_least: float | None = None
     at_most: float | None = None
 
+    def met_by(self, value: float) -> bool:
+        """Whether a value is within the bounds."""
+        enough = self.at_least is None or value >= self.at_least
+        return enough and (self.at_most is None or value <= self.at_most)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
@@ -157,9 +162,7 @@ class Stop:
         value = values.get(self.target.name) if self.target is not None else None
         if self.target is None or not isinstance(value, int | float):
             return None
-        low, high = self.target.at_least, self.target.at_most
-        met = (low is None or value >= low) and (high is None or value <= high) and math.isfinite(value)
-        return "target" if met else None
+        return "target" if math.isfinite(value) and self.target.met_by(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)

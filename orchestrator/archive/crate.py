@@ -99,7 +99,14 @@ def describe(
     root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
     root["author"], root["mentions"] = people, actions
     graph = crate.metadata.generate()
-    graph["@graph"] = [{key: _compact(value) for key, value in each.items() if value != []} for each in graph["@graph"]]
+    graph["@graph"] = [
+        {  # a single value without its list, as RO-Crate prefers it
+            key: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for key, value in each.items()
+            if value != []
+        }
+        for each in graph["@graph"]
+    ]
     return (json.dumps(graph, indent=1) + "\n").encode()
 
 
@@ -120,21 +127,15 @@ def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
         yield {"name": f"links {name} {quantity}, measured", "value": fmean(values), **bounds}
 
 
-def _compact(value: Any) -> Any:
-    """A single value without its list, as RO-Crate prefers it."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
-
-
 def _file(path: str, content: Content) -> dict[str, Any]:
     suffix = Path(path).suffix
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
-    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": _sha256(content)}
-    entity["contentSize"] = str(len(content) if isinstance(content, bytes) else content.stat().st_size)
+    if isinstance(content, bytes):
+        size, sha256 = len(content), hashlib.sha256(content).hexdigest()
+    else:
+        size, sha256 = content.stat().st_size, hash_of_file(content)
+    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": sha256, "contentSize": str(size)}
     return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
-
-
-def _sha256(content: Content) -> str:
-    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else hash_of_file(content)
 
 
 def croissant(data: Prepared) -> bytes:

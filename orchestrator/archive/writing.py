@@ -84,7 +84,8 @@ def archive(
     target = None
     if table is not None:
         sweep = read_table(table)
-        files = _files_of_sweep(table, Path(sweep["file"]))
+        files = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
+        files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
         target = sweep["target"] and Target.model_validate(sweep["target"])
         done = sum(each["run"] is not None for case in sweep["cases"] for each in case["runs"])  # cases may share a run
         if done != sweep["planned"]:
@@ -132,12 +133,6 @@ def _archived(
         files |= files_of_programs(origin.file.parent)
     run = ArchivedRun(directory, f"runs/{directory.run}/", result, data)
     return run, files | _files_of_run(run, temporary / directory.run)
-
-
-def _files_of_sweep(table: Path, own: Path) -> dict[str, Content]:
-    """The tables of a sweep, and its ``own`` file if it still exists."""
-    tables: dict[str, Content] = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
-    return tables | ({"sweep.yaml": own} if own.is_file() else {})
 
 
 def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:

@@ -44,7 +44,6 @@ with their intervals.
 
 
 def page(papers: list[Paper]) -> str:
-    """The scoreboard in Markdown."""
     rows = recorded_rows(papers)
     lines = [HEAD, *_counts(rows)]
     for paper in papers:

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from orchestrator.claims.relations import Relation, parse
 from orchestrator.errors import PlaceError, Problem, ScenarioError
 from orchestrator.scenario.language import document
-from orchestrator.scenario.language.strict import Strict, problems, unknown
+from orchestrator.scenario.language.strict import Strict, unknown, validated
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import Name, dotted
 from orchestrator.scenario.reading import scenario_text
@@ -132,7 +132,6 @@ class Claim(Strict):
 
     @property
     def known(self) -> dict[str, Measured]:
-        """The recorded figures."""
         return {name: found for name, each in self.figures.items() if (found := each.recorded) is not None}
 
     @property
@@ -197,14 +196,8 @@ def find(papers: list[Paper], name: str) -> Paper:
 
 
 def _load(file: Path) -> Paper:
-    try:
-        source = document.read(scenario_text(file), str(file))
-    except ValueError as error:
-        raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
-    try:
-        paper = Paper(file, source, ClaimFile.model_validate(source.data))
-    except ValidationError as error:
-        raise ScenarioError(problems(error, ClaimFile, source)) from None
+    source = document.read(scenario_text(file), str(file))
+    paper = Paper(file, source, validated(ClaimFile, source, source.data))
     if found := [paper.problem(path, message) for path, message in _contradictions(paper.read)]:
         raise ScenarioError(found)
     return paper

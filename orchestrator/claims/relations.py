@@ -43,7 +43,6 @@ class Relation:
         return [_value(side, values) for side in (self.tree.left, *self.tree.comparators)]
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        """Whether every comparison of the chain is true."""
         pairs = zip(self.tree.ops, pairwise(self.sides(figures)), strict=True)
         return all(_COMPARISONS[type(each)](left, right) for each, (left, right) in pairs)
 

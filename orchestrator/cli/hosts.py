@@ -72,7 +72,7 @@ def leave_agents(as_json: bool) -> None:
 
     found = up(printer())
     if as_json:
-        print_json(found.to_json())
+        print_json(asdict(found))
     else:
         if found.hosts:
             click.echo(f"agents are left running on {', '.join(found.hosts)}")

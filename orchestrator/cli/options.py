@@ -172,7 +172,6 @@ FAULT_OPTIONS = {
 
 
 def fault_options(command: F) -> F:
-    """Add `FAULT_OPTIONS`."""
     for name, (option, takes, said) in reversed(FAULT_OPTIONS.items()):
         kind: dict[str, Any] = {"metavar": takes} if isinstance(takes, str) else {"type": takes}
         command = click.option(option, name, help=said, **kind)(command)

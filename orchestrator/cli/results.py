@@ -131,10 +131,10 @@ def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_js
     with waiting(f"writing to {place}"):
         exported = export(find_runs(names, runs), Destination(kind, place))
     if as_json:
-        print_json({"exported": [vars(each) for each in exported]})
+        print_json({"exported": [{"run": run, "place": where} for run, where in exported.items()]})
     else:
-        for each in exported:
-            click.echo(f"{each.run}: written to {each.place}")
+        for run, where in exported.items():
+            click.echo(f"{run}: written to {where}")
 
 
 @click.command("archive")

@@ -26,7 +26,7 @@ from orchestrator.cli.options import (
     track_option,
     waiting,
 )
-from orchestrator.exports.kinds import Destination, check
+from orchestrator.exports.kinds import Destination
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.progress import logging_to
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from orchestrator.run.display.snapshot import View
     from orchestrator.run.judgement import Conclusion
     from orchestrator.run.options import RunOptions
-    from orchestrator.serve.beside import Page
+    from orchestrator.sweep.running import SweepOutcome
+    from orchestrator.sweep.sweeper import Sweeper
 
 
 @click.command()
@@ -68,10 +69,11 @@ def up(
 ) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
     from orchestrator.run.options import RunOptions
+    from orchestrator.serve.beside import page_of
 
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
-        page = stack.enter_context(_page(runs)) if with_page else None
+        page = stack.enter_context(page_of(runs)) if with_page else None
         begun: Callable[[RunDirectory], None] | None = page.announce if page is not None else None
         if detach:
             begun = stack.enter_context(_background(with_page=with_page, as_json=as_json))
@@ -108,7 +110,8 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
     with History.open(directory.path) as history:
         check_workers(workers, history.driver)
     outcome = resume(directory, _view(as_json=as_json), workers=workers)
-    _end(outcome, directory, junit, as_json=as_json)
+    _tell(outcome, directory, junit, as_json=as_json)
+    _leave(outcome)
 
 
 @click.command("sweep")
@@ -150,19 +153,15 @@ def sweep_runs(
     from orchestrator.run.options import check_workers
     from orchestrator.sweep.jobs import write_job
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out, carry_out_in_parallel, carry_out_on, collect, run_task
+    from orchestrator.sweep.running import run_task
     from orchestrator.sweep.sweeper import Sweeper
     from orchestrator.sweep.tables import print_tables
 
     if sum((count, collecting, task is not None, on is not None, parallel is not None)) > 1:
         raise click.UsageError("choose one of --count, --task, --collect, --on and --parallel")
-    if printing and on is None:
-        raise click.UsageError("--print is for --on")
-    contained = [name for name, scheduler in SCHEDULERS.items() if scheduler.contained]
-    if image is not None and on not in contained:
-        raise click.UsageError(f"--image is for tasks in containers: --on {' or --on '.join(contained)}")
     if again and (count or collecting):
         raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
+    _check_job(on, printing, image)
     sweep = load(file, overrides)
     if (on or parallel) and not sweep.file.is_file():
         raise click.UsageError(f"{sweep.file} can be read only once, but each task reads the sweep: write it to a file")
@@ -172,34 +171,46 @@ def sweep_runs(
     _check_places(runs, track=track)
     for each in sweep.combinations if on is None else ():
         check_workers(parallel or workers, each.scenario.driver, "parallel" if parallel else "workers")
-    tell, directory = printer(err=as_json), runs / sweep.name
+    tell, image = printer(err=as_json), image or "edgebed"
+    sweeper = Sweeper(sweep, runs / sweep.name, workers, tell, track, again=again)
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
-    image = image or "edgebed"
     if on is not None and printing:
-        _, described = write_job(on, sweep, directory, arguments, workers=workers, image=image)
+        _, described = write_job(on, sweep, sweeper.directory, arguments, workers=workers, image=image)
         click.echo(described.read_text(), nl=False)
         return
-    sweeper = Sweeper(sweep, directory, workers, tell, track, again=again)
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if task is not None:
             result, code = run_task(sweeper, task)
             if as_json:
                 print_json(result.to_json())
             sys.exit(code)
-        if collecting:
-            outcome = collect(sweeper)
-        elif on is not None:
-            outcome = carry_out_on(on, sweeper, arguments, image)
-        elif parallel is not None:
-            outcome = carry_out_in_parallel(parallel, sweeper, arguments)
-        else:
-            outcome = carry_out(sweeper)
+        outcome = _swept(sweeper, arguments, image, on=on, parallel=parallel, collecting=collecting)
     if as_json:
         print_json(outcome.to_json())
     else:
         print_tables(sweep, outcome.results, open_console())
         click.echo(f"written to {outcome.directory}: sweep.html, sweep.md, sweep.json, the runs")
     sys.exit(outcome.exit_code)
+
+
+def _check_job(on: str | None, printing: bool, image: str | None) -> None:
+    if printing and on is None:
+        raise click.UsageError("--print is for --on")
+    contained = [name for name, scheduler in SCHEDULERS.items() if scheduler.contained]
+    if image is not None and on not in contained:
+        raise click.UsageError(f"--image is for tasks in containers: --on {' or --on '.join(contained)}")
+
+
+def _swept(
+    sweeper: Sweeper, arguments: Sequence[str], image: str, *, on: str | None, parallel: int | None, collecting: bool
+) -> SweepOutcome:
+    from orchestrator.sweep.running import carry_out, carry_out_in_parallel, carry_out_on, collect
+
+    if collecting:
+        return collect(sweeper)
+    if on is not None:
+        return carry_out_on(on, sweeper, arguments, image)
+    return carry_out(sweeper) if parallel is None else carry_out_in_parallel(parallel, sweeper, arguments)
 
 
 @click.command()
@@ -274,12 +285,6 @@ def _view(*, as_json: bool) -> Callable[[bool], View]:
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
-def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
-    from orchestrator.serve.beside import page_of
-
-    return page_of(runs)
-
-
 def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destination] = ()) -> None:
     """PlaceError if the run cannot write its files here. Checked before anything is made."""
     from orchestrator.host.places import check_file, check_folder
@@ -287,13 +292,8 @@ def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destina
     check_folder(runs, "choose another folder with --runs")
     if junit is not None:
         check_file(junit, "choose another file with --junit")
-    check(track)
-
-
-def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
-    """Report the result of a run in each requested form, then exit."""
-    _tell(outcome, directory, junit, as_json=as_json)
-    _leave(outcome)
+    for place in track:
+        place.check()
 
 
 def _tell(

@@ -122,7 +122,6 @@ def _scenario(history: History) -> str:
 
 
 def _verdict(history: History) -> str:
-    """The verdict and its checks, in Markdown."""
     found = summary(history)
     lines = [f"**{found['verdict']}**", "", "| check | verdict | detail |", "|---|---|---|"]
     for each in found["checks"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -92,8 +91,4 @@ def _write_csv(path: Path, table: Table, rows: Sequence[Row]) -> None:
     with path.open("x", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns(table.row))
-        writer.writerows([_csv_cell(value) for value in row] for row in rows)
-
-
-def _csv_cell(value: Any) -> Any:
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+        writer.writerows(["NaN" if value != value else value for value in row] for row in rows)

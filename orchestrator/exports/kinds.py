@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -76,12 +75,6 @@ class Destination:
     def open_tracking(self) -> TrackingStore:
         """The store there, if it can follow a run (`parse`)."""
         return cast("TrackingStore", self.open())
-
-
-def check(destinations: Iterable[Destination]) -> None:
-    """`Destination.check` for each."""
-    for each in destinations:
-        each.check()
 
 
 def _check_server(address: str) -> None:

@@ -98,7 +98,9 @@ class MlflowStore:
         return f"{self._place}, experiment {_experiment(history)}"
 
     def _begun(self, history: History) -> MlflowRun:
-        experiment, meta, began = self._experiment_id(_experiment(history)), history.meta, epoch(history)
+        title, meta, began = _experiment(history), history.meta, epoch(history)
+        known = self.client.get_experiment_by_name(title)
+        experiment = known.experiment_id if known else self.client.create_experiment(title, self._artifacts)
         name, parent, tags = history.run, None, {RUN: history.run, "mlflow.note.content": history.question}
         if "sweep" in meta:
             parent = self._parent(experiment, str(meta["sweep"]), began)
@@ -110,10 +112,6 @@ class MlflowStore:
         for some in _batches(params, PARAMS_AT_ONCE):
             self.client.log_batch(run.info.run_id, params=some)
         return MlflowRun(self, run.info.run_id, parent, began)
-
-    def _experiment_id(self, name: str) -> str:
-        found = self.client.get_experiment_by_name(name)
-        return str(found.experiment_id if found else self.client.create_experiment(name, self._artifacts))
 
     def _parent(self, experiment: str, sweep: str, began: float) -> str:
         """The id of the run of a sweep, which is now running, perhaps again."""

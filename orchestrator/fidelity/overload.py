@@ -64,11 +64,9 @@ class Overload:
     waiting: float | None = None
 
     def followed_by(self, other: Overload) -> bool:
-        """Whether ``other`` continues this interval."""
         return (self.effects, self.cause, self.end) == (other.effects, other.cause, other.start)
 
     def extend(self, other: Overload) -> None:
-        """Merge the interval that follows."""
         self.end = other.end
         self.late += other.late
         self.late_max = max(self.late_max, other.late_max)
@@ -93,11 +91,12 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
     seconds = now.t - before.t
     if seconds <= 0:
         return None
-    shares = _shares(before, now, seconds)
+    processors, waiting = _host_shares(before.host, now.host, seconds)
+    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
     late = now.counted.late
     lost = Counter(now.counted.drops) - Counter(before.counted.drops)
     backlog = now.host.dropped - before.host.dropped
-    saturated = _saturated(shares["processors"], shares["waiting"])
+    saturated = _saturated(processors, waiting)
     found = {LATE_PACKETS: late, LOST_PACKETS: lost, FULL_BACKLOG: backlog}
     effects = tuple(effect for effect, happened in found.items() if happened)
     if not effects and not saturated:
@@ -106,24 +105,20 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
         before.t,
         now.t,
         effects or (SATURATED,),
-        _cause(shares["switch"], saturated=saturated, ours=bool(late or lost)),
+        _cause(switch, saturated=saturated, ours=bool(late or lost)),
         late=late,
         late_max=now.counted.late_max if late else 0.0,
         held_up=now.counted.late_max if late else 0.0,
         lost=dict(lost + Counter({FULL_BACKLOG: backlog})),
-        **shares,
+        processors=processors,
+        switch=switch,
+        waiting=waiting,
     )
 
 
 def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
     """Whether the host had too much work in the ``seconds`` between two readings."""
     return _saturated(*_host_shares(before, now, seconds))
-
-
-def _shares(before: LoadReading, now: LoadReading, seconds: float) -> dict[str, Any]:
-    processors, waiting = _host_shares(before.host, now.host, seconds)
-    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
-    return {"processors": processors, "switch": switch, "waiting": waiting}
 
 
 def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float, float | None]:

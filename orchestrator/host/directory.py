@@ -119,18 +119,15 @@ class RunDirectory:
     @classmethod
     def create(cls, runs: Path, name: str) -> RunDirectory:
         """Make a fresh directory: ``<name>-<date>-<time>-<4 hex digits>``, in UTC, so that ids sort everywhere."""
+        directory = None
         try:
             runs.mkdir(parents=True, exist_ok=True)
             directory = make_empty(runs.resolve(), name)
-        except OSError as error:
-            raise RunError(f"cannot make a run's directory in {runs}: {error.strerror}; choose --runs") from None
-        try:
             directory.furnish()
         except OSError as error:
-            directory.remove()
-            raise RunError(
-                f"cannot make the run's directory {directory.path}: {error.strerror}; choose --runs"
-            ) from None
+            if directory is not None:
+                directory.remove()
+            raise RunError(f"cannot make a run's directory in {runs}: {error.strerror}; choose --runs") from None
         return directory
 
     def furnish(self) -> None:

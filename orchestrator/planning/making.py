@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
-from node.assignment import Target, Tier, Timeouts, derive_seed
+from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
@@ -71,7 +71,7 @@ def make_plan(
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, or the
     hosts do not suffice."""
-    kind = DRIVERS[scenario.driver]
+    kind, stop = DRIVERS[scenario.driver], scenario.stop
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
     faults = expand(
@@ -108,7 +108,7 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after, _target(scenario)),
+        stop=StopPlan(scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None),
         restart=scenario.restart,
         probe=scenario.probe.before,
         shards=shards,
@@ -122,11 +122,6 @@ def make_plan(
         media=media,
         cross_traffic=cross_traffic,
     )
-
-
-def _target(scenario: Scenario) -> Target | None:
-    found = scenario.stop.target
-    return None if found is None else Target(name=found.name, at_least=found.at_least, at_most=found.at_most)
 
 
 def _timeouts(scenario: Scenario, system: _System) -> Timeouts:

@@ -169,7 +169,8 @@ class DayAndNight:
         def draw(purpose: str) -> Times:
             return hashed(derive_seed(self.seed, "availability", purpose), clients, day.astype(np.int64))
 
-        begin = np.clip(self._tonight + self.spread * normal(draw("bed"), draw("bed-2")), 0, DAY)
+        bedtime = (self.bedtime - NOON) % DAY
+        begin = np.clip(bedtime + self.spread * normal(draw("bed"), draw("bed-2")), 0, DAY)
         length = np.maximum(self.sleep + self.spread * normal(draw("sleep"), draw("sleep-2")), SHORTEST)
         plugged = (draw("night") < self.nights) & self._connected[clients]
         night = begin, np.where(plugged, np.minimum(begin + length, DAY), 0.0)
@@ -177,11 +178,6 @@ class DayAndNight:
         length = -self.day_charge * np.log(draw("long"))
         charged = (draw("charge") < self.day_charges) & self._connected[clients]
         return since - DAY * day, [night, (begin, np.where(charged, np.minimum(begin + length, DAY), 0.0))]
-
-    @property
-    def _tonight(self) -> float:
-        """Bedtime in seconds since noon."""
-        return (self.bedtime - NOON) % DAY
 
     @cached_property
     def _zones(self) -> Times:

@@ -44,7 +44,6 @@ class ClientShards:
 
     @cached_property
     def _pools(self) -> list[Indices]:
-        """The samples of each class."""
         return [np.flatnonzero(self.labels == label) for label in range(int(self.labels.max()) + 1)]
 
     @cached_property

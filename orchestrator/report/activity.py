@@ -31,7 +31,10 @@ class Stretch(NamedTuple):
 
 def activities(history: History) -> dict[str, list[Stretch]]:
     """The stretches of each node that had any state, in order."""
-    last, rounds, trained = history.seconds, _spans_of_rounds(history), _spans_of_training(history)
+    last, trained = history.seconds, _spans_of_training(history)
+    rounds: defaultdict[str, list[Span]] = defaultdict(list)  # of each coordinator, in order
+    for each, end in history.rounds_with_ends():
+        rounds[each.node].append((each.start, end))
     parents = {name: node.get("parent") for name, node in history.nodes.items()}
     busy = {
         name: rounds.get(name) or trained.get(name) or rounds.get(parent or "", []) for name, parent in parents.items()
@@ -114,14 +117,6 @@ def divided(start: float, end: float, work: Sequence[Span]) -> list[Stretch]:
     if end > at:
         found.append(Stretch(at, end, WAITING))
     return found
-
-
-def _spans_of_rounds(history: History) -> dict[str, list[Span]]:
-    """The rounds of each coordinator, in order."""
-    spans: defaultdict[str, list[Span]] = defaultdict(list)
-    for each, end in history.rounds_with_ends():
-        spans[each.node].append((each.start, end))
-    return spans
 
 
 def _spans_of_training(history: History) -> dict[str, list[Span]]:

@@ -145,9 +145,7 @@ def overrun_rows(history: History) -> list[dict[str, Any]]:
 
 def calibration_figures(history: History) -> dict[str, Figure]:
     """A figure for each measured quantity, by its id on the page; empty unless the run is a calibration."""
-    if history.outcome is None or history.outcome.ended != "calibrated":
-        return {}
-    return probe_figures(history.probes())
+    return probe_figures(history.probes()) if history.calibrated else {}
 
 
 def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
@@ -189,13 +187,9 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
                     notes=[f"measured {text.quantity(of.quantity, of.measured)}, {of.detail}" for _, of in found],
                 )
             )
-    x, y = axis(f"{title}, {unit}", zero=True), axis(labels=[_label(probe) for probe in probes])
+    labels = [f"{probe.link_class}: {probe.link}{' (real)' * (probe.kind == 'real')}" for probe in probes]
+    x, y = axis(f"{title}, {unit}", zero=True), axis(labels=labels)
     return figure(f"{title.capitalize()}: configured and measured", x, y, marks, 34 * len(probes))
-
-
-def _label(probe: ProbeResult) -> str:
-    real = " (real)" if probe.kind == "real" else ""
-    return f"{probe.link_class}: {probe.link}{real}"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

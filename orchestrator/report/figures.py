@@ -173,11 +173,7 @@ def _lanes(history: Facts, place: Place) -> list[Mark]:
     for span in history.faults():
         if span.start is not None:
             start, end = place(span.start), place(last if span.end is None else span.end)
-            lasted = "" if span.end is None else f", {text.duration(span.end - span.start)}"
-            in_round = "" if span.round is None else f", round {span.round}"
-            by_hand = f", manual ({span.by})" if span.by else ""
-            note = f"{span.action} {span.target}{in_round}{lasted}{by_hand}"
-            found[span.action].append((start, max(end, start + least), note))
+            found[span.action].append((start, max(end, start + least), str(span)))
     ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]
     lanes = []
     for action in ordered:
@@ -227,7 +223,6 @@ def bytes_over_time(story: Story) -> Figure:
 
 
 def rounds_over_time(story: Story) -> Figure:
-    """The round of each coordinator."""
     began, starts = story.training_began or 0.0, defaultdict[str, list[tuple[float, int]]](list)
     for each in story.rounds():
         starts[each.node].append((each.start - began, each.edge_round or each.round))

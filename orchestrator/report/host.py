@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES
-from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
-from orchestrator.results.hosts import Key, by_host, restarts, sentences
+from orchestrator.report.marks import Figure, axis, bars, figure, line, rounded
+from orchestrator.results.hosts import Key, by_host, energy_in_words, restarts, sentences
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import SensorReading
@@ -53,7 +53,12 @@ def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> di
         curves = [
             Curve(host, name, *steps(rows, end)) for quantity, host, name, rows in sensors if quantity in quantities
         ]
-        if lines := _lines(curves, began, factor):
+        lines = []
+        for curve, colour in zip(highest(curves), cycle((GLOBAL, *SERIES)), strict=False):
+            times = [round(t - began, 2) for t in curve.times]
+            values = [None if value is None else round(value * factor, 3) for value in curve.values]
+            lines.append(line(curve.name, times, values, colour, steps=True))
+        if lines:
             x, y = axis("seconds of training"), axis(label, zero=id != "host-temperature")
             figures[id] = figure(f"{label.capitalize()}, by host", x, y, lines, 180, hover="x")
     if (by_round := _energy_of_rounds(summaries)) is not None:
@@ -73,22 +78,23 @@ def host_rows(summaries: Iterable[Mapping[str, Any]], planned: Collection[str] =
     the hosts of a run on several, which are all listed; of others, only those that reported anything."""
     known = {host["host"]: host for host in summaries}
     silent: dict[str, Any] = {"energy": None, "temperature": None, "throttled": None, "not_readable": []}
+    reporting = [
+        name for name, host in known.items() if host["throttled"] is not None or any(host[key] for key in silent)
+    ]
     return [
         {
             "name": name or "this host",
-            "energy": _energy(host["energy"]),
-            "temperature": _temperature(host["temperature"]),
+            "energy": energy_in_words(host["energy"]) if host["energy"] else "unknown",
+            "temperature": "unknown"
+            if (found := host["temperature"]) is None
+            else f"{found['highest']:.1f} °C, {found['scope']}, at {text.duration(found['at'])}",
             "throttled": "unknown" if host["throttled"] is None else "yes" if host["throttled"] else "no",
             "notes": sentences(host),
             "not_readable": [{**each, "quantity": each["quantity"].replace("_", " ")} for each in host["not_readable"]],
         }
-        for name in dict.fromkeys((*planned, *known))
-        if (host := {**silent, **known.get(name, {}), "host": name}) and (name in planned or _reports(host))
+        for name in dict.fromkeys((*planned, *reporting))
+        for host in [{**silent, **known.get(name, {}), "host": name}]
     ]
-
-
-def _reports(host: Mapping[str, Any]) -> bool:
-    return bool(host["energy"] or host["temperature"] or host["throttled"] is not None or host["not_readable"])
 
 
 def placement_rows(history: History) -> list[dict[str, Any]]:
@@ -144,19 +150,6 @@ def steps(rows: Sequence[SensorReading], end: float) -> tuple[list[float], list[
     return [*(row.t for row in rows), max(end, rows[-1].t)], [*(row.value for row in rows), rows[-1].value]
 
 
-def _lines(curves: Iterable[Curve], began: float, factor: float) -> list[Mark]:
-    return [
-        line(
-            curve.name,
-            [round(t - began, 2) for t in curve.times],
-            [None if value is None else round(value * factor, 3) for value in curve.values],
-            colour,
-            steps=True,
-        )
-        for curve, colour in zip(highest(curves), cycle((GLOBAL, *SERIES)), strict=False)
-    ]
-
-
 def highest(curves: Iterable[Curve]) -> list[Curve]:
     """The curves to show: the highest of each host, then each second one, up to the limit; by host."""
     by_host: defaultdict[str, list[Curve]] = defaultdict(list)
@@ -180,13 +173,3 @@ def _energy_of_rounds(summaries: Iterable[Mapping[str, Any]]) -> Figure | None:
         marks.append(bars(name, bounds, colour, notes=notes))
     x, y = axis("round"), axis("energy of a round, J", zero=True)
     return figure("Energy of each round", x, y, marks, 180) if marks else None
-
-
-def _energy(found: Mapping[str, Any] | None) -> str:
-    return "unknown" if found is None else f"{text.energy(found['joules'])} of {found['scope']} ({found['source']})"
-
-
-def _temperature(found: Mapping[str, Any] | None) -> str:
-    return (
-        "unknown" if found is None else f"{found['highest']:.1f} °C, {found['scope']}, at {text.duration(found['at'])}"
-    )

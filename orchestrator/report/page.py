@@ -71,6 +71,7 @@ def write_report(history: History, path: Path) -> None:
 def context(history: History) -> dict[str, Any]:
     """The variables of the template: of its header, then in the order of its sections."""
     summaries, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
+    acted = {span.action for span in history.faults() if span.start is not None}
     timeline_figure, left_out = timeline(history)
     courses, calibration, host = course_figures(history), calibration_figures(history), host_figures(history, summaries)
     return {
@@ -78,7 +79,7 @@ def context(history: History) -> dict[str, Any]:
         "picture": picture(history),
         "course": moved,
         "states": _states(moved),
-        "fault_colours": _fault_colours(history),
+        "fault_colours": {action: colour for action, colour in figures.FAULTS.items() if action in acted},
         "programs": history.plan.get("programs", ()),
         "whose": _whose(history),
         "clients": client_rows(history),
@@ -229,12 +230,6 @@ def _whose(history: History) -> str:
 def _training(history: History) -> str:
     began = history.training_began
     return f"{text.duration(history.training_ended - began)} of training" if began is not None else "never trained"
-
-
-def _fault_colours(history: History) -> dict[str, str]:
-    """The fault actions of this run with their colours, for the picture's legend."""
-    actions = {span.action for span in history.faults() if span.start is not None}
-    return {action: colour for action, colour in figures.FAULTS.items() if action in actions}
 
 
 def _links(history: History) -> list[dict[str, Any]]:

@@ -28,7 +28,6 @@ def fragment(template: str, **content: Any) -> str:
 
 @functools.cache
 def style() -> str:
-    """The style sheet of every page."""
     return _read("style.css")
 
 

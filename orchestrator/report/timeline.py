@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from orchestrator import text
 from orchestrator.report.activity import activities
@@ -28,15 +27,25 @@ ALL_NODES = 40  # in larger runs, the timeline leaves out nodes to which nothing
 THICK, THIN = 0.78, 0.3  # of a row
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A period in one row of the timeline."""
+class Bars:
+    """Periods in rows of the timeline, in groups with these colours: a mark for each group that has any."""
 
-    row: int
-    start: float
-    end: float
-    hover: str
-    text: str = ""
+    def __init__(self, colours: Mapping[str, str], began: float, thick: float = THICK) -> None:
+        self._colours, self._began, self._half = colours, began, thick / 2
+        self._of: dict[str, list[tuple[list[float], str, str]]] = {group: [] for group in colours}
+
+    def add(self, group: str, row: int | None, start: float, end: float, hover: str, text: str = "") -> None:
+        """Times are those of the record. A period without a row, or of no group, is left out."""
+        if row is not None and group in self._of:
+            box = rounded((start - self._began, end - self._began, row - self._half, row + self._half))
+            self._of[group].append((box, hover, text))
+
+    def marks(self, prefix: str = "") -> Iterator[Mark]:
+        for group, of in self._of.items():
+            if of:
+                boxes, hovers, texts = zip(*of, strict=True)
+                more = {"notes": hovers if any(hovers) else (), "texts": texts if any(texts) else ()}
+                yield bars(f"{prefix}{group}", boxes, self._colours[group], **more)
 
 
 def timeline(history: History) -> tuple[Figure, int]:
@@ -85,76 +94,50 @@ def _shown(history: History) -> list[str]:
 
 
 def _round_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
-    groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
+    found = Bars({"round": ROUND[0], "next round": ROUND[1], "abandoned round": ABANDONED}, began)
     for each, end in history.rounds_with_ends():
         lasted = "did not end" if each.end is None else text.duration(end - each.start)
         hover = f"{each.node}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
-        group = "abandoned round" if each.abandoned else ("round", "next round")[(each.edge_round or each.round) % 2]
-        number = str(each.edge_round or each.round)
-        groups[group].append(Bar(rows[each.node], each.start - began, end - began, hover, number))
-    colours = (*ROUND, ABANDONED)
-    marks = [_bars(name, bars, colour, THICK) for (name, bars), colour in zip(groups.items(), colours, strict=True)]
-    for mark in marks[:2]:
-        mark["group"] = "rounds, every other darker"
-    return [mark for mark in marks if mark["x0"]]
+        number = each.edge_round or each.round
+        group = "abandoned round" if each.abandoned else ("round", "next round")[number % 2]
+        found.add(group, rows[each.node], each.start, end, hover, str(number))
+    alternating = {"group": "rounds, every other darker"}
+    return [mark if mark["name"] == "abandoned round" else mark | alternating for mark in found.marks()]
 
 
-def _host_bars(history: History, rows: Mapping[str, int], began: float) -> list[Mark]:
-    groups: dict[str, list[Bar]] = {state: [] for state in HOST_STATES}
+def _host_bars(history: History, rows: Mapping[str, int], began: float) -> Iterator[Mark]:
+    found = Bars(HOST_STATES, began)
     for stay in stays(history):
-        if stay.host in rows and stay.state in groups:
-            reason = f" ({stay.reason})" if stay.reason else ""
-            hover = f"host {stay.host}: {stay.state}{reason}, {text.duration(stay.end - stay.start)}"
-            groups[stay.state].append(Bar(rows[stay.host], stay.start - began, stay.end - began, hover))
-    return [_bars(f"host {name}", bars, HOST_STATES[name], THICK) for name, bars in groups.items() if bars]
+        reason = f" ({stay.reason})" if stay.reason else ""
+        hover = f"host {stay.host}: {stay.state}{reason}, {text.duration(stay.end - stay.start)}"
+        found.add(stay.state, rows.get(stay.host), stay.start, stay.end, hover)
+    return found.marks("host ")
 
 
-def _move_bars(history: History, hosts: Mapping[str, int], rows: Mapping[str, int], began: float) -> list[Mark]:
+def _move_bars(history: History, hosts: Mapping[str, int], rows: Mapping[str, int], began: float) -> Iterator[Mark]:
     """The moments at which nodes moved to another host: in the rows of both hosts, and of the node."""
-    bars = [
-        Bar(row, move.t - began, move.t - began + LEAST * history.seconds, move.words)
-        for move in moves(history)
-        for row in (hosts.get(move.source), hosts.get(move.target), rows.get(move.node))
-        if row is not None
-    ]
-    return [_bars("node moves", bars, MOVED, THICK)] if bars else []
+    found = Bars({"node moves": MOVED}, began)
+    for move in moves(history):
+        for row in (hosts.get(move.source), hosts.get(move.target), rows.get(move.node)):
+            found.add("node moves", row, move.t, move.t + LEAST * history.seconds, move.words)
+    return found.marks()
 
 
-def _state_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
-    groups: dict[str, list[Bar]] = {state: [] for state in STATES}
+def _state_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
+    found = Bars(STATES, began)
     for node, stretches in activities(history).items():
-        for each in stretches if node in rows else ():
-            if each.what in groups and each.end > each.start:
-                hover = f"{node}: {each.what} ({each.detail}), {text.duration(each.end - each.start)}" * bool(
-                    each.detail
-                )
-                groups[each.what].append(Bar(rows[node], each.start - began, each.end - began, hover))
-    return [_bars(name, bars, STATES[name], THICK) for name, bars in groups.items() if bars]
+        for each in stretches:
+            if each.end > each.start:
+                hover = f"{node}: {each.what} ({each.detail}), {text.duration(each.end - each.start)}"
+                found.add(each.what, rows.get(node), each.start, each.end, hover * bool(each.detail))
+    return found.marks()
 
 
-def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
-    groups: dict[str, list[Bar]] = {action: [] for action in FAULTS}
-    last = history.seconds
+def _fault_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
+    found, last = Bars(FAULTS, began, THIN), history.seconds
     for span in history.faults():
-        if span.start is None or span.action not in groups:
-            continue
-        end = last if span.end is None else span.end
-        least = span.start + LEAST * last
-        length = f", {text.duration(end - span.start)}" if span.end is not None else ""
-        by_hand = f", manual ({span.by})" if span.by else ""
-        hover = f"{span.action} {span.target}{length}{by_hand}"
-        for node in span.nodes:
-            if node in rows:
-                bar = Bar(rows[node], span.start - began, max(end, least) - began, hover)
-                groups[span.action].append(bar)
-    return [_bars(name, bars, FAULTS[name], THIN) for name, bars in groups.items() if bars]
-
-
-def _bars(name: str, of: Sequence[Bar], colour: str, thick: float) -> Mark:
-    return bars(
-        name,
-        [rounded((bar.start, bar.end, bar.row - thick / 2, bar.row + thick / 2)) for bar in of],
-        colour,
-        notes=[bar.hover for bar in of] if any(bar.hover for bar in of) else (),
-        texts=[bar.text for bar in of] if any(bar.text for bar in of) else (),
-    )
+        if span.start is not None:
+            end = max(last if span.end is None else span.end, span.start + LEAST * last)
+            for node in span.nodes:
+                found.add(span.action, rows.get(node), span.start, end, str(span))
+    return found.marks()

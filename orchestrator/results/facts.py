@@ -6,11 +6,10 @@ memory, as they are recorded. What follows from rows, such as rounds from their 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from node.catalogue.datasets import MAIN_METRIC
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
@@ -30,13 +29,12 @@ class Band(NamedTuple):
     mean: float
 
 
-class Facts(ABC):
+class Facts(Protocol):
     """A run so far. ``plan`` is that of plan.json. ``seconds``: the duration of the run so far. ``packets``: how many
     packets the links have delivered in training; None if their counters were never read."""
 
     @cached_property
-    def plan(self) -> dict[str, Any]:
-        raise NotImplementedError
+    def plan(self) -> dict[str, Any]: ...
 
     @property
     def main_metric(self) -> str:
@@ -44,56 +42,47 @@ class Facts(ABC):
         return MAIN_METRIC[(self.plan.get("data") or {}).get("task", "classification")]
 
     @property
-    @abstractmethod
+    def goal(self) -> str:
+        """The metric that the run is to bring to a value (`stop.target`), or its main metric."""
+        target = (self.plan.get("stop") or {}).get("target") or {}
+        return str(target.get("name") or self.main_metric)
+
+    @property
     def driver(self) -> str: ...
 
     @property
-    @abstractmethod
     def engine(self) -> str: ...
 
     @property
-    @abstractmethod
     def status(self) -> Literal["running", "finished", "crashed"]: ...
 
     @property
-    @abstractmethod
     def outcome(self) -> Outcome | None: ...
 
     @property
-    @abstractmethod
     def seconds(self) -> float: ...
 
     @property
-    @abstractmethod
     def packets(self) -> int | None: ...
 
-    @abstractmethod
     def events(self, *names: str) -> list[Event]: ...
 
-    @abstractmethod
     def states(self) -> list[State]: ...
 
-    @abstractmethod
     def probes(self) -> list[ProbeResult]: ...
 
-    @abstractmethod
     def faults(self) -> list[FaultSpan]: ...
 
-    @abstractmethod
     def rounds(self) -> list[Round]: ...
 
-    @abstractmethod
     def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
         """A metric by node, in the order of reporting."""
 
-    @abstractmethod
     def bands(self, name: str) -> dict[int, Band]:
         """A metric of many devices by round, of the first of `DEVICE_SCOPES` that any of them reports."""
 
-    @abstractmethod
     def metric_names(self) -> list[tuple[str, str]]: ...
 
-    @abstractmethod
     def overruns(self) -> dict[str, tuple[int, float]]:
         """By node: its steps that took longer than configured, and the seconds that they took longer."""
 
@@ -138,6 +127,11 @@ class Facts(ABC):
     def simulated(self) -> bool:
         """Whether nodes, links and time were modelled."""
         return kind_of(self.driver).simulated
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the run only measured its links."""
+        return self.outcome is not None and self.outcome.ended == "calibrated"
 
     # Times and rounds
 

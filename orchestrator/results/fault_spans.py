@@ -7,32 +7,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import text
-from orchestrator.results.record.rows import Event, FaultSpan
+from orchestrator.results.facts import Facts
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.results.record.writer import INJECTED
 
 
-def fault_spans(
-    planned: Iterable[dict[str, Any]],
-    by_hand: Iterable[Event],
-    phases: Iterable[tuple[float, int, str, str, str, int | None, str]],
-    nodes: Iterable[str],
-    media: Iterable[Mapping[str, Any]] = (),
-) -> list[FaultSpan]:
-    """The course of every fault: the planned ones in the plan's order, then those by hand.
-
-    ``planned``: the faults of plan.json. ``by_hand``: the events `INJECTED`. ``phases``: the rows of the table
-    fault, in the order of recording; the first of each phase counts. ``nodes``: in the plan's order. ``media``: of
-    plan.json.
-    """
+def fault_spans(facts: Facts, phases: Iterable[tuple[float, int, str, str, str, int | None, str]]) -> list[FaultSpan]:
+    """The course of every fault: the planned ones in the plan's order, then those by hand. ``phases``: the rows of the
+    table fault, in the order of recording; the first of each phase counts."""
     by_fault: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for t, fault, action, target, phase, round, detail in phases:
         by_fault[fault].setdefault(phase, (t, action, target, round, detail))
-    known = {fault["id"]: fault for fault in planned}
+    known = {fault["id"]: fault for fault in facts.plan.get("faults", ())}
     by = {}
-    for event in by_hand:
+    for event in facts.events(INJECTED):
         if event.node is None:
             known[event.data["fault"]] = event.data["planned"]
             by[event.data["fault"]] = str(event.data["user"])
-    order = {name: place for place, name in enumerate(nodes)}
+    order = {name: place for place, name in enumerate(facts.nodes)}
+    media = facts.plan.get("media", ())
     members = {name: each["members"] for each in media for name in (each["name"], *each["channels"])}
     return [
         _span(id, known.get(id, {}), by_fault.get(id, {}), order, members, by.get(id, ""))

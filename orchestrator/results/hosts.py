@@ -100,6 +100,10 @@ def sentences(host: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def energy_in_words(found: Mapping[str, Any]) -> str:
+    return f"{text.energy(found['joules'])} of {found['scope']} ({found['source']})"
+
+
 def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter | None:
     """The energy of a host from its sensors; None if none that can be read tells it."""
     for kind in METERS:

@@ -56,6 +56,7 @@ _FOLDED = frozenset(("overrun", *Rounds.EVENTS))
 class Story(Facts):
     """A run so far. ``behind``: the record has more rows, so call `read` again immediately."""
 
+    plan: dict[str, Any]
     driver = engine = ""
     status: Literal["running", "finished", "crashed"] = "running"
     outcome: Outcome | None = None
@@ -72,7 +73,11 @@ class Story(Facts):
         self.seen_faults: set[int] = set()  # started or skipped
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.behind = True
-        self._timed, self._by_round = (_sorted(plan, key) for key in ("at", "round"))
+        planned = self._planned.values()
+        self._timed, self._by_round = (
+            sorted((fault for fault in planned if fault.get(key) is not None), key=itemgetter(key))
+            for key in ("at", "round")
+        )
         self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
         self._training: float | None = None
         self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
@@ -174,8 +179,7 @@ class Story(Facts):
     def faults(self) -> list[FaultSpan]:
         seen = len(self._phases) + len(self._events[INJECTED]) + 1
         if self._spans[0] != seen:
-            planned, by_hand = self.plan.get("faults", ()), self.events(INJECTED)
-            self._spans = seen, fault_spans(planned, by_hand, self._phases, self.nodes, self.plan.get("media", ()))
+            self._spans = seen, fault_spans(self, self._phases)
         return self._spans[1]
 
     def rounds(self) -> list[Round]:
@@ -350,11 +354,6 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "outcome": (("t",), lambda story, t: None),
 }
 """The columns that are read of a table, its first ones, and what takes them. Of some only the time counts."""
-
-
-def _sorted(plan: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The planned faults that have this key, in its order."""
-    return sorted((fault for fault in plan.get("faults", ()) if fault.get(key) is not None), key=itemgetter(key))
 
 
 def _seconds(value: Any) -> float | None:

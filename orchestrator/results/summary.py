@@ -20,7 +20,7 @@ from orchestrator.results.evaluation.inversion import inversion
 from orchestrator.results.evaluation.personalisation import personalisation
 from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
-from orchestrator.results.hosts import hosts, sentences
+from orchestrator.results.hosts import energy_in_words, hosts, sentences
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.results.traffic import volumes
@@ -156,9 +156,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     for device, nodes in (summary.get("accelerators") or {}).items():
         rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
-        if (energy := host["energy"]) is not None:
+        if host["energy"] is not None:
             where = f", host {host['host']}" if host["host"] else ""
-            rows.append(("energy", f"{text.energy(energy['joules'])} of {energy['scope']} ({energy['source']}){where}"))
+            rows.append(("energy", energy_in_words(host["energy"]) + where))
         rows += [("host", sentence) for sentence in sentences(host)]
     write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
 

@@ -26,7 +26,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import AnyOf, Between, OneOf, Parameters, read_parameters
-from orchestrator.scenario.language.quantities import FRACTION_SCHEMA
+from orchestrator.scenario.language.quantities import FRACTION_SCHEMA, mapping_schema
 from orchestrator.scenario.language.strict import Strict, unknown
 from orchestrator.scenario.language.words import describe
 
@@ -109,18 +109,10 @@ class Named(Strict):
         schema = handler.resolve_ref_schema(handler(core))
         own = dict(schema["properties"])
         described = own.pop("name")["description"]
-        forms = [
-            {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["name"],
-                "description": entry.summary,
-                "properties": {"name": {"const": name, "description": described}}
-                | own
-                | parameter_schemas(entry.params),
-            }
-            for name, entry in cls.entries.items()
-        ]
+        forms = []
+        for name, entry in cls.entries.items():
+            keys = {"name": {"const": name, "description": described}} | own | parameter_schemas(entry.params)
+            forms.append(mapping_schema(keys, "name") | {"description": entry.summary})
         return {"anyOf": [{"enum": list(cls.entries)}, *forms]}
 
 
@@ -198,16 +190,9 @@ def _partition_schema() -> JsonSchemaValue:
     forms = []
     for name, scheme in PARTITIONS.items():
         schemas = parameter_schemas(scheme.params)
-        mapping = {"type": "object", "additionalProperties": False, "properties": schemas}
+        mapping = mapping_schema(schemas)
         inner = mapping if scheme.short is None else {"anyOf": [schemas[scheme.short], mapping]}
-        forms.append(
-            {
-                "type": "object",
-                "additionalProperties": False,
-                "required": [name],
-                "properties": {name: inner | {"description": scheme.summary}},
-            }
-        )
+        forms.append(mapping_schema({name: inner | {"description": scheme.summary}}, name))
     return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}
 
 

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import ValidationError
-
 from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES, piped_text, text_of
-from orchestrator.scenario.language.strict import problems, short_key
+from orchestrator.scenario.language.strict import short_key, validated
 from orchestrator.scenario.language.syntax import MAX_CHARACTERS, too_long
 from orchestrator.scenario.language.words import dotted, name_from
 from orchestrator.scenario.plugins import make_known, use
@@ -29,18 +27,18 @@ _shorthand = functools.partial(short_key, Scenario)
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario file (``-``: standard input), apply `--set path=value` overrides and check the result. Raises
     ScenarioError, which lists every problem with file, line and YAML path."""
-    file = Path(path)
+    return parse(scenario_text(Path(path)), str(path), overrides)
+
+
+def scenario_text(file: Path, where: str = "", path: str = "") -> str:
+    """The text of a scenario or a sweep, for ``-`` of standard input. ScenarioError if it cannot be read. ``where``,
+    ``path``: of the value that names the file, if one does."""
     try:
-        text = scenario_text(file)
+        piped = piped_text(file)
+        return text_of(file, MAX_CHARACTERS, too_long()) if piped is None else piped
     except ValueError as error:
-        raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
-    return parse(text, str(file), overrides)
-
-
-def scenario_text(file: Path) -> str:
-    """The text of a scenario or a sweep, for ``-`` of standard input. ValueError if it cannot be read."""
-    piped = piped_text(file)
-    return text_of(file, MAX_CHARACTERS, too_long()) if piped is None else piped
+        message = f"{f'{file} ' * bool(where)}cannot be read: {error}"
+        raise ScenarioError([Problem(where or str(file), path, message)]) from None
 
 
 def overridden(text: str, name: str, overrides: Sequence[str]) -> Document:
@@ -81,11 +79,8 @@ def parse(
     else:
         use(plugins)
     source = with_client_files(source, Path(name).parent, files)
-    try:
-        data = {"name": name_from(Path(name).stem, "scenario")} | source.data
-        scenario = Scenario.model_validate(data, context={DIRECTORY: Path(name).parent, FILES: files})
-    except ValidationError as error:
-        raise ScenarioError(problems(error, Scenario, source)) from None
+    data = {"name": name_from(Path(name).stem, "scenario")} | source.data
+    scenario = validated(Scenario, source, data, {DIRECTORY: Path(name).parent, FILES: files})
     found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]
     if found:
         raise ScenarioError(found)

@@ -293,12 +293,10 @@ class Scenario(Strict):
 
     @cached_property
     def members(self) -> list[Member]:
-        """All nodes, in their order."""
         return self.topology.members()
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """The pairs of nodes that have a link."""
         return self.topology.pairs(self.mesh)
 
     @cached_property

@@ -111,24 +111,18 @@ def _all_runs(folder: Path) -> list[Route]:
 def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
     """What is known of one run. ``acts``: whether the page can change runs."""
 
-    def plan(request: Request) -> dict[str, Any]:
-        name = request.path_params["run"]
-        directory = find(folder, name)
+    def plan(directory: RunDirectory, request: Request) -> dict[str, Any]:
         with History.open(directory.path, following.known_plan(directory)) as history:
-            return {**planned(history, name), "reads": reads_only(directory, acts=acts)}
+            return {**planned(history, request.path_params["run"]), "reads": reads_only(directory, acts=acts)}
 
-    def node(request: Request) -> dict[str, Any]:
-        return node_detail(find(folder, request.path_params["run"]), request.query_params.get("node", ""))
+    def node(directory: RunDirectory, request: Request) -> dict[str, Any]:
+        return node_detail(directory, request.query_params.get("node", ""))
 
-    def link(request: Request) -> dict[str, Any]:
-        asked = request.query_params
-        return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
+    def link(directory: RunDirectory, request: Request) -> dict[str, Any]:
+        return link_detail(directory, *(request.query_params.get(end, "") for end in ("source", "target")))
 
-    def fidelity(request: Request) -> dict[str, Any]:
-        return fidelity_detail(find(folder, request.path_params["run"]))
-
-    def faults(request: Request) -> dict[str, Any]:
-        with History.open(find(folder, request.path_params["run"]).path) as history:
+    def faults(directory: RunDirectory, request: Request) -> dict[str, Any]:
+        with History.open(directory.path) as history:
             return {"yaml": as_rules(history)}
 
     async def report(request: Request) -> Response:
@@ -141,14 +135,12 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
             return _error(f"the run has no report that can be read ({error.strerror}): `report RUN` writes it", 404)
         return Response(page, media_type=TYPES[".html"], headers=REPORT)
 
-    return [
-        Route("/report/{run:path}", report),
-        Route("/api/plan/{run:path}", _json(plan)),
-        Route("/api/node/{run:path}", _json(node)),
-        Route("/api/link/{run:path}", _json(link)),
-        Route("/api/fidelity/{run:path}", _json(fidelity)),
-        Route("/api/faults/{run:path}", _json(faults)),
-    ]
+    def of_run(make: Callable[[RunDirectory, Request], dict[str, Any]]) -> Callable[[Request], Any]:
+        return _json(lambda request: make(find(folder, request.path_params["run"]), request))
+
+    made = {"plan": plan, "node": node, "link": link, "fidelity": lambda run, _: fidelity_detail(run), "faults": faults}
+    routes = [Route(f"/api/{name}/{{run:path}}", of_run(make)) for name, make in made.items()]
+    return [Route("/report/{run:path}", report), *routes]
 
 
 def _watching(folder: Path, following: Following) -> list[Route]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from node.files import read_untrusted
+from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.marks import Figure
-from orchestrator.results.record.history import LONGEST_DOCUMENT, History
-from orchestrator.sweep.curves import RunCurve, band, curve_of
-from orchestrator.sweep.drawing import curves, looks
+from orchestrator.results.record.history import History
+from orchestrator.sweep.curves import RunCurve, curve_of
+from orchestrator.sweep.drawing import both_curves, looks
 from orchestrator.sweep.figures import spreads
-from orchestrator.verbs.results.compare import compare_many, run_overview, shown_setting
+from orchestrator.verbs.results.compare import RunOverview, compare_many, run_overview, shown_setting
+from orchestrator.verbs.results.export import read_table
 
 METRICS = ("accuracy", "loss")
 TOLD = 3  # settings that name a case
@@ -35,12 +35,14 @@ def several(
     from the lowest to the highest; None: if there are any. ``cases``: name, runs, and of each result its mean and
     standard deviation (None for a single run). ``named``: the case of each run of a sweep, by the run's name.
     """
-    read, drawn = [], {}
+    read: list[RunOverview] = []
+    drawn: dict[str, dict[str, RunCurve]] = {metric: {} for metric in METRICS}
     for name, directory in runs.items():
         with History.open(directory.path) as history:
             read.append(run_overview(history))
             began = history.training_began or 0.0
-            drawn[name] = {metric: curve_of(history.global_series(metric), began) for metric in METRICS}
+            for metric in METRICS:
+                drawn[metric][name] = curve_of(history.global_series(metric), began)
     compared = compare_many(read)
     alike = cases_of(list(runs), compared.differences, over_seeds=True)
     if named and named.keys() >= runs.keys():
@@ -50,6 +52,10 @@ def several(
     has_seeds = len(alike) < len(runs)
     over = has_seeds if over_seeds is None else over_seeds
     cases = alike if over else cases_of(list(runs), compared.differences, over_seeds=False)
+    figures: dict[str, Figure] = {}
+    for metric, of in drawn.items():
+        by_case = {case: [of[name] for name in names] for case, names in cases.items()}
+        figures |= both_curves(looks([*cases]), by_case.__getitem__, metric)
     table = compared.to_json()
     rows = [{**row, "run": name} for name, row in zip(runs, table["runs"], strict=True)]
     numbers = {
@@ -68,21 +74,21 @@ def several(
             }
             for case, of in cases.items()
         ],
-        "figures": _figures(cases, drawn),
+        "figures": figures,
     }
 
 
 def cases_of_sweep(folder: Path) -> dict[str, str]:
     """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not tell."""
     try:
-        cases = json.loads(read_untrusted(folder / "sweep.json", LONGEST_DOCUMENT))["cases"]
+        cases = read_table(folder / "sweep.json")["cases"]
         return {
             f"{folder.name}/{Path(run['run']).name}": str(case["case"])
             for case in cases
             for run in case["runs"]
             if run["run"]
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (RecordError, LookupError, TypeError, AttributeError):
         return {}
 
 
@@ -107,15 +113,3 @@ def _named(number: int | None, key: Sequence[str]) -> str:
     label = ", ".join(key[:TOLD])
     label = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
     return ": ".join(part for part in ("" if number is None else str(number), label) if part) or "all runs"
-
-
-def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, RunCurve]]) -> dict[str, Figure]:
-    styles = looks(list(cases))
-    found = {}
-    for metric in METRICS:
-        of = [[drawn[run][metric] for run in runs] for runs in cases.values()]
-        by_round = [band([curve.by_round for curve in each]) for each in of]
-        by_seconds = [band([curve.by_seconds for curve in each]) for each in of]
-        found[f"{metric}-time"] = curves(styles, by_seconds, "seconds of training", metric)
-        found[f"{metric}-rounds"] = curves(styles, by_round, "round", metric)
-    return found

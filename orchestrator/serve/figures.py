@@ -51,22 +51,19 @@ def _at(t: float | None, began: float) -> str:
 def _processor(story: Story) -> Figure | None:
     if story.simulated:
         return None
-    used = story.usage.cpu
+    title, unit = "Processor of each node, now", "cores"
+    values = {node: flow.rate for node, flow in story.usage.cpu.items() if story.seconds - flow.t <= FRESH}
     if story.status != "running":
-        seconds = {node: round(flow.total, 3) for node, flow in used.items()}
-        return figures.bars_of_nodes(story, "Processor time of each node", "CPU seconds", seconds, _said("CPU seconds"))
-    cores = {node: round(flow.rate, 3) for node, flow in used.items() if story.seconds - flow.t <= FRESH}
-    return figures.bars_of_nodes(story, "Processor of each node, now", "cores", cores, _said("cores"))
+        title, unit = "Processor time of each node", "CPU seconds"
+        values = {node: flow.total for node, flow in story.usage.cpu.items()}
+    values = {node: round(value, 3) for node, value in values.items()}
+    return figures.bars_of_nodes(story, title, unit, values, lambda value: f"{text.number(value)} {unit}")
 
 
 def _memory(story: Story) -> Figure | None:
     if story.simulated:
         return None
     return figures.bars_of_nodes(story, "Memory of each node", "bytes", dict(story.usage.rss), text.size)
-
-
-def _said(unit: str) -> Callable[[float], str]:
-    return lambda value: f"{text.number(value)} {unit}"
 
 
 FIGURES: dict[str, Callable[[Story], Figure | None]] = {

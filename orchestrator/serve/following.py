@@ -76,8 +76,10 @@ class Reader:
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            same = not changed and not self._behind and not self._draws() and not self._unjudged
-            if same and not self._again and not self._has_ended():
+            draws = not self._drawn and self._clock() >= self._draw_at  # figures are not of the latest look
+            if not (changed or draws or self._behind or self._unjudged or self._again) and not (
+                self._running and self.directory.holder() is None  # it has ended, which no file tells
+            ):
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
@@ -121,10 +123,6 @@ class Reader:
         elif self._unjudged and not changed:
             self._results, self._checked = checks(history), self._seen
 
-    def _draws(self) -> bool:
-        """Whether figures are due that are not of the latest look."""
-        return not self._drawn and self._clock() >= self._draw_at
-
     def _draw(self, story: Story) -> None:
         """Make the figures, and the checks of a running run: once a second, less often if that takes long."""
         self._drawn = not self._running or self._clock() >= self._draw_at
@@ -139,10 +137,6 @@ class Reader:
             self._parts = self._parts | {id: (version, made[id]) for id in changed}
             self._version = version  # last: who reads it first has these parts, too
         self._draw_at = self._clock() + max(DRAW_EVERY, (time.thread_time() - began) / DRAW_SHARE)
-
-    def _has_ended(self) -> bool:
-        """Whether the orchestrator of a run that went on is gone, which no file tells."""
-        return self._running and self.directory.holder() is None
 
 
 class Following:

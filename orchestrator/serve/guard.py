@@ -88,7 +88,8 @@ class Guard:
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in asked if key != "token"])
             key = f"#key={self._key}" if self._key is not None else ""
-            answer = RedirectResponse(_local(scope["path"]) + (f"?{rest}" if rest else "") + key, 303)
+            path = "/" + scope["path"].lstrip("/\\")  # a browser takes two slashes for the name of another server
+            answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)
             answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer
         return None if _same(_cookie(headers, self._cookie), self._reads) else PlainTextResponse(NO_TOKEN, 403)
@@ -140,8 +141,3 @@ def _cookie(headers: Headers, name: str) -> str:
     except CookieError:
         return ""
     return found.value if found else ""
-
-
-def _local(path: str) -> str:
-    """A path that a browser takes for one of this server: two slashes at its beginning would name another."""
-    return "/" + path.lstrip("/\\")

@@ -64,12 +64,11 @@ def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
 def find(folder: Path, name: str) -> RunDirectory:
     """The run of this name. RecordError if the folder has none. No name leads out of the folder."""
     parts = name.split("/")
-    if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise RecordError(f"there is no run '{name}' in {folder}")
-    path = folder.joinpath(*parts)
-    with contextlib.suppress(OSError):  # a name that is too long
-        if (path / DATABASE).is_file():
-            return RunDirectory(path)
+    if len(parts) <= 2 and not any(part in ("", ".", "..") or "\0" in part for part in parts):
+        path = folder.joinpath(*parts)
+        with contextlib.suppress(OSError):  # a name that is too long
+            if (path / DATABASE).is_file():
+                return RunDirectory(path)
     raise RecordError(f"there is no run '{name}' in {folder}")
 
 

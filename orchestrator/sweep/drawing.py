@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES, link_colour, stacked
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, ranges, rounded, texts
-from orchestrator.sweep.curves import CurveBand
+from orchestrator.sweep.curves import CurveBand, RunCurve, band
 from orchestrator.sweep.figures import REACHED, Figures, restrict, spreads
 from orchestrator.sweep.tables import Write, spread_in_words
 
@@ -41,15 +41,31 @@ def looks(cases: Sequence[str]) -> list[Look]:
 def curves(cases: Sequence[Look], bands: Sequence[CurveBand | None], label: str, metric: str = "accuracy") -> Figure:
     """The mean of a metric for each case, over a band from its lowest to its highest run."""
     drawn = [(look, band) for look, band in zip(cases, bands, strict=True) if band is not None]
-    marks = [_range(look, band) for look, band in drawn if band.low != band.high]
+    marks = [
+        area(rounded(band.x), rounded(band.low, 5), rounded(band.high, 5), look.colour) | {"group": look.case}
+        for look, band in drawn
+        if band.low != band.high
+    ]
     marks += [_mean(look, band, text.percent if metric == "accuracy" else text.number) for look, band in drawn]
     title = f"{metric.capitalize()} by {'round' if label == 'round' else 'time'}"
     y = axis(metric, format="percent") if metric == "accuracy" else axis(metric, zero=True)
     return figure(title, axis(label, zero=True), y, marks, 300, hover="x")
 
 
-def _range(look: Look, band: CurveBand) -> Mark:
-    return area(rounded(band.x), rounded(band.low, 5), rounded(band.high, 5), look.colour) | {"group": look.case}
+def both_curves(
+    cases: Sequence[Look], read: Callable[[str], Sequence[RunCurve]], metric: str = "accuracy"
+) -> dict[str, Figure]:
+    """The curves over rounds and over seconds, by their ids on a page. ``read`` gives the curves of a case, of which
+    only the bands are kept."""
+    by_round, by_seconds = [], []
+    for look in cases:
+        runs = read(look.case)
+        by_round.append(band([run.by_round for run in runs]))
+        by_seconds.append(band([run.by_seconds for run in runs]))
+    return {
+        f"{metric}-rounds": curves(cases, by_round, "round", metric),
+        f"{metric}-time": curves(cases, by_seconds, "seconds of training", metric),
+    }
 
 
 def _mean(look: Look, band: CurveBand, write: Callable[[float], str]) -> Mark:

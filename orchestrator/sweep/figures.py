@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -175,6 +175,12 @@ def restrict(runs: Sequence[Figures]) -> list[Figures]:
 
 def _until_target(name: str) -> bool:
     return name.startswith(_TO_TARGET) and name != REACHED
+
+
+def judged_by(results: Iterable[Result]) -> Judged:
+    """The first kind of test set on which a run reports its accuracy."""
+    found = {name for each in results for name in each.figures}
+    return next((each for each in get_args(Judged) if f"final.{each}" in found), "global")
 
 
 def compare(results: Sequence[Result]) -> list[Comparison]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from orchestrator.host.directory import write_whole
 from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict
-from orchestrator.results.evaluation.targets import Judged
+from orchestrator.results.evaluation.targets import judged_on
 from orchestrator.scenario.language.files import first_comment
-from orchestrator.sweep.curves import band, read_curve
-from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes
-from orchestrator.sweep.figures import REACHED, Figures, Result, compare
+from orchestrator.sweep.curves import RunCurve, read_curve
+from orchestrator.sweep.drawing import Look, bars, both_curves, looks, stacked_bytes
+from orchestrator.sweep.figures import REACHED, Figures, Result, compare, judged_by
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.tables import (
     COSTS,
@@ -28,14 +28,10 @@ from orchestrator.sweep.tables import (
     failures,
     legend,
     table,
+    verdicts,
 )
 
 PAGE = "sweep.html"
-_SCOPES: tuple[tuple[Judged, str], ...] = (
-    ("global", "on the global test set"),
-    ("clients", "of the clients on their own test sets"),
-    ("edges", "of the edges on their own test sets"),
-)
 
 
 def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path:
@@ -54,55 +50,41 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     """The page as one HTML text. The runs are read one after another, and only their curves are kept."""
     cases = looks(list(sweep.cases))
     complete = [each for each in results if not each.failed]
-    judged, whose = _judged(sweep, complete)
+    target = sweep.target
+    judged = target.judged if target is not None and target.scope == "own" else judged_by(complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
-    figures, last = _curves(cases, by_case, judged)
+    question, last = "", dict[Path, float]()
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # the file may have gone since the sweep began
+        question = first_comment(sweep.file.read_text(encoding="utf-8"))
+
+    def read(case: str) -> list[RunCurve]:
+        found = {each.run: read_curve(each.run, judged) for each in by_case[case] if each.run is not None}
+        last.update((run, curve.by_seconds[-1][1]) for run, curve in found.items() if curve.by_seconds)
+        return list(found.values())
+
+    figures = both_curves(cases, read)
     comparisons = compare(results)
     return rendered(
         "sweep/page.html",
         name=sweep.name,
-        question=_question(sweep.file),
+        question=question,
         scenario=sweep.scenario.name,
         verdict=_verdict(sweep, results),
         marks=MARKS,
-        saying=_saying(sweep, results),
+        complete=len(complete),
+        planned=text.count(len(sweep.combinations), "run"),
+        verdicts=verdicts(results),
         keys=_keys(sweep, complete),
-        whose=whose,
+        whose=judged_on(judged),
         seeds=len({each.seed for each in sweep.combinations}),
         figures={**figures, **_bars(sweep, cases, by_case)},
         legend=legend(sweep),
         about_comparisons=about_comparisons(sweep, comparisons),
         comparisons=comparison_table(comparisons),
-        tables=[table(sweep, results, part) for part in (columns_of_learning(sweep.target), COSTS)],
+        tables=[table(sweep, results, part) for part in (columns_of_learning(target), COSTS)],
         runs=[_run_row(each, each.run, last.get(each.run)) for each in complete if each.run is not None],
         failures=failures(results),
     )
-
-
-def _judged(sweep: Sweep, complete: Sequence[Result]) -> tuple[Judged | list[str], str]:
-    """The accuracy that the curves show, and the same in words: the target's, or the first that any run reports."""
-    if sweep.target is not None and sweep.target.scope == "own":
-        return sweep.target.judged, f"of {sweep.target.whose} on their own test sets"
-    found = {name for each in complete for name in each.figures}
-    return next(((scope, whose) for scope, whose in _SCOPES if f"final.{scope}" in found), _SCOPES[0])
-
-
-def _curves(
-    cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]], judged: Judged | list[str]
-) -> tuple[dict[str, Figure], dict[Path, float]]:
-    """The curves over rounds and over seconds, and the last accuracy of each run. Holds the curves of one case."""
-    by_round, by_seconds = [], []
-    last: dict[Path, float] = {}
-    for look in cases:
-        read = {each.run: read_curve(each.run, judged) for each in by_case[look.case] if each.run is not None}
-        by_round.append(band([curve.by_round for curve in read.values()]))
-        by_seconds.append(band([curve.by_seconds for curve in read.values()]))
-        last |= {run: curve.by_seconds[-1][1] for run, curve in read.items() if curve.by_seconds}
-    figures = {
-        "accuracy-rounds": curves(cases, by_round, "round"),
-        "accuracy-time": curves(cases, by_seconds, "seconds of training"),
-    }
-    return figures, last
 
 
 def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]]) -> dict[str, Figure]:
@@ -122,13 +104,6 @@ def _verdict(sweep: Sweep, results: Sequence[Result]) -> Verdict:
         return "fail"
     unsure = len(results) < len(sweep.combinations) or any(each.verdict != "pass" for each in results)
     return "unknown" if unsure else "pass"
-
-
-def _saying(sweep: Sweep, results: Sequence[Result]) -> str:
-    tally = Counter("failed" if each.failed else each.verdict for each in results)
-    done = sum(not each.failed for each in results)
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in tally.items())
-    return f"{done} of {text.count(len(sweep.combinations), 'run')} complete. Verdicts: {verdicts or 'none'}."
 
 
 def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[tuple[str, str, str]]:
@@ -160,11 +135,3 @@ def _run_row(result: Result, run: Path, last: float | None) -> dict[str, Any]:
         "rounds": text.number(int(result.figures["rounds"])),
         "seconds": text.duration(result.figures["seconds"]),
     }
-
-
-def _question(file: Path) -> str:
-    """The first comment of the sweep's file. The file may have gone since the sweep began."""
-    try:
-        return first_comment(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import text
 from orchestrator.host.places import check_folder
-from orchestrator.results.evaluation.targets import Judged
 from orchestrator.run.options import check_workers
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
-from orchestrator.sweep.figures import Result, Spread, compare, spreads
+from orchestrator.sweep.figures import Result, compare, judged_by, spreads
 from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
@@ -62,10 +61,9 @@ class SweepRuns:
         under the figure's name, as in sweep.json. With several seeds the sample standard deviation follows, under the
         same name and ``.deviation``."""
         found = []
-        for case in dict.fromkeys(each.combination.case for each in self.results):
-            own = [each.figures for each in self.results if each.combination.case == case and not each.failed]
+        for case, own in self._complete.items():
             row: dict[str, Any] = {"case": case, "runs": len(own)}
-            for name, spread in spreads(own).items():
+            for name, spread in spreads([each.figures for each in own]).items():
                 row[name] = spread.mean
                 if spread.deviation is not None:
                     row[f"{name}.deviation"] = spread.deviation
@@ -92,33 +90,34 @@ class SweepRuns:
         return plotted(curves(looks([*bands]), [*bands.values()], label))
 
     def _repr_html_(self) -> str:
-        bands, name = self._bands("round"), f"final.{self._judged}"
-        cells = []
-        for row in self.rows:
-            case = row["case"]
+        judged, cells = judged_by(self.results), []
+        for case, drawn in self._bands("round").items():
             verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
-            line = "" if (curve := bands[case]) is None else sparkline(curve.mean)
-            spread = Spread(row[name], row.get(f"{name}.deviation"), row["runs"]) if name in row else None
-            last = "–" if spread is None else spread_in_words(spread, text.percent, row["runs"])
-            cells.append((escape(case), str(row["runs"]), " ".join(map(badge, sorted(verdicts))), line, last))
-        headings = ("case", "runs", "verdict", f"accuracy ({self._judged})", "at the end")
+            own = [each.figures for each in self._complete[case]]
+            spread = spreads(own).get(f"final.{judged}")
+            line = "" if drawn is None else sparkline(drawn.mean)
+            last = "–" if spread is None else spread_in_words(spread, text.percent, len(own))
+            cells.append((escape(case), str(len(own)), " ".join(map(badge, sorted(verdicts))), line, last))
+        headings = ("case", "runs", "verdict", f"accuracy ({judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")
         return f"<div><b>{escape(self.path.name)}</b> &nbsp; {page}</div>{table(headings, cells)}"
 
     @property
-    def _judged(self) -> Judged:
-        """The first kind of test set on which a run reports its accuracy."""
-        found = {name for each in self.results for name in each.figures}
-        return next((each for each in get_args(Judged) if f"final.{each}" in found), "global")
+    def _complete(self) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {each.combination.case: [] for each in self.results}
+        for each in self.results:
+            if not each.failed:
+                found[each.combination.case].append(each)
+        return found
 
     def _bands(self, x: X) -> dict[str, CurveBand | None]:
         """The accuracy of each case: the mean and the range over its complete runs."""
-        found: dict[str, list[list[tuple[float, float]]]] = {each.combination.case: [] for each in self.results}
-        for each in self.results:
-            if each.run is not None and not each.failed:
-                curve = read_curve(each.run, self._judged)
-                found[each.combination.case].append(curve.by_round if x == "round" else curve.by_seconds)
-        return {case: band(own) for case, own in found.items()}
+        judged = judged_by(self.results)
+        found = {}
+        for case, own in self._complete.items():
+            read = [read_curve(each.run, judged) for each in own if each.run is not None]
+            found[case] = band([curve.by_round if x == "round" else curve.by_seconds for curve in read])
+        return found
 
 
 def sweep(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.evaluation.targets import Judged
@@ -29,7 +29,7 @@ from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.quantities import Fraction
-from orchestrator.scenario.language.strict import Strict, problems
+from orchestrator.scenario.language.strict import Strict, validated
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
@@ -61,7 +61,6 @@ class Target(Strict):
 
     @property
     def nodes(self) -> list[str]:
-        """The named nodes, if any."""
         return [] if isinstance(self.of, str) else self.of
 
     @property
@@ -123,7 +122,7 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
-    return parse(_text_of(file, str(file), ""), file, overrides)
+    return parse(reading.scenario_text(file), file, overrides)
 
 
 def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
@@ -133,14 +132,12 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     data = source.data
     if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
         data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
-    try:
-        read = SweepFile.model_validate({"name": name_from(file.stem, "sweep")} | data)
-    except ValidationError as error:
-        raise ScenarioError(problems(error, SweepFile, source)) from None
+    read = validated(SweepFile, source, {"name": name_from(file.stem, "sweep")} | data)
     if found := list(_contradictions(read, source)):
         raise ScenarioError(found)
     place = file.parent / read.scenario
-    content = _text_of(place, source.place(("scenario",)), "scenario") if scenario is None else scenario
+    at = source.place(("scenario",))
+    content = reading.scenario_text(place, at, "scenario") if scenario is None else scenario
     combinations = _combinations(read, source, place, content, overrides)
     return Sweep(read.name, file, place, read.target, combinations, scenario)
 
@@ -158,7 +155,8 @@ def _combinations(
     combinations: list[Combination] = []
     found: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
-    for (case, own), varied in itertools.product(cases.items(), _products(read.vary)):
+    products = [dict(zip(read.vary, values, strict=True)) for values in itertools.product(*read.vary.values())]
+    for (case, own), varied in itertools.product(cases.items(), products):
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
         first = ", ".join([next(iter(cases)), *values]) if len(cases) > 1 or not combinations else combinations[0].case
@@ -184,11 +182,6 @@ def _combinations(
     return tuple(combinations)
 
 
-def _products(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*vary.values()):
-        yield dict(zip(vary, values, strict=True))
-
-
 def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any]) -> dict[str, str]:
     """The overrides as assignments, each with its place in the sweep file."""
     return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
@@ -206,11 +199,3 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
     for place in seeds:
         if place in source.places:
             yield Problem(source.place(place), dotted(place), "write seeds under 'seeds', over which the mean is taken")
-
-
-def _text_of(file: Path, where: str, path: str) -> str:
-    try:
-        return reading.scenario_text(file)
-    except ValueError as error:
-        named = "" if where == str(file) else f"{file} "
-        raise ScenarioError([Problem(where, path, f"{named}cannot be read: {error}")]) from None

@@ -13,6 +13,7 @@ from rich.text import Text
 from node.errors import LEARNING
 from orchestrator import text
 from orchestrator.layout import write, write_entries, write_wide_table
+from orchestrator.results.evaluation.targets import judged_on
 from orchestrator.sweep.figures import Comparison, Result, Spread, compare, spreads
 from orchestrator.sweep.reading import Sweep, Target
 from orchestrator.sweep.statistics import LEVEL, available
@@ -64,7 +65,7 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColum
     rows = [[["case"], *([column.heading] for column in columns), ["verdicts"]]]
     for case, own in by_case.items():
         runs = sum(not each.failed for each in own)
-        rows.append([[case], *(_cell(column, found[case], runs) for column in columns), [_verdicts(own)]])
+        rows.append([[case], *(_cell(column, found[case], runs) for column in columns), [verdicts(own)]])
     return rows
 
 
@@ -97,16 +98,16 @@ def _signed(value: float, write: Write) -> str:
     return f"{'−' if value < 0 else '+' if value else ''}{write(abs(value))}"
 
 
-def _points(fraction: float) -> str:
-    return f"{fraction * 100:.1f}"
-
-
-_COMPARED = (
-    FigureColumn("global, points", "final.global", _points),
-    FigureColumn("own of clients, points", "final.clients", _points),
-    FigureColumn("own of edges, points", "final.edges", _points),
+_TO_TARGET = (
     FigureColumn("rounds to target", "to_target.rounds", text.number),
     FigureColumn("time to target", "to_target.seconds", text.duration),
+)
+_COMPARED = (
+    *(
+        FigureColumn(f"{of}, points", f"final.{name}", lambda fraction: f"{fraction * 100:.1f}")
+        for of, name in (("global", "global"), ("own of clients", "clients"), ("own of edges", "edges"))
+    ),
+    *_TO_TARGET,
 )
 
 
@@ -168,7 +169,7 @@ def _print_table(rows: Sequence[Sequence[list[str]]], numbers: Mapping[str, str]
 
 def _lines(rows: Sequence[Sequence[Sequence[str]]]) -> str:
     """Rows of cells of lines as a table in Markdown."""
-    headings, *body = [[_in_markdown(cell) for cell in row] for row in rows]
+    headings, *body = [["<br>".join(cell).replace("|", "\\|") for cell in row] for row in rows]
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -179,44 +180,28 @@ def columns_of(target: Target | None) -> list[FigureColumn]:
 
 def columns_of_learning(target: Target | None) -> list[FigureColumn]:
     """The columns of accuracies, and of what the target took."""
-    return [*_accuracies(target), *_to_target(target)]
-
-
-def _accuracies(target: Target | None) -> list[FigureColumn]:
-    return [
+    best = ("best, global", "best.global")
+    if target is not None:
+        best = ("best, global" if target.scope == "global" else f"best, own of {target.whose}"), "best.target"
+    columns = [
         FigureColumn("global", "final.global", text.percent),
         FigureColumn("own, clients", "final.clients", text.percent),
         FigureColumn("own, edges", "final.edges", text.percent),
-        FigureColumn("best, global", "best.global", text.percent)
+        FigureColumn(*best, text.percent),
+    ]
+    return (
+        columns
         if target is None
-        else FigureColumn(f"best, {_judged(target)}", "best.target", text.percent),
-    ]
-
-
-def _to_target(target: Target | None) -> list[FigureColumn]:
-    if target is None:
-        return []
-    return [
-        FigureColumn("rounds to target", "to_target.rounds", text.number),
-        FigureColumn("time to target", "to_target.seconds", text.duration),
-        FigureColumn("bytes to target", "to_target.bytes.", _size),
-    ]
-
-
-def _size(count: float) -> str:
-    return text.size(round(count))
+        else [*columns, *_TO_TARGET, FigureColumn("bytes to target", "to_target.bytes.", text.size)]
+    )
 
 
 COSTS = (
     FigureColumn("clients seen", "population.share_seen", text.percent),
-    FigureColumn("bytes per round", "bytes_per_round.", _size),
+    FigureColumn("bytes per round", "bytes_per_round.", text.size),
     FigureColumn("rounds", "rounds", text.number),
     FigureColumn("wall", "wall_seconds", text.duration),
 )
-
-
-def _judged(target: Target) -> str:
-    return "global" if target.scope == "global" else f"own of {target.whose}"
 
 
 def _named(column: FigureColumn, found: Mapping[str, Spread]) -> list[str]:
@@ -255,9 +240,9 @@ def _in_words(spread: Spread, write: Write) -> str:
 _DIGITS = "−0123456789.,"
 
 
-def _verdicts(own: Iterable[Result]) -> str:
-    tally = Counter("failed" if each.failed else each.verdict for each in own)
-    return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "–"
+def verdicts(results: Iterable[Result]) -> str:
+    tally = Counter("failed" if each.failed else each.verdict for each in results)
+    return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "none"
 
 
 def legend(sweep: Sweep) -> str:
@@ -265,23 +250,17 @@ def legend(sweep: Sweep) -> str:
     seeds = {each.seed for each in sweep.combinations}
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
-    if sweep.target is not None:
-        of = "on the global test set" if sweep.target.scope == "global" else f"of {sweep.target.whose} on their own"
+    if (target := sweep.target) is not None:
         legend += (
-            f" Target: {text.percent(sweep.target.accuracy)} {of}. A mean with ≥ includes runs that never reached it, "
-            "up to the end of the shortest of them."
+            f" Target: {text.percent(target.accuracy)} {judged_on(target.judged)}. A mean with ≥ includes runs that "
+            "never reached it, up to the end of the shortest of them."
         )
     return legend
 
 
 def failures(results: Iterable[Result]) -> list[str]:
-    """The runs that failed, with the reason."""
     return [f"{each.combination.case}, seed {each.combination.seed}: {each.error}" for each in results if each.failed]
 
 
 def _of(case: str, results: Iterable[Result]) -> list[Result]:
     return [each for each in results if each.combination.case == case]
-
-
-def _in_markdown(cell: Sequence[str]) -> str:
-    return "<br>".join(line.replace("|", "\\|") for line in cell)

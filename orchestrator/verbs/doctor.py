@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -35,6 +34,7 @@ from orchestrator.host.kernel.load import Others
 from orchestrator.host.process import python
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
+from orchestrator.results.record.writer import installed_version
 from orchestrator.scenario.plugins import use
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starlette", "uvicorn")
@@ -66,7 +66,9 @@ class Trial:
 async def examine() -> list[Trial]:
     """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
     python = Trial("Python", "everything", True, platform.python_version())  # an older one cannot import this
-    findings = [python, _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
+    pip = f"{sys.executable} -m pip install {{}}"
+    packages = _installed("Python packages", "everything", PACKAGES, False, "install what is missing", pip)
+    findings = [python, _system(), await _load(), packages, _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
     job = os.environ.get("SLURM_JOB_ID", "")
@@ -129,41 +131,26 @@ async def _load() -> Trial:
     return Trial("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
 
 
-def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The installed ones with their versions, and the missing ones."""
-    versions, missing = [], []
-    for name in packages:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    return versions, missing
+def _installed(name: str, used_by: str, packages: Sequence[str], ok: bool | None, remedy: str, command: str) -> Trial:
+    """Whether these packages are installed. ``command`` installs the missing ones, in the place of {}."""
+    found = {each: installed_version(each) for each in packages}
+    if missing := [each for each, version in found.items() if version is None]:
+        commands = (command.format(" ".join(missing)),)
+        return Trial(name, used_by, ok, f"missing: {', '.join(missing)}", remedy, commands)
+    return Trial(name, used_by, True, ", ".join(f"{each} {version}" for each, version in found.items()))
+
+
+def _learning() -> Trial:
+    used_by = "training, under the drivers namespaces and sim"
+    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", LEARNING)
 
 
 def versions() -> dict[str, str]:
     """The versions that a bug report needs: of edgebed, Python, the system and the packages that edgebed is built on.
     ``-``: not installed."""
-    packages = ("edgebed", *PACKAGES, *LEARNING_PACKAGES)
-    found = dict.fromkeys(packages, "-") | dict(each.split() for each in _versions(packages)[0])
+    found = {name: installed_version(name) or "-" for name in ("edgebed", *PACKAGES, *LEARNING_PACKAGES)}
     system = {"python": f"{platform.python_version()} ({sys.executable})", "system": platform.platform()}
     return {"edgebed": found["edgebed"]} | system | found
-
-
-def _learning() -> Trial:
-    name, used_by = "learning", "training, under the drivers namespaces and sim"
-    versions, missing = _versions(LEARNING_PACKAGES)
-    if missing:
-        return Trial(name, used_by, None, f"missing: {', '.join(missing)}", "install the extra", (LEARNING,))
-    return Trial(name, used_by, True, ", ".join(versions))
-
-
-def _packages() -> Trial:
-    versions, missing = _versions(PACKAGES)
-    if missing:
-        commands = (f"{sys.executable} -m pip install {' '.join(missing)}",)
-        detail = f"missing: {', '.join(missing)}"
-        return Trial("Python packages", "everything", False, detail, "install what is missing", commands)
-    return Trial("Python packages", "everything", True, ", ".join(versions))
 
 
 def _commands() -> Trial:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
-from orchestrator.exports.kinds import Destination, check
+from orchestrator.exports.kinds import Destination
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.places import check_folder
@@ -234,7 +234,8 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
     KeyboardInterrupt if the run was interrupted.
     """
     check_folder(runs, "choose another folder for runs")
-    check(options.track)
+    for place in options.track:
+        place.check()
     read = source.read()
     options.check(read.driver)
     with kept(read.plugins):

@@ -10,19 +10,14 @@ def has_module(name: str, root: Path = Path("/"), release: str | None = None) ->
     """Whether the kernel of the tree ``root``, which holds proc and lib, has a module. None if that cannot be told.
     ``release``: the kernel's, by default that of this host."""
     wanted = name.replace("-", "_")
-    if wanted in (_loaded(root) or ()):
+    loaded = _text(root / "proc/modules") or ""  # "iptable_raw 16384 0 - Live 0x0"
+    if any(line.partition(" ")[0] == wanted for line in loaded.splitlines()):
         return True
     folder = root / "lib/modules" / (release or os.uname().release)
     listed = [_listed(folder / file) for file in ("modules.builtin", "modules.dep")]
     if all(each is None for each in listed):
         return None
     return any(wanted in each for each in listed if each is not None)
-
-
-def _loaded(root: Path) -> set[str] | None:
-    """The first word of each line: "iptable_raw 16384 0 - Live 0x0"."""
-    text = _text(root / "proc/modules")
-    return None if text is None else {line.split()[0] for line in text.splitlines() if line}
 
 
 def _listed(file: Path) -> set[str] | None:

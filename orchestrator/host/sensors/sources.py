@@ -111,12 +111,9 @@ def cpufreq(sys: Path) -> Iterator[Sensor]:
         if (file := policy / "scaling_cur_freq").exists()
     )
     if files:
-        yield Sensor(
-            FREQUENCY, "cpufreq", "slowest core", files, lambda texts: 1e3 * min(map(int, texts)), partial=True
-        )
-        yield Sensor(
-            FREQUENCY, "cpufreq", "fastest core", files, lambda texts: 1e3 * max(map(int, texts)), partial=True
-        )
+        slowest, fastest = (lambda texts: 1e3 * min(map(int, texts))), (lambda texts: 1e3 * max(map(int, texts)))
+        yield Sensor(FREQUENCY, "cpufreq", "slowest core", files, slowest, partial=True)
+        yield Sensor(FREQUENCY, "cpufreq", "fastest core", files, fastest, partial=True)
 
 
 def throttle_counts(sys: Path) -> Iterator[Sensor]:

@@ -17,13 +17,13 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
-from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
+from orchestrator.population.distributions import Distribution, Fixed
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.population.client_files import by_node, clients_of, over
 from orchestrator.scenario.population.client_settings import ClientSettings
-from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
+from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.links import LinkSpec
@@ -49,7 +49,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         selection=read_parameters(kind.params, spec.selection.params),
         availability=_availability(spec.availability, topology.population, scenario.seed),
         hardware=hardware,
-        speed=None if spec.speed is None else _distribution(spec.speed),
+        speed=spec.speed,
         links=between,
         samples=_samples(scenario, spec),
         alpha=_alpha(scenario),
@@ -96,16 +96,9 @@ def typical(
     )
 
 
-def _distribution(spec: DistributionSpec) -> Distribution:
-    if spec.lognormal is not None:
-        return Lognormal(**dict(spec.lognormal))
-    assert spec.uniform is not None
-    return Uniform(**dict(spec.uniform))
-
-
 def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
     if spec.samples is not None:
-        return _distribution(spec.samples)
+        return spec.samples
     assert scenario.data.samples_per_client is not None, "load() has checked it"
     return Fixed(float(scenario.data.samples_per_client))
 

@@ -24,7 +24,7 @@ def as_expected(history: History, verdict: Callable[[CheckName], str | None]) ->
     """Assess the expectations; None if there are none, or if the run was a calibration. ``verdict`` returns the verdict
     of another check by name, or None if that check does not apply."""
     asked = expectations(history.effective)
-    if not asked.asks() or (history.outcome and history.outcome.ended == "calibrated"):
+    if not asked.asks() or history.calibrated:
         return None
     if history.status == "running":
         return missing(history, "")
@@ -74,10 +74,8 @@ def _metric(history: History, asked: MetricSpec) -> Compared:
         known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
     measured = sum(values.values()) / len(values)
-    enough = asked.at_least is None or measured >= asked.at_least
-    met = enough and (asked.at_most is None or measured <= asked.at_most)
     mean = f", the mean of {len(values)} nodes" if len(values) > 1 else ""
-    return Compared(met, f"{what} {measured:.4g}{mean}, expected {expected}")
+    return Compared(asked.bounds.met_by(measured), f"{what} {measured:.4g}{mean}, expected {expected}")
 
 
 def _last(history: History, asked: MetricSpec) -> dict[str, float]:

@@ -46,8 +46,9 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     with_host = _ended_with_host(history, ends) if lost else []
     ends = [state for state in ends if state not in with_host]
     nodes = [each for each in node_standstills(history) if each.t > began]
-    own = [each for each in orchestrator_standstills(history) if each.t > began]
     gaps = [event for event in history.events(GAP) if event.t > began]
+    stalls = [StoodStill("the orchestrator", event.t, event.data["stood_still"]) for event in gaps]
+    own = [each for each in stalls if each.seconds >= LEAST]
     gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= BUSY]
     said = list(lost)
     if with_host:
@@ -98,12 +99,6 @@ def node_standstills(history: Facts) -> Iterator[StoodStill]:
             yield StoodStill(node, end, seconds)
 
 
-def orchestrator_standstills(history: Facts) -> Iterator[StoodStill]:
-    for event in history.events(GAP):
-        if event.data["stood_still"] >= LEAST:
-            yield StoodStill("the orchestrator", event.t, event.data["stood_still"])
-
-
 def _most(standstills: list[StoodStill]) -> float:
     """The largest total standstill of any one process, in seconds."""
     totals: defaultdict[str, float] = defaultdict(float)
@@ -113,7 +108,6 @@ def _most(standstills: list[StoodStill]) -> float:
 
 
 def _list(standstills: list[StoodStill], began: float) -> str:
-    """The longest standstills, in words."""
     longest = sorted(standstills, key=lambda each: -each.seconds)
     return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
 

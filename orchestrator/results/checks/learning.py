@@ -51,9 +51,7 @@ class Best(NamedTuple):
 def learned(history: History) -> Assessment | None:
     """Check that nothing diverged, that few enough gatherings were abandoned, and that the accuracy exceeded chance.
     None if nodes run programs: edgebed does not know what they learn, nor on what they are tested."""
-    if history.outcome is not None and history.outcome.ended == "calibrated":
-        return None
-    if history.plan.get("programs"):
+    if history.calibrated or history.plan.get("programs"):
         return None
     if said := diverged(history.events("not_finite")):
         return "fail", said

@@ -12,7 +12,7 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results.checks.link_assessments import judge_losses, judge_overloads
-from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.checks.verdicts import MEASURED, Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.hosts import slow_because
 from orchestrator.results.record.history import History
@@ -99,9 +99,7 @@ def links_on_time(history: Facts) -> Assessment:
     if not history.link_classes:
         return "pass", "the plan has no links"
     if history.packets is None:
-        if history.outcome is not None and history.outcome.ended == "calibrated":
-            return "pass", "see what was measured"
-        return missing(history, "the link engine's counters were never read")
+        return missing(history, "the link engine's counters were never read", MEASURED)
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
 
 
@@ -115,9 +113,7 @@ def losses_during_the_run(history: Facts) -> Assessment:
         return LINKS_REAL
     looks = history.events(LOOKED)
     if not looks:
-        if history.outcome is not None and history.outcome.ended == "calibrated":
-            return "pass", "see what was measured"
-        return missing(history, "the links were not sampled during the run")
+        return missing(history, "the links were not sampled during the run", MEASURED)
     began = history.training_began or 0.0
     return judge_losses([(look.t - began, look.data) for look in looks])
 
@@ -175,7 +171,12 @@ class Busiest(NamedTuple):
 
 def busiest(history: History) -> list[Busiest]:
     """The busiest link of each class, of those with a constant rate that carried data; likewise channels."""
-    changed = {tuple(link) for fault in history.plan.get("faults", []) if _sets_pace(fault) for link in fault["links"]}
+    changed = {  # how close together their packets arrive
+        tuple(link)
+        for fault in history.plan.get("faults", [])
+        if (fault.get("profile") or {}).keys() & {"rate", "latency", "jitter"}
+        for link in fault["links"]
+    }
     links = {(link["source"], link["target"]): link for link in history.plan.get("links", [])}
     profiles = {
         ends: LinkProfile.from_mapping(link["profile"])
@@ -183,7 +184,10 @@ def busiest(history: History) -> list[Busiest]:
         if "rate" in link["profile"] and "schedule" not in link and ends not in changed
     }
     piece = SUPER_PACKET if "kernel" in (history.engine or "") else FULL_FRAME
-    allowed = {ends: (_burst(each, piece), UNSURE + SPREAD * each.jitter) for ends, each in profiles.items()}
+    allowed = {  # the most bytes of a packet that counts in a window and was sent before it, in part
+        ends: (max(piece, (segments_together(each) or 1) * FULL_FRAME), UNSURE + SPREAD * each.jitter)
+        for ends, each in profiles.items()
+    }
     found: dict[str, Busiest] = {}
     for ends, fastest in volumes.fastest(history, READINGS, allowed).items():
         row = Busiest(links[ends]["link_class"], " → ".join(ends), profiles[ends].rate or 0.0, fastest)
@@ -192,14 +196,3 @@ def busiest(history: History) -> list[Busiest]:
             found[row.link_class] = row
     shared = media.busiest(history, READINGS, UNSURE).items()
     return [found[name] for name in sorted(found)] + [Busiest(name, name, *rates) for name, rates in sorted(shared)]
-
-
-def _burst(profile: LinkProfile, piece: int) -> int:
-    """The most bytes of a packet that counts in a window and was sent before it, in part."""
-    return max(piece, (segments_together(profile) or 1) * FULL_FRAME)
-
-
-def _sets_pace(fault: dict[str, object]) -> bool:
-    """Whether a fault changes how close together packets arrive."""
-    profile = fault.get("profile")
-    return isinstance(profile, dict) and not profile.keys().isdisjoint(("rate", "latency", "jitter"))

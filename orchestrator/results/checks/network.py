@@ -10,7 +10,7 @@ from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, NetworkReading, pair_of
 from orchestrator.fidelity.real_network import RealNetwork, RealNetworks
 from orchestrator.fidelity.underlay import CrossingLink, NetworkFindings
-from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.checks.verdicts import MEASURED, Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import moves
 
@@ -79,9 +79,7 @@ def network_held(history: Facts) -> Assessment | None:
             findings.cross(_crossing(history, hosts))
         findings.add(event.t, NetworkReading.from_json(event.data))
     if not findings.readings:
-        if history.outcome is not None and history.outcome.ended == "calibrated":
-            return "pass", "see what was measured"
-        return missing(history, "it was not measured during the run")
+        return missing(history, "it was not measured during the run", MEASURED)
     verdict, said = judge_network(findings, history.training_began or 0.0)
     return verdict, f"{said}; real links: {networks}" if networks else said
 

@@ -24,8 +24,7 @@ def compute_on_time(history: Facts) -> Assessment | None:
     overruns = history.overruns()
     began = history.training_began
     if began is None:
-        calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
-        return ("pass", "no node trained") if calibrated else missing(history, "the training never started")
+        return missing(history, "the training never started", ("pass", "no node trained"))
     if history.simulated:
         return PACE_MODELLED
     if history.plan.get("programs"):
@@ -49,7 +48,6 @@ def nodes_responded(history: History) -> Assessment:
     if outcome is None:
         return missing(history, "the orchestrator ended before it could ask the nodes")
     excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
-    excused |= _joining_later(history)
     states = history.current_states()
     silent = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
     away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
@@ -65,18 +63,12 @@ def nodes_responded(history: History) -> Assessment:
 
 
 def _takes_away(span: FaultSpan, end: float) -> bool:
-    """Whether a fault that keeps its nodes from answering was still active when the run ended."""
+    """Whether a fault kept its nodes from answering when the run ended: nodes that had not joined yet, too."""
     if span.start is None:
-        return False
+        return span.action == "join"
     if span.action == "leave":
         return True
     return span.action in ("crash", "pause") and (span.end is None or span.end >= end)
-
-
-def _joining_later(history: History) -> set[str]:
-    """The nodes that were planned to join, but had not joined when the run ended."""
-    joins = [span for span in history.faults() if span.action == "join" and span.start is None]
-    return {node for span in joins for node in span.nodes}
 
 
 def messages_accepted(history: Facts) -> Assessment | None:

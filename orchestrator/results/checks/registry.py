@@ -82,10 +82,8 @@ def finished(history: History) -> Assessment:
             if done == 0 and planned != 0:
                 return "fail", f"the nodes ended without finishing a round ({rounds})"
             return enough, f"{rounds} done"
-        case "accuracy":
-            return "pass", f"the target accuracy was reached after {rounds}"
-        case "target":
-            return "pass", f"the target was reached after {rounds}"
+        case "accuracy" | "target" as goal:
+            return "pass", f"the target{' accuracy' * (goal == 'accuracy')} was reached after {rounds}"
         case "programs":
             return enough, "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
         case "after":

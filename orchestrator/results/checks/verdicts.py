@@ -29,6 +29,12 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 NOT_YET: Assessment = "unknown", "the run is going on"
 
 
-def missing(history: Facts, words: str) -> Assessment:
-    """Unknown, because of something that the record lacks: not yet in a run that is going on, and else for good."""
+MEASURED: Assessment = "pass", "see what was measured"
+
+
+def missing(history: Facts, words: str, calibrated: Assessment | None = None) -> Assessment:
+    """Unknown, because of something that the record lacks: not yet in a run that is going on, and else for good.
+    ``calibrated``: instead of that for a calibration, which lacks it on purpose."""
+    if calibrated is not None and history.calibrated:
+        return calibrated
     return NOT_YET if history.status == "running" else ("unknown", words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from pydantic import Base64Bytes, BaseModel, FiniteFloat, PositiveInt, ValidationError, model_validator
@@ -45,16 +46,12 @@ class Found(BaseModel):
 def inversions(history: History) -> dict[str, Event]:
     """The last comparison of each client between reconstructions and its images. Events with invalid content, for
     example from a node that runs another program, are skipped."""
-    found = {event.node: event for event in history.events(EVENT) if _is_whole(event.data)}
+    found = {}
+    for event in history.events(EVENT):
+        with contextlib.suppress(ValidationError):
+            Found.model_validate(event.data)
+            found[event.node] = event
     return {node: found[node] for node in history.nodes if node in found}
-
-
-def _is_whole(data: dict[str, Any]) -> bool:
-    try:
-        Found.model_validate(data)
-    except ValidationError:
-        return False
-    return True
 
 
 def inversion(history: History) -> dict[str, Any] | None:

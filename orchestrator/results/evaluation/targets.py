@@ -20,6 +20,13 @@ Judged = Literal["global", "clients", "edges"]
 """The scored models and test sets: on the global test set; or clients, or edges, each on its own test set."""
 
 
+def judged_on(judged: Judged | Sequence[str]) -> str:
+    """The test sets on which accuracy is judged, in words."""
+    if judged == "global":
+        return "on the global test set"
+    return f"of {judged if isinstance(judged, str) else ', '.join(judged)} on their own test sets"
+
+
 @dataclass(frozen=True)
 class Reached:
     """When an accuracy was first reached: the round, the seconds of training, and the bytes that the links of each

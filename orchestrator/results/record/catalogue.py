@@ -65,7 +65,6 @@ class Table:
 
 
 def node_rows(history: History) -> list[NodeRow]:
-    """The nodes in the plan's order."""
     rows = []
     for name, node in history.nodes.items():
         hardware = node.get("hardware") or {}

@@ -36,7 +36,7 @@ from orchestrator.results.record.rows import (
     State,
 )
 from orchestrator.results.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table, version
-from orchestrator.results.record.writer import DATABASE, INJECTED
+from orchestrator.results.record.writer import DATABASE
 from orchestrator.scenario.language.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
@@ -205,9 +205,7 @@ class History(Facts):
         many places, so they are read again only if the record has changed."""
         changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
         if self._faults is None or self._faults[0] != changes:
-            planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)
-            phases, media = self.rows("SELECT * FROM fault"), self.plan.get("media", ())
-            self._faults = changes, fault_spans(planned, by_hand, phases, self.nodes, media)
+            self._faults = changes, fault_spans(self, self.rows("SELECT * FROM fault"))
         return list(self._faults[1])
 
     def rounds(self) -> list[Round]:
@@ -230,7 +228,11 @@ class History(Facts):
                 if row.node in self.many_devices and row.round is not None and math.isfinite(row.value):
                     rounds[row.round].append(row)
             if rounds:
-                return {number: _band(rounds[number]) for number in sorted(rounds)}
+                values = {number: [row.value for row in rows] for number, rows in rounds.items()}
+                return {
+                    number: Band(max(row.t for row in rounds[number]), min(of), max(of), fmean(of))
+                    for number, of in sorted(values.items())
+                }
         return {}
 
     def overruns(self) -> dict[str, tuple[int, float]]:
@@ -289,8 +291,3 @@ def processor_seconds(rows: Iterable[Resources], since: float) -> dict[str, floa
             used[row.node] += row.cpu_seconds - (last if row.cpu_seconds >= last else 0.0)
         before[row.node] = row.cpu_seconds
     return dict(used)
-
-
-def _band(rows: Sequence[Metric]) -> Band:
-    values = [row.value for row in rows]
-    return Band(max(row.t for row in rows), min(values), max(values), fmean(values))

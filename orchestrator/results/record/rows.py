@@ -102,6 +102,12 @@ class FaultSpan(NamedTuple):
     planned: dict[str, Any]
     by: str = ""
 
+    def __str__(self) -> str:
+        """ "crash device-0, round 4, 3 s, manual (ada)"."""
+        in_round = "" if self.round is None else f", round {self.round}"
+        lasted = "" if self.start is None or self.end is None else f", {text.duration(self.end - self.start)}"
+        return f"{self.action} {self.target}{in_round}{lasted}{f', manual ({self.by})' * bool(self.by)}"
+
 
 class Round(NamedTuple):
     """One round of one coordinator; ``end`` is None while it is running, or if it never ended. ``round`` is the run's

@@ -250,7 +250,7 @@ def environment() -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: _package(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
+        "packages": {name: installed_version(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
         "platform": platform.platform(),
         "kernel": platform.release(),
         "cpu": _processor(),
@@ -267,9 +267,9 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _package(name: str) -> str | None:
+def installed_version(package: str) -> str | None:
     try:
-        return version(name)
+        return version(package)
     except PackageNotFoundError:
         return None
 

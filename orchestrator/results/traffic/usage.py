@@ -60,13 +60,19 @@ class Usage:
 
     def read(self, history: History) -> bool:
         """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
-        more = False
-        for counted, take in ((LINKS, self._take_links), (FLOWS, self._take_sent)):
+        more, pieces = False, {}
+        for counted in COUNTED:
             after, last = self._read[counted.growth], latest(history, counted)
-            until = min(last, after + PIECE)
-            if until > after:
-                take(history, after, until)
-            self._read[counted.growth], more = until, more or until < last
+            until = self._read[counted.growth] = min(last, after + PIECE)
+            pieces[counted.growth] = after, until
+            more |= until < last
+        for row in of_links(history, *pieces[LINKS.growth]):
+            self._add_link(*row)
+        for t, link_class, size in of_classes(history, *pieces[LINKS.growth]):
+            self._totals[link_class] += size
+            self.delivered[link_class][t] = self._totals[link_class]
+        for row in of_sent(history, *pieces[FLOWS.growth]):
+            self._add_sent(*row)
         return more
 
     def read_names(self, history: History) -> None:
@@ -97,17 +103,6 @@ class Usage:
     def add_channel(self, t: float, channel: str, seconds: float) -> None:
         """Take a row of the table channel."""
         self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
-
-    def _take_links(self, history: History, after: int, until: int) -> None:
-        for row in of_links(history, after, until):
-            self._add_link(*row)
-        for t, link_class, size in of_classes(history, after, until):
-            self._totals[link_class] += size
-            self.delivered[link_class][t] = self._totals[link_class]
-
-    def _take_sent(self, history: History, after: int, until: int) -> None:
-        for row in of_sent(history, after, until):
-            self._add_sent(*row)
 
     def _add_link(self, t: float, source: str, target: str, size: int, dropped: int, delivered: int) -> None:
         self.now, self.packets = max(self.now, t), (self.packets or 0) + delivered

@@ -42,6 +42,12 @@ SIZE_SCHEMA: dict[str, Any] = {
 }
 
 
+def mapping_schema(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    """The JSON Schema of a mapping with these keys and no others."""
+    schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    return schema | ({"required": list(required)} if required else {})
+
+
 def _read_rate(value: Any) -> float:
     rate = units.parse_rate(value)
     if not 1 <= rate <= FASTEST:

@@ -6,13 +6,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
-from orchestrator.errors import Problem
+from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import describe, dotted, shortened
@@ -53,6 +53,7 @@ class Strict(BaseModel):
         return {name: field.alias or name for name, field in cls.model_fields.items()}
 
 
+M = TypeVar("M", bound=Strict)
 OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}  # names that others use for what has a name here
 
 
@@ -68,6 +69,14 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message for an unknown name: its kind, the most similar known name, and all known names."""
     known = list(known)
     return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
+
+
+def validated(model: type[M], document: Document, data: Mapping[str, Any], context: Mapping[str, Any] = {}) -> M:
+    """The model of a document with this data. ScenarioError lists every problem with its place."""
+    try:
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        raise ScenarioError(problems(error, model, document)) from None
 
 
 def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:

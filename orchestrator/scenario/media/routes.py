@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -110,7 +110,6 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def regex(pattern: str) -> str:
-    """The regular expression of such a pattern."""
     return ".*".join(map(re.escape, pattern.split("*")))
 
 
@@ -126,123 +125,155 @@ def resolve_media(
     targets: Collection[str] = (),
 ) -> ResolvedMedia:
     """The media of links between these pairs. ``targets``: of handovers; they need no member at first."""
-    found = ResolvedMedia()
-    uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
-    nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
+    resolver = _Resolver(shared, pairs)
     for name, spec in shared.items():
-        if not _NAME.fullmatch(name) or name in nodes:
+        resolver.add(name, spec, is_target=name in targets)
+    resolver.cross(routes)
+    return resolver.found
+
+
+class _Resolver:
+    """Finds the links that use each medium, and the order in which a link crosses them. Mistakes are noted."""
+
+    def __init__(self, shared: Mapping[str, MediumSpec], pairs: Sequence[Pair]) -> None:
+        self.found = ResolvedMedia()
+        self._shared, self._pairs = shared, pairs
+        self._nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
+        self._uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
+
+    def add(self, name: str, spec: MediumSpec, *, is_target: bool) -> None:
+        """Take a medium with its members and channels."""
+        if not _NAME.fullmatch(name) or name in self._nodes:
             why = (
                 "is a node"
-                if name in nodes
+                if name in self._nodes
                 else "cannot be a name: write at most 40 lower-case letters, digits and hyphens"
             )
-            found.mistakes.append((("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0"))
-        members = _members(name, spec, pairs, nodes, uses, found)
-        if "members" not in spec.model_fields_set and name not in targets:
+            self._note(("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0")
+        members = self._members(name, spec)
+        if "members" not in spec.model_fields_set and not is_target:
             why = "no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it"
-            found.mistakes.append((("shared", name), why))
-        rates = _rates(name, spec, pairs, nodes, None if name in targets or not spec.members else members, found)
-        found.members[name] = tuple(members)
-        found.channels[name] = spec.channels(name, rates)
-    order = _order(shared, routes, pairs, nodes, uses, found)
-    for pair, crossed in uses.items():
-        listed = order.get(pair)
-        way = sorted(crossed, key=lambda use: listed.index(use.medium) if listed else not use.by_node)
-        if listed is None and not any(path[0] == "routes" for path, _ in found.mistakes):
-            _check_obvious(pair, way, found)
-        up, down = [], []
-        for use in way:
-            channels = channel_names(use.medium, half=shared[use.medium].half)
-            up.append(Crossing(channels[0], use.member))
-            down.append(Crossing(channels[1], use.member))
-        found.crossings[pair.lower, pair.upper] = tuple(up)
-        found.crossings[pair.upper, pair.lower] = tuple(reversed(down))
-    return found
+            self._note(("shared", name), why)
+        self.found.members[name] = tuple(members)
+        rates = self._rates(name, spec, None if is_target or not spec.members else members)
+        self.found.channels[name] = spec.channels(name, rates)
 
+    def cross(self, routes: Mapping[str, Sequence[str]]) -> None:
+        """Put the media of each link in order."""
+        order = self._order(routes)
+        for pair, crossed in self._uses.items():
+            listed = order.get(pair)
+            way = sorted(crossed, key=lambda use: listed.index(use.medium) if listed else not use.by_node)
+            if listed is None and not any(path[0] == "routes" for path, _ in self.found.mistakes):
+                self._check_obvious(pair, way)
+            up, down = [], []
+            for use in way:
+                channels = channel_names(use.medium, half=self._shared[use.medium].half)
+                up.append(Crossing(channels[0], use.member))
+                down.append(Crossing(channels[1], use.member))
+            self.found.crossings[pair.lower, pair.upper] = tuple(up)
+            self.found.crossings[pair.upper, pair.lower] = tuple(reversed(down))
 
-def _members(
-    name: str,
-    spec: MediumSpec,
-    pairs: Sequence[Pair],
-    nodes: Sequence[str],
-    uses: defaultdict[Pair, list[_Use]],
-    found: ResolvedMedia,
-) -> list[str]:
-    """The members of a medium; notes its use by each link."""
-    members: dict[str, None] = {}
-    for position, written in enumerate(spec.members):
-        path: KeyPath = ("shared", name, "members", position)
-        try:
-            for member, pair, by_node in _named(written, pairs, nodes):
-                if any(use.medium == name for use in uses[pair]):
-                    raise ValueError(f"the link {joined(pair)} is in it twice: leave {written} or another member out")
-                uses[pair].append(_Use(name, member, by_node))
-                members[member] = None
-        except ValueError as error:
-            found.mistakes.append((path, str(error)))
-    return list(members)
+    def _note(self, path: KeyPath, mistake: str) -> None:
+        self.found.mistakes.append((path, mistake))
 
+    def _members(self, name: str, spec: MediumSpec) -> list[str]:
+        """The members of a medium; notes its use by each link."""
+        members: dict[str, None] = {}
+        for position, written in enumerate(spec.members):
+            try:
+                for member, pair, by_node in self._named(written):
+                    if any(use.medium == name for use in self._uses[pair]):
+                        raise ValueError(
+                            f"the link {joined(pair)} is in it twice: leave {written} or another member out"
+                        )
+                    self._uses[pair].append(_Use(name, member, by_node))
+                    members[member] = None
+            except ValueError as error:
+                self._note(("shared", name, "members", position), str(error))
+        return list(members)
 
-def _named(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[tuple[str, Pair, bool]]:
-    """The links of a member: its name, the link, and whether it is the lower node. ValueError if none."""
-    if _LINK.fullmatch(written):
-        return [(joined(pair), pair, False) for pair in _links(written, pairs, nodes)]
-    if " " in written or ">" in written:
-        raise ValueError(
-            f"'{shortened(written)}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'"
-        )
-    named = {node for node in nodes if matches(written, node)}
-    if not named:
-        raise ValueError(_no_match(written, nodes))
-    links = [(pair.lower, pair, True) for pair in pairs if pair.lower in named and pair.link_class != "edge-edge"]
-    if not links:
-        raise ValueError(f"{written} has no link to a tier above: name its links, like '* <-> {written}'")
-    return links
+    def _named(self, written: str) -> list[tuple[str, Pair, bool]]:
+        """The links of a member: its name, the link, and whether it is the lower node. ValueError if none."""
+        if _LINK.fullmatch(written):
+            return [(joined(pair), pair, False) for pair in self._links(written)]
+        if " " in written or ">" in written:
+            raise ValueError(
+                f"'{shortened(written)}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'"
+            )
+        named = self._matching(written)
+        links = [
+            (pair.lower, pair, True) for pair in self._pairs if pair.lower in named and pair.link_class != "edge-edge"
+        ]
+        if not links:
+            raise ValueError(f"{written} has no link to a tier above: name its links, like '* <-> {written}'")
+        return links
 
+    def _links(self, written: str) -> list[Pair]:
+        """The links of a pattern ``a <-> b``, with either end first. ValueError if there are none."""
+        match = _LINK.fullmatch(written)
+        if match is None:
+            raise ValueError(
+                f"'{shortened(written)}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text"
+            )
+        a, b = map(self._matching, match.groups())
+        found = [
+            pair
+            for pair in self._pairs
+            if (pair.lower in a and pair.upper in b) or (pair.lower in b and pair.upper in a)
+        ]
+        if not found:
+            raise ValueError(f"the topology has no link {written}")
+        return found
 
-def _links(written: str, pairs: Sequence[Pair], nodes: Iterable[str]) -> list[Pair]:
-    """The links of a pattern ``a <-> b``, with either end first. ValueError if there are none."""
-    match = _LINK.fullmatch(written)
-    if match is None:
-        raise ValueError(f"'{shortened(written)}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text")
-    a, b = match.groups()
-    for end in (a, b):
-        if not any(matches(end, node) for node in nodes):
-            raise ValueError(_no_match(end, nodes))
-    found = [
-        pair
-        for pair in pairs
-        if (matches(a, pair.lower) and matches(b, pair.upper)) or (matches(b, pair.lower) and matches(a, pair.upper))
-    ]
-    if not found:
-        raise ValueError(f"the topology has no link {written}")
-    return found
+    def _matching(self, written: str) -> set[str]:
+        """The nodes of a pattern. ValueError if there are none."""
+        if found := {node for node in self._nodes if matches(written, node)}:
+            return found
+        message = unknown_node(written, self._nodes)
+        raise ValueError(message.replace("there is no node", "no node matches") if "*" in written else message)
 
+    def _rates(self, name: str, spec: MediumSpec, members: Collection[str] | None) -> dict[str, float]:
+        """The rates of single members. ``members``: those that may have one; None: every node and link."""
+        rates: dict[str, float] = {}
+        for written, rate in sorted(spec.rates.items(), key=_exactness):
+            try:
+                named = [member for member, _, _ in self._named(written) if members is None or member in members]
+                if not named:
+                    raise ValueError(f"{written} is no member of {name}: add it to members, or leave its rate out")
+                rates |= dict.fromkeys(named, rate)
+            except ValueError as error:
+                self._note(("shared", name, "rates", written), str(error))
+        return rates
 
-def _no_match(written: str, nodes: Iterable[str]) -> str:
-    message = unknown_node(written, nodes)
-    return message.replace("there is no node", "no node matches") if "*" in written else message
+    def _order(self, routes: Mapping[str, Sequence[str]]) -> dict[Pair, Sequence[str]]:
+        """The media of each link that a route names, from the lower end to the upper one."""
+        order: dict[Pair, Sequence[str]] = {}
+        for written, media in sorted(routes.items(), key=_exactness):
+            try:
+                for medium in media:
+                    if medium not in self._shared:
+                        raise ValueError(unknown_medium(medium, self._shared))
+                    if media.count(medium) > 1:
+                        raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
+                for pair in self._links(written):
+                    crossed = {use.medium for use in self._uses.get(pair, ())}
+                    if stray := [medium for medium in media if medium not in crossed]:
+                        raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
+                    if missing := sorted(crossed - set(media)):
+                        raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
+                    order[pair] = media
+            except ValueError as error:
+                self._note(("routes", written), str(error))
+        return order
 
-
-def _rates(
-    name: str,
-    spec: MediumSpec,
-    pairs: Sequence[Pair],
-    nodes: Sequence[str],
-    members: Collection[str] | None,
-    found: ResolvedMedia,
-) -> dict[str, float]:
-    """The rates of single members. ``members``: those that may have one; None: every node and link."""
-    rates: dict[str, float] = {}
-    for written, rate in sorted(spec.rates.items(), key=_exactness):
-        try:
-            named = [member for member, _, _ in _named(written, pairs, nodes) if members is None or member in members]
-            if not named:
-                raise ValueError(f"{written} is no member of {name}: add it to members, or leave its rate out")
-            rates |= dict.fromkeys(named, rate)
-        except ValueError as error:
-            found.mistakes.append((("shared", name, "rates", written), str(error)))
-    return rates
+    def _check_obvious(self, pair: Pair, way: Sequence[_Use]) -> None:
+        """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
+        for first, second in itertools.pairwise(way):
+            path: KeyPath = ("shared", second.medium)
+            if first.by_node == second.by_node and path not in (each for each, _ in self.found.mistakes):
+                route = f"routes: {{{joined(pair)}: [{', '.join(use.medium for use in way)}]}}"
+                self._note(path, f"{joined(pair)} is in {first.medium} too: give the order, like {route}")
 
 
 def _exactness(entry: tuple[str, object]) -> int:
@@ -255,41 +286,3 @@ def unknown_medium(name: str, media: Collection[str]) -> str:
     if not media:
         return f"there is no medium '{shortened(name)}': define it in `shared`"
     return unknown("shared medium", name, media)
-
-
-def _order(
-    shared: Mapping[str, MediumSpec],
-    routes: Mapping[str, Sequence[str]],
-    pairs: Sequence[Pair],
-    nodes: Sequence[str],
-    uses: Mapping[Pair, Sequence[_Use]],
-    found: ResolvedMedia,
-) -> dict[Pair, Sequence[str]]:
-    """The media of each link that a route names, from the lower end to the upper one."""
-    order: dict[Pair, Sequence[str]] = {}
-    for written, media in sorted(routes.items(), key=_exactness):
-        try:
-            for medium in media:
-                if medium not in shared:
-                    raise ValueError(unknown_medium(medium, shared))
-                if media.count(medium) > 1:
-                    raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
-            for pair in _links(written, pairs, nodes):
-                crossed = {use.medium for use in uses.get(pair, ())}
-                if stray := [medium for medium in media if medium not in crossed]:
-                    raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
-                if missing := sorted(crossed - set(media)):
-                    raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
-                order[pair] = media
-        except ValueError as error:
-            found.mistakes.append((("routes", written), str(error)))
-    return order
-
-
-def _check_obvious(pair: Pair, way: Sequence[_Use], found: ResolvedMedia) -> None:
-    """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
-    for first, second in itertools.pairwise(way):
-        path: KeyPath = ("shared", second.medium)
-        if first.by_node == second.by_node and path not in (each for each, _ in found.mistakes):
-            route = f"routes: {{{joined(pair)}: [{', '.join(use.medium for use in way)}]}}"
-            found.mistakes.append((path, f"{joined(pair)} is in {first.medium} too: give the order, like {route}"))

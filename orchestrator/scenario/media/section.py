@@ -227,7 +227,6 @@ class MediumSpec(Strict):
 
     @cached_property
     def direction_rates(self) -> tuple[float | None, float | None]:
-        """The rates up and down."""
         if self.rate is not None:
             return self.rate, self.rate
         named = MEDIA[self.profile] if self.profile else {}

@@ -16,7 +16,6 @@ from orchestrator.scenario.sections.links import Mistake
 
 
 def check_media(scenario: Scenario) -> Iterator[Mistake]:
-    """Yield every mistake."""
     media = scenario.resolved_media
     yield from media.mistakes
     if scenario.shared:

@@ -25,7 +25,7 @@ from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.population.client_settings import ClientRow, ClientSettings
+from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.topology import Topology, unknown_node
 
@@ -114,9 +114,14 @@ def _add_settings(
             raise ValueError(f"{row.place}: {node} has no node above it: leave the columns of its link empty")
         if key := linked.get(frozenset((node, member.parent))):
             raise ValueError(f"{row.place}: links has '{key}' already: leave out one of them")
-        for key, keys in _link_entries(row, node, member.parent):
-            data["links"][key] = dict(keys)
-            places["links", key] = row.place
+        ends = {
+            "": f"{node} <-> {member.parent}",
+            "up": f"{node} -> {member.parent}",
+            "down": f"{member.parent} -> {node}",
+        }
+        for side, key in ends.items():  # in the order in which they are laid over one another
+            if side in row.links:
+                data["links"][key], places["links", key] = dict(row.links[side]), row.place
 
 
 def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,12 +129,6 @@ def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     base = {"class": of_tier} if isinstance(of_tier, str) else of_tier if isinstance(of_tier, dict) else {}
     kept = ("image", "accelerator") if "class" in own else base.keys()
     return {key: value for key, value in base.items() if key in kept} | dict(own)
-
-
-def _link_entries(row: ClientRow, node: str, parent: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The entries for both directions and for one, in the order in which they are laid over one another."""
-    keys = {"": f"{node} <-> {parent}", "up": f"{node} -> {parent}", "down": f"{parent} -> {node}"}
-    yield from ((keys[side], row.links[side]) for side in keys if side in row.links)
 
 
 def _add_absences(

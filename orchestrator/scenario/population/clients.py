@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -36,6 +37,7 @@ from pydantic_core import CoreSchema
 from netem.library import PROFILES
 from netem.units import format_fraction
 from orchestrator.population.availability import DayAndNight
+from orchestrator.population.distributions import Numbers
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
@@ -64,12 +66,19 @@ class LognormalSpec(Strict):
     low: float | None = Field(default=None, gt=0, description="minimum: smaller draws become this; default: none")
     high: float | None = Field(default=None, gt=0, description="maximum: larger draws become this; default: none")
 
+    def draw(self, random: np.random.Generator, count: int) -> Numbers:
+        numbers = self.median * np.exp(self.sigma * random.standard_normal(count))
+        return np.clip(numbers, self.low, self.high) if (self.low, self.high) != (None, None) else numbers
+
 
 class UniformSpec(Strict):
     """A uniform distribution."""
 
     low: float = Field(gt=0, description="minimum")
     high: float = Field(gt=0, description="maximum")
+
+    def draw(self, random: np.random.Generator, count: int) -> Numbers:
+        return random.uniform(self.low, self.high, count)
 
 
 def _ordered(spec: Any) -> Any:
@@ -93,6 +102,14 @@ class DistributionSpec(Strict):
         if (self.lognormal is None) == (self.uniform is None):
             raise ValueError("write one distribution: {lognormal: {median: 1, sigma: 0.5}} or {uniform: {low, high}}")
         return self
+
+    def draw(self, random: np.random.Generator, count: int) -> Numbers:
+        chosen = self.lognormal or self.uniform
+        assert chosen is not None
+        return chosen.draw(random, count)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(exclude_none=True)
 
 
 def _shares(value: dict[str, float]) -> dict[str, float]:

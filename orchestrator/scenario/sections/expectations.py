@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from netem.units import parse_fraction
+from node.assignment import Target
 from orchestrator.scenario.language.quantities import FRACTION_SCHEMA, Duration, Fraction, Size
 from orchestrator.scenario.language.strict import Strict
 
@@ -95,6 +96,10 @@ class TargetSpec(Strict):
         if low is not None and high is not None and low > high:
             raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
         return self
+
+    @property
+    def bounds(self) -> Target:
+        return Target(name=self.name, at_least=self.at_least, at_most=self.at_most)
 
 
 class MetricSpec(TargetSpec):

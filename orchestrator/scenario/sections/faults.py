@@ -165,8 +165,9 @@ class FaultSpec(LinkKeys):
             raise ValueError(f"{stray[0] if self.profile is None else 'profile'}: goes with degrade, not {self.action}")
         if self.action == "slow" and not self._has("factor"):
             raise ValueError("action: slow needs a factor; factor: 4 makes steps last four times as long")
-        if self.action != "slow" and self._has("factor"):
-            raise ValueError(f"factor: goes with slow, not {self.action}")
+        for key, action in (("factor", "slow"), ("to", "handover")):
+            if self.action != action and self._has(key):
+                raise ValueError(f"{key}: goes with {action}, not {self.action}")
 
     def _check_medium(self, whom: str) -> None:
         if whom == "medium" and self.action not in ("disconnect", "degrade"):
@@ -175,8 +176,6 @@ class FaultSpec(LinkKeys):
             raise ValueError(f"direction: goes with medium, not with {whom}")
         if self.action == "handover" and not self._has("to"):
             raise ValueError("action: handover needs to, the name of the medium, like to: cell-1")
-        if self.action != "handover" and self._has("to"):
-            raise ValueError(f"to: goes with handover, not {self.action}")
         if whom == "medium" and self.action == "degrade":
             if stray := [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]:
                 allowed = " and ".join(_OF_MEDIUM)

@@ -57,7 +57,6 @@ class DirectionSpec(LinkKeys):
 
     @property
     def has_schedule(self) -> bool:
-        """Whether ``schedule`` is given, even as ``null``."""
         return "schedule" in self.model_fields_set
 
 
@@ -101,17 +100,29 @@ class Resolved:
     extremes: dict[Ends, list[LinkProfile]] = field(default_factory=dict)
     real: dict[Ends, KeyPath] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+    places: dict[Ends, KeyPath] = field(default_factory=dict)  # the path of each direction's schedule
+
+    def assign(self, direction: Ends, profile: LinkProfile, entry: KeyPath) -> None:
+        self.profiles[direction] = profile
+        if profile.real:
+            self.real[direction] = entry
+        else:
+            self.real.pop(direction, None)
+
+    def schedule(self, direction: Ends, schedule: Schedule | None, place: KeyPath) -> None:
+        self.schedules.pop(direction, None)
+        if schedule is not None:
+            self.schedules[direction], self.places[direction] = schedule, place
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
     """Resolve every direction between these pairs: first the classes, then the entries for two nodes."""
     resolved = Resolved()
-    places: dict[Ends, KeyPath] = {}  # the path of each direction's schedule
     used = {pair.link_class: None for pair in pairs}
     for link_class in used:
         spec = links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
         try:
-            _for_class(link_class, spec, pairs, resolved, places)
+            _for_class(link_class, spec, pairs, resolved)
         except ValueError as error:
             resolved.mistakes.append((("links", link_class), str(error)))
     upward = {(pair.lower, pair.upper) for pair in pairs if pair.link_class != "edge-edge"}
@@ -119,16 +130,14 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
         if key in used and not (key == "edge-edge" and (spec.up or spec.down)):
             continue
         try:
-            _for_two_nodes(key, spec, resolved, places, used.keys(), upward)
+            _for_two_nodes(key, spec, resolved, used.keys(), upward)
         except ValueError as error:
             resolved.mistakes.append((("links", key), str(error)))
-    _lay_over(resolved, places)
+    _lay_over(resolved)
     return resolved
 
 
-def _for_class(
-    link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved, places: dict[Ends, KeyPath]
-) -> None:
+def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved) -> None:
     level = link_class == "edge-edge"
     up, down = spec.directions(level=level)
     if level:
@@ -144,20 +153,11 @@ def _for_class(
         if pair.link_class == link_class:
             directions = (pair.lower, pair.upper), (pair.upper, pair.lower)
             for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
-                _assign(direction, profile, ("links", link_class), resolved)
-                if schedule is not None:
-                    resolved.schedules[direction] = schedule
-                    places[direction] = place
+                resolved.assign(direction, profile, ("links", link_class))
+                resolved.schedule(direction, schedule, place)
 
 
-def _for_two_nodes(
-    key: str,
-    spec: LinkSpec,
-    resolved: Resolved,
-    places: dict[Ends, KeyPath],
-    used: Set[str],
-    upward: Set[Ends],
-) -> None:
+def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str], upward: Set[Ends]) -> None:
     """Apply the entry ``a -> b`` or ``a <-> b``. Raises ValueError for any other key."""
     match = _pair(key, spec, used)
     directions = [(match[1], match[3])] + ([(match[3], match[1])] if match[2] == "<->" else [])
@@ -173,21 +173,10 @@ def _for_two_nodes(
         _refuse_sides(spec.schedule, "here; name one file")
     for direction in directions:
         up = both and direction in upward
-        _assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key), resolved)
+        resolved.assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key))
         if spec.has_schedule or spec.profile is not None:
-            resolved.schedules.pop(direction, None)
             schedule = None if spec.schedule is None else spec.schedule.made(upward=up)
-            if schedule is not None:
-                resolved.schedules[direction] = schedule
-                places[direction] = ("links", key, "schedule")
-
-
-def _assign(direction: Ends, profile: LinkProfile, entry: KeyPath, resolved: Resolved) -> None:
-    resolved.profiles[direction] = profile
-    if profile.real:
-        resolved.real[direction] = entry
-    else:
-        resolved.real.pop(direction, None)
+            resolved.schedule(direction, schedule, ("links", key, "schedule"))
 
 
 def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
@@ -209,29 +198,25 @@ def _refuse_sides(schedule: ScheduleSpec | None, where: str) -> None:
         raise ValueError(f"schedule: up and down have no meaning {where}")
 
 
-def _lay_over(resolved: Resolved, places: Mapping[Ends, KeyPath]) -> None:
+def _lay_over(resolved: Resolved) -> None:
     """Apply every schedule to its profile: record the extreme profiles, or a mistake if they do not fit together."""
     known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
     for direction, profile in resolved.profiles.items():
-        schedule = resolved.schedules.get(direction)
-        if schedule is None:
-            resolved.extremes[direction] = [profile]
-            continue
-        if profile.real:
-            resolved.extremes[direction] = [profile]
-            _mistake(resolved, places[direction], direction, "a real link is as it is and follows no schedule")
-            continue
-        key = id(schedule), profile
-        if key not in known:
+        schedule, found = resolved.schedules.get(direction), [profile]
+        if schedule is not None and profile.real:
+            _mistake(resolved, direction, "a real link is as it is and follows no schedule")
+        elif schedule is not None:
+            key = id(schedule), profile
             try:
-                known[key] = schedule.extremes(profile)
+                found = known[key] if key in known else schedule.extremes(profile)
             except ProfileError as error:
-                known[key] = [profile]
-                _mistake(resolved, places[direction], direction, str(error))
-        resolved.extremes[direction] = known[key]
+                _mistake(resolved, direction, str(error))
+            known[key] = found
+        resolved.extremes[direction] = found
 
 
-def _mistake(resolved: Resolved, path: KeyPath, direction: Ends, message: str) -> None:
-    """Tell a mistake once for each entry."""
-    if path not in (told for told, _ in resolved.mistakes):
+def _mistake(resolved: Resolved, direction: Ends, message: str) -> None:
+    """Note a mistake once for each entry."""
+    path = resolved.places[direction]
+    if path not in (noted for noted, _ in resolved.mistakes):
         resolved.mistakes.append((path, f"on the link {direction[0]} -> {direction[1]}: {message}"))

@@ -16,7 +16,13 @@ from pydantic import (
 from netem.errors import ProfileError
 from netem.library import PROFILES
 from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LinkProfile
-from orchestrator.scenario.language.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
+from orchestrator.scenario.language.quantities import (
+    DURATION_SCHEMA,
+    FRACTION_SCHEMA,
+    RATE_SCHEMA,
+    SIZE_SCHEMA,
+    mapping_schema,
+)
 from orchestrator.scenario.language.strict import Strict, unknown
 
 REAL = "real"
@@ -32,28 +38,15 @@ UNIMPAIRED: dict[str, Any] = {
     **dict.fromkeys(FRACTIONS, "0%"),
 }
 
-_GILBERT_ELLIOTT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["gilbert-elliott"],
-    "properties": {
-        "gilbert-elliott": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["p", "r"],
-            "description": "loss in bursts: a link that switches between a good and a bad state",
-            "properties": {
-                "p": FRACTION_SCHEMA | {"description": "probability per packet that a burst starts: good to bad state"},
-                "r": FRACTION_SCHEMA
-                | {"description": "probability per packet that it ends; bursts have 1/r packets on average"},
-                "loss_good": FRACTION_SCHEMA
-                | {"default": "0%", "description": "share of packets that are lost in the good state"},
-                "loss_bad": FRACTION_SCHEMA
-                | {"default": "100%", "description": "share of packets that are lost in the bad state"},
-            },
-        }
-    },
+_FRACTION_OF = {
+    "p": {"description": "probability per packet that a burst starts: good to bad state"},
+    "r": {"description": "probability per packet that it ends; bursts have 1/r packets on average"},
+    "loss_good": {"default": "0%", "description": "share of packets that are lost in the good state"},
+    "loss_bad": {"default": "100%", "description": "share of packets that are lost in the bad state"},
 }
+_BURSTS = mapping_schema({key: FRACTION_SCHEMA | said for key, said in _FRACTION_OF.items()}, "p", "r")
+_BURSTS["description"] = "loss in bursts: a link that switches between a good and a bad state"
+_GILBERT_ELLIOTT_SCHEMA = mapping_schema({"gilbert-elliott": _BURSTS}, "gilbert-elliott")
 _NULL = {"type": "null"}
 
 

@@ -165,7 +165,6 @@ def placed(programs: Mapping[str, ProgramSpec], members: Sequence[Member]) -> li
 
 
 def placeholders(text: str) -> list[str]:
-    """The names of the placeholders in a text."""
     return [found[3] for found in _PLACEHOLDER.finditer(text) if _is_placeholder(found)]
 
 
@@ -207,7 +206,6 @@ def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
 def check_programs(
     programs: Mapping[str, ProgramSpec], members: Sequence[Member], driver: DriverKind
 ) -> Iterator[Mistake]:
-    """Yield every mistake."""
     for key, spec in programs.items():
         for place, message in _of_one(key, spec, programs, members):
             yield ("programs", key, *place), message

@@ -157,7 +157,6 @@ class Topology(Strict):
 
     @property
     def per_edge(self) -> list[int]:
-        """The number of devices of each edge."""
         if isinstance(self.devices_per_edge, list):
             return self.devices_per_edge
         return [self.devices_per_edge or 0] * self.edges
@@ -172,7 +171,6 @@ class Topology(Strict):
 
     @cached_property
     def _groups(self) -> dict[str, list[str]]:
-        """The nodes of each group."""
         members = self.members()
         return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}
 

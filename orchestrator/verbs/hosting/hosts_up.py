@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
@@ -35,9 +34,6 @@ class LeftRunning:
     hosts: tuple[str, ...]
     refused: Mapping[str, str]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"hosts": list(self.hosts), "refused": dict(self.refused)}
-
 
 @dataclass
 class Ended:
@@ -49,7 +45,6 @@ class Ended:
     left: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """The result in one line."""
         what = "the agents are ended" if self.agents else "no agents were left running"
         what += " and the data sets are removed" if self.data else ""
         if self.left:

@@ -8,7 +8,7 @@ from typing import Any
 
 from netem.units import format_duration
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host.directory import RunDirectory, find_run
+from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.process import user_socket
 from orchestrator.scenario.language.document import read_value
 
@@ -60,8 +60,7 @@ def require_running(directory: RunDirectory) -> RunDirectory:
 
 def running(runs: Path) -> list[RunDirectory]:
     """This user's runs below ``runs`` that are running. Others are meant by name only."""
-    directories = [RunDirectory(path.resolve()) for path in sorted(runs.iterdir())] if runs.is_dir() else []
-    return [each for each in directories if (each.path / "run.db").exists() and each.is_ours and each.holder()]
+    return [each for each in known_runs(runs) if each.is_ours and each.holder()]
 
 
 def command(directory: RunDirectory, op: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

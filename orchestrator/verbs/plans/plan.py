@@ -38,6 +38,7 @@ from orchestrator.verbs.plans.words import (
 
 FEW_NODES = 30  # up to this number, nodes are shown one by one
 COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
+MOST_LABELS = 100  # whose counts are shown as bars; text has a label for each of thousands of tokens
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -219,22 +220,27 @@ def _print_programs(console: Console, plan: Plan) -> None:
 def _print_data(console: Console, plan: Plan, few: bool) -> None:
     _title(console, _data_title(plan))
     data = plan.data
-    holders = [node for node in plan.nodes if node.label_counts]
-    classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
-    classes = classes if data.task == "classification" else []
+    counted = data.classes <= COUNTED_CLASSES
+    labels = [str(label) for label in range(data.classes)] if counted else ["labels"]
+    labels = labels if data.task == "classification" else []
+    room = min(MOST_LABELS, console.width // 2)
     rows = []
-    for nodes in alike(holders, lambda node: node.name if few else node.parent):
+    for nodes in alike(
+        [node for node in plan.nodes if node.label_counts], lambda node: node.name if few else node.parent
+    ):
         sizes = [node.samples for node in nodes]
         counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
         samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
-        shown = [str(count or "·") for count in counts] if data.classes <= COUNTED_CLASSES else [_bars(counts)]
-        rows.append([_span([node.name for node in nodes]), samples, *shown[: len(classes)]])
-    write_table(console, ("node", "samples", *classes), rows, right=range(1, 2 + len(classes)))
+        shown = [str(count or "·") for count in counts] if counted else [_bars(counts, room)]
+        rows.append([_span([node.name for node in nodes]), samples, *shown[: len(labels)]])
+    write_table(console, ("node", "samples", *labels), rows, right=range(1, 2 + len(labels)))
 
 
-def _bars(counts: Sequence[int]) -> str:
-    most = max(counts) or 1
-    return "".join(_BARS[-(-8 * count // most)] for count in counts)
+def _bars(counts: Sequence[int], room: int) -> str:
+    """A bar for each of the first ``room`` labels, and how many more there are."""
+    most, more = max(counts) or 1, len(counts) - room
+    bars = "".join(_BARS[-(-8 * count // most)] for count in counts[:room])
+    return bars if more <= 0 else f"{bars} and {more:,} more"
 
 
 def _print_links(console: Console, plan: Plan) -> None:

@@ -27,11 +27,12 @@ def media_rows(media: Sequence[MediumPlan], homes: Mapping[str, str]) -> Iterato
         number = "clients" if any("*" in member for member in medium.members) else len(medium.members)
         members = f"{number}: {text.some(medium.members, limit=6)}" if medium.members else "none at first"
         home = [homes.get(medium.name, "")] if homes else []
-        yield [medium.name, first.share, _rate(channels), ", ".join(buffers), *home, members + _own_rates(first)]
+        listed = text.some((f"{member} {format_rate(rate)}" for member, rate in first.rates.items()), limit=6)
+        members += f" ({listed})" if listed else ""
+        yield [medium.name, first.share, _rate(channels), ", ".join(buffers), *home, members]
 
 
 def cross_traffic_rows(cross_traffic: Sequence[CrossTrafficPlan]) -> Iterator[list[str]]:
-    """A row of each entry."""
     for each in cross_traffic:
         until = "the run ends" if each.duration is None else format_duration(round(each.at + each.duration, 9))
         yield [each.channel, f"from {format_duration(each.at)} until {until}", _traffic(each)]
@@ -53,11 +54,6 @@ def _rate(channels: Sequence[ChannelProfile]) -> str:
     if len(rates) == 1:
         return f"{rates[0]}, half duplex"
     return f"{rates[0]} each way" if rates[0] == rates[1] else f"up {rates[0]}, down {rates[1]}"
-
-
-def _own_rates(channel: ChannelProfile) -> str:
-    listed = [f"{member} {format_rate(rate)}" for member, rate in channel.rates.items()]
-    return f" ({text.some(listed, limit=6)})" if listed else ""
 
 
 def _traffic(plan: CrossTrafficPlan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,21 +29,17 @@ class Drawing:
 
 
 def run_card(history: History) -> str:
-    """A run in a line: its name, verdict, accuracy over the rounds, a link to its report. Failed checks follow."""
-    found = summary(history)
-    running = history.status == "running"
-    accuracy = [metric.value for metric in history.global_series("accuracy")]
+    """A run in a line: its name, verdict, goal metric over the rounds, a link to its report. Failed checks follow."""
+    found, goal, running = summary(history), history.goal, history.status == "running"
+    values = [metric.value for metric in history.global_series(goal)]
     facts = [text.count(found["rounds"], "round"), text.duration(found["seconds"]), found["driver"]]
     parts = [f"<b>{escape(found['name'])}</b>", badge("running" if running else found["verdict"])]
-    if accuracy:
-        parts += [sparkline(accuracy), f"accuracy {text.percent(accuracy[-1])}"]
+    if values:
+        parts += [sparkline(values, goal), f"{escape(goal)} {text.metric(goal, values[-1])}"]
     parts += [escape(", ".join(facts)), link(history.directory / "report.html", "report")]
-    reasons = (
-        []
-        if running
-        else [f"{each['name']}: {each['detail']}" for each in found["checks"] if each["verdict"] == "fail"]
-    )
-    return "".join(f"<div>{each}</div>" for each in (" &nbsp; ".join(filter(None, parts)), *map(escape, reasons)))
+    failed = [each for each in found["checks"] if each["verdict"] == "fail" and not running]
+    reasons = [escape(f"{each['name']}: {each['detail']}") for each in failed]
+    return "".join(f"<div>{each}</div>" for each in (" &nbsp; ".join(filter(None, parts)), *reasons))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -58,15 +55,14 @@ def badge(verdict: str) -> str:
     return f'<span style="{style}">{escape(verdict)}</span>'
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """A line through fractions from 0 to 1, without axes. NaN is left out."""
-    places = [(number, value) for number, value in enumerate(values) if value == value]
-    step = (WIDTH - 4) / max(1, len(values) - 1)
-    points = " ".join(f"{2 + number * step:.1f},{2 + (1 - value) * (HEIGHT - 4):.1f}" for number, value in places)
-    return (
-        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="accuracy" style="vertical-align:middle">'
-        f'<polyline points="{points}" fill="none" stroke="#2f81c7" stroke-width="1.5"/></svg>'
-    )
+def sparkline(values: Sequence[float], metric: str = "accuracy") -> str:
+    """A line through fractions from 0 to 1, or numbers from 0 to the highest, without axes. NaN is left out."""
+    places = [(number, value) for number, value in enumerate(values) if math.isfinite(value)]
+    step, top = (WIDTH - 4) / max(1, len(values) - 1), max([1.0, *(value for _, value in places)])
+    points = " ".join(f"{2 + number * step:.1f},{2 + (1 - value / top) * (HEIGHT - 4):.1f}" for number, value in places)
+    size = f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(metric)}"'
+    line = f'<polyline points="{points}" fill="none" stroke="#2f81c7" stroke-width="1.5"/>'
+    return f'<svg {size} style="vertical-align:middle">{line}</svg>'
 
 
 def link(path: Path, words: str) -> str:

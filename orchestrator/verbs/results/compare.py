@@ -195,14 +195,14 @@ def compare(a: RunOverview, b: RunOverview) -> RunComparison:
         ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
         ComparedFigure("time", "s", one["seconds"], other["seconds"]),
         ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
-        *_metrics(one.get("metrics") or {}, other.get("metrics") or {}),
+        *_by_key("{} at the end", "number", *map(_metrics, (one, other))),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
-        *_by_key("delivered", "bytes", one["bytes"], other["bytes"]),
-        *_by_key("messages", "count", one["messages"], other["messages"]),
+        *_by_key("delivered: {}", "bytes", one["bytes"], other["bytes"]),
+        *_by_key("messages: {}", "count", one["messages"], other["messages"]),
         ComparedFigure("faults made", "count", _made(one), _made(other)),
         ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
-        *_by_key("check", "text", _verdicts(one), _verdicts(other)),
+        *_by_key("check: {}", "text", _verdicts(one), _verdicts(other)),
     ]
     return RunComparison(compare_many([a, b]), tuple(rows))
 
@@ -213,15 +213,6 @@ def print_comparison(comparison: RunComparison, console: Console) -> None:
     write(console, "")
     results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
-
-
-def _metrics(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
-    """The other metrics at the end, without the loss."""
-    return [
-        ComparedFigure(f"{name} at the end", "number", a.get(name), b.get(name))
-        for name in dict.fromkeys([*a, *b])
-        if name != "loss"
-    ]
 
 
 def _accuracy_at_rounds(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
@@ -244,8 +235,14 @@ def _time_to_accuracy(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     return [row for row in rows if row.a is not None or row.b is not None][-3:]
 
 
+def _metrics(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The other metrics at the end, without the loss."""
+    return {name: value for name, value in (result.get("metrics") or {}).items() if name != "loss"}
+
+
 def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
-    return [ComparedFigure(f"{name}: {key}", unit, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
+    keys = dict.fromkeys([*a, *b])
+    return [ComparedFigure(name.format(key), unit, a.get(key), b.get(key)) for key in keys]
 
 
 def _made(result: Mapping[str, Any]) -> int:

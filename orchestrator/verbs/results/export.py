@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,6 @@ from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, find_run
 from orchestrator.results.record.history import LONGEST_DOCUMENT, History
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A run, and where its results lie now."""
-
-    run: str
-    place: str
 
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
@@ -60,8 +51,10 @@ def _runs_of(table: Path) -> list[Path]:
         raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
 
 
-def export(directories: Sequence[RunDirectory], destination: Destination) -> list[Exported]:
-    """Write the results of runs to a destination. If one of the runs is there already, nothing is written.
+def export(directories: Sequence[RunDirectory], destination: Destination) -> dict[str, str]:
+    """Write the results of runs to a destination. Returns where those of each run lie. If one of the runs is there
+    already, nothing is written.
+
     AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing."""
     destination.check()
     store = destination.open()
@@ -69,8 +62,8 @@ def export(directories: Sequence[RunDirectory], destination: Destination) -> lis
         with History.open(directory.path) as history:
             if (there := store.find(history)) is not None:
                 raise AlreadyThereError(history.run, there)
-    exported = []
+    exported = {}
     for directory in directories:
         with History.open(directory.path) as history:
-            exported.append(Exported(history.run, store.write(history)))
+            exported[history.run] = store.write(history)
     return exported

@@ -5,10 +5,10 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.population.availability import Always
-from orchestrator.population.distributions import Distribution, Fixed, Lognormal
-from orchestrator.population.distributions import Uniform as Even
+from orchestrator.population.distributions import Distribution, Fixed
 from orchestrator.population.population import HardwareShare, LinkShare, Population, client_name, client_number
 from orchestrator.population.selection import Oort
+from orchestrator.scenario.population.clients import DistributionSpec, LognormalSpec, UniformSpec
 
 UP, DOWN = LinkProfile(latency=0.01, rate=1e6), LinkProfile(latency=0.01, rate=9e6)
 
@@ -24,7 +24,7 @@ def population(size: int = 20_000, speed: Distribution | None = None) -> Populat
         hardware=[HardwareShare("slow", 0.3, 0.1), HardwareShare("fast", 0.7, 1.0)],
         speed=speed,
         links=[LinkShare("wifi", 0.6, UP, DOWN), LinkShare("lte", 0.4, UP, DOWN)],
-        samples=Lognormal(median=40, sigma=0.5, low=10, high=80),
+        samples=DistributionSpec(lognormal=LognormalSpec(median=40, sigma=0.5, low=10, high=80)),
         alpha=None,
     )
 
@@ -44,7 +44,7 @@ def test_numbers_of_samples_follow_their_distribution() -> None:
 
 
 def test_speeds_follow_their_distribution() -> None:
-    clients = population(speed=Even(0.2, 0.4))
+    clients = population(speed=DistributionSpec(uniform=UniformSpec(low=0.2, high=0.4)))
     assert 0.2 <= clients.speeds.min() < clients.speeds.max() <= 0.4
     assert clients.hardware_name(0) is None
 

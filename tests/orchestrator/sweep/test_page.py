@@ -103,8 +103,7 @@ def test_failed_and_missing_runs_are_told(swept: tuple[Sweep, list[Result]]) -> 
     page = Page(render(sweep, [broken, *results[1:4]]))
     assert "3 of 9 runs complete. Verdicts: 1 failed, 3 pass." in page.text
     assert "quick, seed 1: cloud <i> ended" in page.text
-    nothing = Page(render(sweep, []))
-    assert "No run reported an accuracy." in nothing.text
+    assert "No run reported an accuracy." in Page(render(sweep, [])).text
 
 
 def test_write_page(swept: tuple[Sweep, list[Result]], tmp_path: Path) -> None:

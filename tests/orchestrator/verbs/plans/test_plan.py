@@ -80,8 +80,7 @@ def test_an_image_of_its_own_tells_a_node_apart() -> None:
 
 def test_the_labels_of_every_shard_are_shown() -> None:
     made = plan(DOZEN)
-    lines = printed(made)
-    rows = [line.split() for line in lines if line.startswith("device-0-0 ")]
+    rows = [line.split() for line in printed(made) if line.startswith("device-0-0 ")]
     counts = [str(count or "·") for count in made.node("device-0-0").label_counts]
     assert ["device-0-0", str(made.node("device-0-0").samples), *counts] in rows
 
@@ -224,10 +223,11 @@ def test_data_that_is_not_here_is_said_so() -> None:
     assert any(line.endswith("not on this host, so not divided") for line in lines)
 
 
-def test_many_classes_are_bars() -> None:
-    made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), prepared(classes=20))
+@pytest.mark.parametrize(("classes", "bars", "rest"), [(20, 20, ""), (2000, 50, " and 1,950 more")])
+def test_many_classes_are_bars(classes: int, bars: int, rest: str) -> None:
+    made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), prepared(20_000, classes=classes))
     row = next(line for line in printed(made) if line.startswith("device-0 ") and "10.77" not in line)
-    assert len(row.split()[-1]) == 20
+    assert len(row.removesuffix(rest).split()[-1]) == bars
 
 
 SCHEDULES = """\

@@ -63,21 +63,32 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
         preload()
         try:
             view.make()
+            rehearsal = rehearsed(view, first) if first else None
         except (OSError, NodeError) as error:
             problem = str(error)
-    if first:
+    prepare_forks(nodes)
+    _write({"event": "ready", "seconds": time.perf_counter() - started})
+    ForkServer(view, problem, rehearsal).serve()
+    return 0
+
+
+def rehearsed(view: FileView, first: str) -> Rehearsal | None:
+    """Rehearse the training of the first node. None if that fails: then each node reports why."""
+    with view.inside():
         try:
-            rehearsal = Rehearsal.of(Assignment.from_json(first))
-        except Exception:  # each node reports its own
+            return Rehearsal.of(Assignment.from_json(first))
+        except Exception:
             traceback.print_exc()
-    sys._clear_type_cache()  # or each entry that a node replaces would change the page of a name in it
+            return None
+
+
+def prepare_forks(nodes: int) -> None:
+    """Arrange this process's memory such that about so many forks share most of it, and are made fast."""
+    sys._clear_type_cache()  # a fork would change the pages of the names that it replaces there
     gc.collect()
     gc.freeze()  # the collector of a fork then does not touch the shared pages
     if nodes >= MANY:
         namespaces.use_huge_pages()
-    _write({"event": "ready", "seconds": time.perf_counter() - started})
-    ForkServer(view, problem, rehearsal).serve()
-    return 0
 
 
 @dataclass(frozen=True)

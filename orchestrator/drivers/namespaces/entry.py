@@ -17,7 +17,7 @@ from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.namespaces import refusal
 from orchestrator.host.training_devices import missing_here
-from orchestrator.planning.assignments import assignments
+from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
@@ -65,4 +65,4 @@ def first_to_train(plan: Plan, directory: RunDirectory) -> str:
     node = None if plan.plugins else next(trains, None)
     if node is None:
         return ""
-    return replace(assignments(plan, directory, RunKeys.none(), "")[node.name], peers=()).to_json()
+    return seen_from_inside(replace(assignments(plan, directory, RunKeys.none(), "")[node.name], peers=())).to_json()

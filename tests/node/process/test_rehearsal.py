@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from tests.node.assignments import Nodes
 @pytest.fixture
 def device(tmp_path: Path) -> Assignment:
     digits = prepare("digits", tmp_path / "cache")
-    np.savez(tmp_path / "shards.npz", **{"device-0": np.arange(20)})
+    indices: dict[str, Any] = {"device-0": np.arange(20)}
+    np.savez(tmp_path / "shards.npz", **indices)
     data = DataAssignment(
         dataset="digits", directory=str(digits.directory), shards=str(tmp_path / "shards.npz"), train_key="device-0"
     )
@@ -49,7 +51,7 @@ def test_a_node_takes_over_the_rehearsed_model_with_its_initial_weights(device: 
 
 
 @pytest.mark.parametrize("other", [{"model": "mlp"}, {"model_params": {"hidden": 8}}, {"device": "cuda"}])
-def test_a_node_with_another_model_makes_its_own(device: Assignment, other: dict[str, object]) -> None:
+def test_a_node_with_another_model_makes_its_own(device: Assignment, other: dict[str, Any]) -> None:
     rehearsal = Rehearsal(device.model_kind, object())
     assert rehearsal.models_of(device) is rehearsal.models
     assert rehearsal.models_of(replace(device, **other)) is None

@@ -40,7 +40,7 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_ORPHANED = 3  # the orchestrator fell silent
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # mallopt(3)
 
 
 def preload() -> None:
@@ -52,6 +52,7 @@ def preload() -> None:
         importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
+    _set_malloc(_M_ARENA_MAX, 1)  # a node's threads then reuse what the others have freed, 0.6 MB after a few rounds
     Assignment.warm_up()
     importlib.import_module("node.learning.models").build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
 
@@ -71,10 +72,14 @@ def _for_good() -> Iterator[None]:
 def keep_freed_memory() -> None:
     """Make malloc reuse freed memory instead of returning it to the kernel. The kernel would allocate and clear it page
     by page for each new tensor: half the time of some training loops. Without glibc, nothing happens."""
+    _set_malloc(_M_MMAP_THRESHOLD, 32 << 20)
+    _set_malloc(_M_TRIM_THRESHOLD, 256 << 20)
+
+
+def _set_malloc(parameter: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-        mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+        mallopt(parameter, value)
 
 
 def run_node(assignment: Assignment, turn: Turn | None = None, rehearsal: Rehearsal | None = None) -> int:

@@ -31,10 +31,12 @@ from node.messaging.control import ControlClient
 from node.messaging.transport import ZmqTransport
 from node.process import namespaces
 from node.process.confinement import Confinement, confine
-from node.process.forkserver import NODE_NAMESPACES
+from node.process.forkserver import NODE_NAMESPACES, prepare_forks, rehearsed
+from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.runtime.compute import WorkerCompute
+from orchestrator.drivers.namespaces.entry import first_to_train
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
@@ -76,7 +78,7 @@ def fork_milliseconds() -> float:
     return (time.perf_counter() - began) / REPEATS * 1e3
 
 
-def start(text: str, view: FileView, checkpoints: Path) -> list[tuple[str, float, int]]:
+def start(text: str, view: FileView, checkpoints: Path, rehearsal: Rehearsal | None) -> list[tuple[str, float, int]]:
     """Become a node and train. Returns each step with its milliseconds of the processor and kilobytes of memory."""
     steps, last = [], [time.process_time(), private_kilobytes()]
 
@@ -92,8 +94,10 @@ def start(text: str, view: FileView, checkpoints: Path) -> list[tuple[str, float
         compute = WorkerCompute(assignment.hardware, control)
         transport = ZmqTransport(assignment, "benchmark", context)
         mark("sockets and keys")
-        role: Any = process._make_role(assignment, transport, compute, control)
+        role: Any = process._make_role(assignment, transport, compute, control, rehearsal)
         mark("model and data")
+        await compute.prepare(role.learner.warm_up, role.params)
+        mark("warm-up")
         control.register()
         await asyncio.sleep(0.05)
         mark("registration")
@@ -127,7 +131,9 @@ def measured(nodes: int, folder: Path) -> dict[str, Any]:
     given = {"data": plan.data_directory, "shards.npz": str(directory.shards), "control": str(directory.control)}
     view = FileView(str(tree), given, str(folder))
     view.make()
-    runs = [in_a_fork(lambda: start(text, view, checkpoints)) for _ in range(REPEATS)]
+    rehearsal = rehearsed(view, first_to_train(plan, directory))
+    prepare_forks(nodes)
+    runs = [in_a_fork(lambda: start(text, view, checkpoints, rehearsal)) for _ in range(REPEATS)]
     medians = {
         each[0][0]: [round(statistics.median(value), 2) for value in list(zip(*each, strict=True))[1:]]
         for each in zip(*runs, strict=True)

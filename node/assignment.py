@@ -200,6 +200,11 @@ class Assignment:
     precision: str = ""
     plugins: tuple[PluginSource, ...] = ()
 
+    @property
+    def model_kind(self) -> str:
+        """Equal for nodes of a run with the same model, parameters and device."""
+        return json.dumps([self.model, self.model_params, self.device], sort_keys=True)
+
     def related(self, relation: Relation) -> tuple[str, ...]:
         """Names of the peers with this relation, in the assignment's order."""
         return tuple(peer.name for peer in self.peers if peer.relation == relation)

@@ -7,7 +7,7 @@ Initial weights depend only on a seed and do not change torch's global generator
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
@@ -114,10 +114,13 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
 class ModelPool:
     """A pool of equal models on a ``device``, one for each thread. Learners that share a pool need no model of their
     own. ``make`` returns a new model on the processor, always with the same weights. ``precision``: that of the
-    run; passes use "bf16" only."""
+    run; passes use "bf16" only. ``spare``: new models, for the first threads."""
 
-    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR, precision: str = "") -> None:
+    def __init__(
+        self, make: Callable[[], Model], device: str = PROCESSOR, precision: str = "", spare: Iterable[Model] = ()
+    ) -> None:
         self.make = make
+        self._spare = list(spare)
         self.device = torch.device(device)
         self.bf16 = precision == "bf16"
         self._of_thread = threading.local()
@@ -126,8 +129,17 @@ class ModelPool:
     def model(self) -> Model:
         """The model of the calling thread, with the weights of its last user."""
         if not hasattr(self._of_thread, "model"):
-            self._of_thread.model = self.make().to(self.device)
+            try:
+                model = self._spare.pop()
+            except IndexError:
+                model = self.make()
+            self._of_thread.model = model.to(self.device)
         return cast(Model, self._of_thread.model)
+
+    def hand_on(self) -> None:
+        """Give the model of the calling thread, with its weights, to the next thread that needs one."""
+        self._spare.append(self.model)
+        del self._of_thread.model
 
     @cached_property
     def sample(self) -> Model:

@@ -104,17 +104,17 @@ class Learner:
         personal: Indices | None = None,
     ) -> None:
         self.data = data
-        self._models = model_pool
+        self.models = model_pool
         self._seed, self.node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
         self._personal = personal
 
     @classmethod
-    def from_assignment(cls, assignment: Assignment) -> Learner:
-        """Read the node's data set and shard. Raises DataError or ModelError."""
+    def from_assignment(cls, assignment: Assignment, models: ModelPool | None = None) -> Learner:
+        """Read the node's data set and shard. Raises DataError or ModelError. ``models``: a pool of its models."""
         torch.set_num_threads(1)  # for the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
-        model_pool = model_pool_of(assignment, data)
+        model_pool = models or model_pool_of(assignment, data)
         mine = assignment.data
         keys = (mine.train_key, mine.own_test_key, mine.personal_key)
         train, own_test, personal = read_indices(Path(mine.shards), keys)
@@ -159,38 +159,38 @@ class Learner:
     @property
     def device(self) -> torch.device:
         """Where the model is and where its inputs must be: the processor, or an accelerator."""
-        return self._models.device
+        return self.models.device
 
     @property
     def model(self) -> Model:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
-        return self._models.model
+        return self.models.model
 
     def passes(self) -> contextlib.AbstractContextManager[None]:
         """While it is active, forward passes multiply in bfloat16 if that is the run's precision."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self._models.bf16 else contextlib.nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16) if self.models.bf16 else contextlib.nullcontext()
 
     @property
     def outline(self) -> Model:
         """A model like the node's own on the processor, to compute costs from and not to train. The process of a
         simulation uses it, not `model`: after it has used a GPU, its next simulation could not start workers."""
-        return self._models.sample
+        return self.models.sample
 
     @property
     def kind(self) -> int:
         """Equal for learners that share a pool of models."""
-        return id(self._models)
+        return id(self.models)
 
     @cached_property
     def normalises_batches(self) -> bool:
         """Whether the model has batch normalisation."""
-        return any(isinstance(each, _BatchNorm) for each in self._models.sample.modules())
+        return any(isinstance(each, _BatchNorm) for each in self.models.sample.modules())
 
     @cached_property
     def features(self) -> int:
         """The number of features that the model's extractor makes of a sample."""
         with torch.inference_mode():
-            made: Tensor = self._models.sample.eval().extractor(inputs_of(self.data.zeros(1)))
+            made: Tensor = self.models.sample.eval().extractor(inputs_of(self.data.zeros(1)))
         return made.shape[1]
 
     @cached_property
@@ -198,11 +198,11 @@ class Learner:
         """The names of a state's entries that gradients change. The others are frozen parameters, and batch
         normalisation's statistics and counters: no sums of steps, so steps added to one another would leave their
         range."""
-        return tuple(name for name, each in self._models.sample.named_parameters() if each.requires_grad)
+        return tuple(name for name, each in self.models.sample.named_parameters() if each.requires_grad)
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""
-        return self._models.initial()
+        return self.models.initial()
 
     def build(self, name: str, device: torch.device | str | None = None) -> Model:
         """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
@@ -220,7 +220,7 @@ class Learner:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
         mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
         number of samples, and whether it is trained, so that it goes backward too."""
-        own = Pass(self._models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
+        own = Pass(self.models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
         return sum(Pass(*beside).seconds() for beside in passes) / own.seconds()
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -286,11 +286,12 @@ class Learner:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
         later ones. Slow hardware would stretch this to seconds. A failure is logged; the first training fails too."""
         if self.samples:
+            before = self.get()
             try:
-                self.train(self.initial(), params.local(steps=1, batch_size=2), 0)
+                self.train(before, params.local(steps=1, batch_size=2), 0)
             except Exception as error:
                 log.info("the training of two samples failed, before the run: %s: %s", type(error).__name__, error)
-            self.set(self.initial())
+            self.set(before)
 
     def evaluate(
         self,
@@ -396,5 +397,4 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     make = partial(build, name, data.form.model_shape, data.classes, seed, params)
-    make()
-    return ModelPool(make, assignment.device, assignment.precision)
+    return ModelPool(make, assignment.device, assignment.precision, spare=[make()])

@@ -1,9 +1,10 @@
 """The fork server: one process that imports all heavy modules once, and forks every node.
 
-``python -m node.process.forkserver VIEW NODES`` reads requests, one JSON object a line, from standard input and answers
-on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is the approximate number of nodes
-that it will fork. Each forked node has its own network, PID, mount, UTS and IPC namespaces, and the rights that
-`node.process.confinement` leaves it:
+``python -m node.process.forkserver VIEW NODES FIRST`` reads requests, one JSON object a line, from standard input and
+answers on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is the approximate number of
+nodes that it will fork. ``FIRST`` is the assignment of one that trains, without keys, or "": the server rehearses its
+training, see `node.process.rehearsal`. Each forked node has its own network, PID, mount, UTS and IPC namespaces, and
+the rights that `node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
      "rights": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
@@ -41,6 +42,7 @@ from node.process.children import wake_up_for_children
 from node.process.confinement import Confinement, confine, join
 from node.process.holder import Holder, Openness, open_up
 from node.process.main import preload, run_node
+from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.resources import processors
@@ -50,26 +52,43 @@ MANY = 40  # nodes; for fewer, huge pages cost more time than they save
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 
-def main(view: FileView | None, nodes: int = 0) -> int:
-    """``nodes``: the approximate number of nodes that it will fork."""
+def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
+    """``nodes``: the approximate number of nodes that it will fork. ``first``: the assignment to rehearse, or ""."""
     namespaces.die_with_parent(os.getppid())
     namespaces.name_process("forkserver")
     namespaces.begin_pid_namespace()
     started = time.perf_counter()
-    problem = ""
+    problem, rehearsal = "", None
     if view is not None:
         preload()
         try:
             view.make()
+            rehearsal = rehearsed(view, first) if first else None
         except (OSError, NodeError) as error:
             problem = str(error)
+    prepare_forks(nodes)
+    _write({"event": "ready", "seconds": time.perf_counter() - started})
+    ForkServer(view, problem, rehearsal).serve()
+    return 0
+
+
+def rehearsed(view: FileView, first: str) -> Rehearsal | None:
+    """Rehearse the training of the first node. None if that fails: then each node reports why."""
+    with view.inside():
+        try:
+            return Rehearsal.of(Assignment.from_json(first))
+        except Exception:
+            traceback.print_exc()
+            return None
+
+
+def prepare_forks(nodes: int) -> None:
+    """Arrange this process's memory such that about so many forks share most of it, and are made fast."""
+    sys._clear_type_cache()  # a fork would change the pages of the names that it replaces there
     gc.collect()
     gc.freeze()  # the collector of a fork then does not touch the shared pages
     if nodes >= MANY:
         namespaces.use_huge_pages()
-    _write({"event": "ready", "seconds": time.perf_counter() - started})
-    ForkServer(view, problem).serve()
-    return 0
 
 
 @dataclass(frozen=True)
@@ -118,9 +137,10 @@ class Forked:
 class ForkServer:
     """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or ""."""
 
-    def __init__(self, view: FileView | None, problem: str = "") -> None:
+    def __init__(self, view: FileView | None, problem: str = "", rehearsal: Rehearsal | None = None) -> None:
         self.view = view
         self.problem = problem
+        self.rehearsal = rehearsal
         self.calls = filter_for(os.uname().machine)
         self.own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self.nodes: dict[int, Forked] = {}  # by process id, as this process sees it
@@ -293,7 +313,7 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
         os.write(report_end, f"ready {json.dumps(lacking)}\n".encode())
         os.close(report_end)
         if assignment is not None:
-            code = run_node(assignment, turn=turn)
+            code = run_node(assignment, turn, server.rehearsal)
         elif line is not None:
             code = Holder(start.node, line.far).hold()
     except BaseException as error:
@@ -338,4 +358,4 @@ def _write(message: dict[str, Any]) -> None:
 if __name__ == "__main__":
     fields = json.loads(sys.argv[1])
     view = None if fields is None else FileView(**fields)
-    os._exit(main(view, int(sys.argv[2])))  # an orderly exit of torch would take half a second
+    os._exit(main(view, int(sys.argv[2]), sys.argv[3]))  # an orderly exit of torch would take half a second

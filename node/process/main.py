@@ -27,6 +27,7 @@ from node.messaging.control import ControlClient
 from node.messaging.transport import Transport, ZmqTransport
 from node.plugins import activate, line_of
 from node.process.orders import UnderOrders
+from node.process.rehearsal import Rehearsal
 from node.process.standstill import LEAST, Standstill
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
@@ -39,7 +40,7 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_ORPHANED = 3  # the orchestrator fell silent
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # mallopt(3)
 
 
 def preload() -> None:
@@ -51,6 +52,7 @@ def preload() -> None:
         importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
+    _set_malloc(_M_ARENA_MAX, 1)  # a node's threads then reuse what the others have freed, 0.6 MB after a few rounds
     Assignment.warm_up()
     importlib.import_module("node.learning.models").build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
 
@@ -70,17 +72,20 @@ def _for_good() -> Iterator[None]:
 def keep_freed_memory() -> None:
     """Make malloc reuse freed memory instead of returning it to the kernel. The kernel would allocate and clear it page
     by page for each new tensor: half the time of some training loops. Without glibc, nothing happens."""
+    _set_malloc(_M_MMAP_THRESHOLD, 32 << 20)
+    _set_malloc(_M_TRIM_THRESHOLD, 256 << 20)
+
+
+def _set_malloc(parameter: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-        mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+        mallopt(parameter, value)
 
 
-def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn | None = None) -> int:
+def run_node(assignment: Assignment, turn: Turn | None = None, rehearsal: Rehearsal | None = None) -> int:
     """Run the node until its end. Return the exit code.
 
-    ``incarnation`` distinguishes this process from earlier ones of the node. With a ``turn``, the node computes only
-    when it has its turn.
+    With a ``turn``, the node computes only when it has its turn. With a ``rehearsal`` of its model, it takes that over.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -89,7 +94,7 @@ def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn 
         format=f"%(asctime)s {assignment.node} %(levelname)s %(message)s",
     )
     try:
-        return asyncio.run(live(assignment, incarnation or secrets.token_hex(8), turn))
+        return asyncio.run(live(assignment, secrets.token_hex(8), turn, rehearsal))
     except ControlError as error:
         logger.error("%s", error)
         return EXIT_ORPHANED
@@ -112,8 +117,11 @@ def load_role(assignment: Assignment) -> type[Role]:
     return roles[tier]
 
 
-async def live(assignment: Assignment, incarnation: str, turn: Turn | None = None) -> int:
-    """Run the node in the running event loop, see `run_node`. ControlError if the orchestrator fell silent."""
+async def live(
+    assignment: Assignment, incarnation: str, turn: Turn | None = None, rehearsal: Rehearsal | None = None
+) -> int:
+    """Run the node in the running event loop, see `run_node`. ``incarnation`` distinguishes this process from earlier
+    ones of the node. ControlError if the orchestrator fell silent."""
     # 1. Connect to the orchestrator first, so that all errors can be reported.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     control = ControlClient(assignment, incarnation, context)
@@ -121,7 +129,7 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
     try:
         # 2. Get ready: work that is slow the first time is done before the run begins.
         transport = ZmqTransport(assignment, incarnation, context)
-        role = _make_role(assignment, transport, compute, control)
+        role = _make_role(assignment, transport, compute, control, rehearsal)
         await compute.prepare(role.learner.warm_up, role.params)
         # 3. Register.
         control.register()
@@ -143,7 +151,13 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
         await asyncio.shield(asyncio.to_thread(context.destroy))  # waits for the last messages
 
 
-def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
+def _make_role(
+    assignment: Assignment,
+    transport: Transport,
+    compute: WorkerCompute,
+    control: ControlClient,
+    rehearsal: Rehearsal | None = None,
+) -> Role:
     activate(assignment.plugins)
     with _for_good():
         role_class = load_role(assignment)
@@ -151,13 +165,14 @@ def _make_role(assignment: Assignment, transport: Transport, compute: WorkerComp
     _use_one_thread()
     if assignment.device != "cpu":
         importlib.import_module("node.learning.devices").make_deterministic()
+    models = None if rehearsal is None else rehearsal.models_of(assignment)
     return role_class(
         assignment,
         transport,
         compute,
         control,
         params=ALGORITHMS[assignment.algorithm].params(**assignment.params),
-        learner=training.Learner.from_assignment(assignment),
+        learner=training.Learner.from_assignment(assignment, models),
         restored=_restore(assignment),
     )
 

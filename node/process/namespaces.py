@@ -143,15 +143,18 @@ def restrict(target: Path, flags: int) -> None:
     remount(target, flags)
 
 
-def remount(target: Path, flags: int, *, below: bool = True) -> None:
-    """Do the work of `restrict` on kernels before Linux 5.12: remount one mount after the other. Without ``below``,
-    only ``target`` itself.
+def remount(target: Path, flags: int) -> None:
+    """Do the work of `restrict` on kernels before Linux 5.12: remount one mount after the other.
 
     Each mount keeps its flags, which cannot be cleared in a user namespace (mount_namespaces(7)).
     """
     for point, present in mounts_below(Path("/proc/self/mountinfo").read_text(), str(target.absolute())):
-        if below or point == str(target.absolute()):
-            _mount(None, point, None, _MS_REMOUNT | _MS_BIND | present | flags, "")
+        remount_one(point, present | flags)
+
+
+def remount_one(target: str, flags: int) -> None:
+    """Give one mount these flags, and not those below it."""
+    _mount(None, target, None, _MS_REMOUNT | _MS_BIND | flags, "")
 
 
 def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:

@@ -8,10 +8,11 @@ the tree its root and detaches the host's. Other nodes, their keys, the run's re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ class FileView:
         finally:
             os.umask(mask)
 
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let this process see files as nodes do, at the same paths. It stays in its mount namespace, and returns."""
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.chroot(self.tree)
+        try:
+            yield
+        finally:
+            os.fchdir(root)
+            os.chroot(".")
+            os.close(root)
+
     def enter(self, checkpoints: str) -> None:
         """Make the tree this process's root. The process must have its own mount and PID namespaces.
 
@@ -107,7 +120,7 @@ def _mount_proc(place: Path, flags: int) -> None:
         return
     threads = place / str(os.getpid()) / "task"
     namespaces.bind(threads, threads)
-    namespaces.remount(place, namespaces.MS_RDONLY, below=False)
+    namespaces.remount_one(str(place), flags | namespaces.MS_RDONLY)
 
 
 def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:

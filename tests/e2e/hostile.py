@@ -27,7 +27,6 @@ from node.assignment import PLACE, Assignment
 from node.process import forkserver, namespaces
 from node.process.seccomp import DENIED
 from node.process.view import SCRATCH, FileView
-from node.runtime.turns import Turn
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _COLUMN = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
@@ -197,7 +196,7 @@ def named() -> str:
     return found
 
 
-def attack(assignment: Assignment, turn: Turn | None = None) -> int:
+def attack(assignment: Assignment, *_: object) -> int:
     """What such a node does instead of its role."""
     if assignment.tier != "device":
         signal.pause()

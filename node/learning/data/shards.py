@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import mmap
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import read_array
 from numpy.typing import NDArray
 
 from node.learning.errors import DataError
 
 Indices = NDArray[np.int64]
+
+_HEADER = re.compile(rb"{'descr': '([<>|]\w+)', 'fortran_order': False, 'shape': \((\d+),\), }")
 
 
 def read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
@@ -41,7 +42,16 @@ def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
         signature, size, length, offset = struct.unpack_from("<4s20xLH12xL", archive, at - 46)
         if signature == b"PK\x01\x02" and length == len(name):
             start = offset + 30 + sum(struct.unpack_from("<HH", archive, offset + 26))
-            array: NDArray[Any] = read_array(io.BytesIO(archive[start : start + size]), allow_pickle=False)
-            return array
+            return _array(archive[start : start + size])
         at = archive.rfind(name, 0, at)
     raise KeyError(key)
+
+
+def _array(npy: bytes) -> NDArray[Any]:
+    """A one-dimensional array in the format of numpy.lib.format, version 1.0. Each node reads its own: numpy's reader,
+    which parses the header as Python, takes a millisecond and 0.4 MB of a process."""
+    start = 10 + int.from_bytes(npy[8:10], "little")
+    header = _HEADER.match(npy, 10, start)
+    if not npy.startswith(b"\x93NUMPY\x01\x00") or header is None:
+        raise ValueError("not an array of one dimension")
+    return np.frombuffer(npy, np.dtype(header[1].decode()), int(header[2]), start)

@@ -65,8 +65,9 @@ SAME_USER = (
 
 class NamespacesDriver:
     """See `Driver` for the methods. ``data`` is the folder of the prepared data. ``accelerators``: those that nodes
-    train on, with the nodes of each. ``nodes``: about how many it will start. ``hidden``: a folder that no node sees,
-    by default that of the runs."""
+    train on, with the nodes of each. ``nodes``: about how many it will start. ``first``: the assignment that the fork
+    server rehearses, see `node.process.rehearsal`. ``hidden``: a folder that no node sees, by default that of the
+    runs."""
 
     name = "namespaces"
     breakdown = ""
@@ -79,6 +80,7 @@ class NamespacesDriver:
         data: Path,
         accelerators: Mapping[str, Sequence[str]] | None = None,
         nodes: int = 0,
+        first: str = "",
         hidden: Path | None = None,
     ) -> None:
         self._hub = hub
@@ -86,6 +88,7 @@ class NamespacesDriver:
         self._data = data
         self._accelerators = accelerators or {}
         self._nodes = nodes
+        self._first = first
         self._hidden = hidden or directory.path.parent
         self._own_users = False
         self._server: JsonChild | None = None
@@ -128,7 +131,10 @@ class NamespacesDriver:
         directory = self._directory
         self._server = await JsonChild.start(
             "the fork server",
-            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view), str(self._nodes))],
+            [
+                *self._hub.enter(network=False),
+                *python.module(self.server, json.dumps(view), str(self._nodes), self._first),
+            ],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
             log=directory.logs / "forkserver.log",

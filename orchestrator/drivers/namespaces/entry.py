@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.drivers.base import Environment, Tell
@@ -16,6 +17,8 @@ from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.namespaces import refusal
 from orchestrator.host.training_devices import missing_here
+from orchestrator.planning.assignments import assignments, seen_from_inside
+from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
 
@@ -41,8 +44,25 @@ async def open_environment(
     driver = (
         HoldersDriver(hub, directory, plan)
         if plan.programs
-        else NamespacesDriver(hub, directory, Path(plan.data_directory), plan.accelerators, len(plan.nodes))
+        else NamespacesDriver(
+            hub,
+            directory,
+            Path(plan.data_directory),
+            plan.accelerators,
+            len(plan.nodes),
+            first_to_train(plan, directory),
+        )
     )
     stack.push_async_callback(driver.close)
     await driver.open()
     return await connected(driver, hub, plan, directory, stack)
+
+
+def first_to_train(plan: Plan, directory: RunDirectory) -> str:
+    """The assignment, without keys and peers, of the first node that trains on the processor. "" if there is none, or
+    if the run has plug-ins: their code runs in confined nodes only."""
+    trains = (node for node in plan.nodes if node.name in plan.shards.train and node.device == "cpu")
+    node = None if plan.plugins else next(trains, None)
+    if node is None:
+        return ""
+    return seen_from_inside(replace(assignments(plan, directory, RunKeys.none(), "")[node.name], peers=())).to_json()

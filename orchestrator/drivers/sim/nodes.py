@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,7 +60,7 @@ class Nodes:
         self._costs: dict[str, StepCost] = {}
         self._learners: dict[str, Learner] = {}
         for each in assignments.values():
-            if (key := _model_of(each)) not in self._model_pools:
+            if (key := each.model_kind) not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
                 self._costs[key] = cost_of(model_pool.sample, inputs_of(self._data.zeros(1)), self._params.batch_size)
         self.accelerators = plan.accelerators
@@ -98,7 +97,7 @@ class Nodes:
         if name not in self._learners:
             shards, assignment = self._plan.shards, self._assignments[name]
             self._learners[name] = Learner(
-                self._model_pools[_model_of(assignment)],
+                self._model_pools[assignment.model_kind],
                 self._data,
                 assignment.seed,
                 name,
@@ -112,7 +111,7 @@ class Nodes:
     def make(self, name: str) -> SimulatedNode:
         """Make an incarnation of a node that has not begun."""
         assignment = self._assignments[name]
-        compute = ModelledCompute(self._pool, self._costs[_model_of(assignment)], assignment.hardware.speed)
+        compute = ModelledCompute(self._pool, self._costs[assignment.model_kind], assignment.hardware.speed)
         if self._crowd is None:
             return self._make_node(assignment, compute)
         return (self._stand_in if name == POPULATION else self._make_cloud)(assignment, compute, self._crowd)
@@ -155,7 +154,7 @@ class Nodes:
     def _make_crowd(self, population: Population, fabric: ModelFabric) -> Crowd:
         template = self._assignments[POPULATION]
         (cloud,) = template.related("parent")
-        cost = self._costs[_model_of(template)]
+        cost = self._costs[template.model_kind]
         return Crowd(population, template, cloud, fabric, self.learner, self._pool, cost, self._params)
 
     def _learner_of_client(self, name: str) -> Learner:
@@ -163,7 +162,7 @@ class Nodes:
         assert self._plan.population is not None
         client, template = client_number(name), self._assignments[POPULATION]
         held = self._shards.of(client, int(self._plan.population.sample_counts[client]))
-        return Learner(self._model_pools[_model_of(template)], self._data, template.seed, name, held, None, False)
+        return Learner(self._model_pools[template.model_kind], self._data, template.seed, name, held, None, False)
 
 
 class SimulatedNode:
@@ -222,8 +221,3 @@ def _client_shards(population: Population, data: Prepared) -> ClientShards:
     shards = ClientShards(population.seed, np.array(data.train_labels), population.alpha)
     shards.of(0, int(population.sample_counts[0]))
     return shards
-
-
-def _model_of(assignment: Assignment) -> str:
-    """A key of the kind of a node's model: equal for nodes with the same model, parameters and device."""
-    return json.dumps([assignment.model, assignment.model_params, assignment.device], sort_keys=True)

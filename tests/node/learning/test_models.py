@@ -160,6 +160,17 @@ def test_a_pool_has_a_model_for_each_thread_and_remembers_the_beginning() -> Non
         np.testing.assert_array_equal(values + 1, mine.views[name])
 
 
+def test_a_thread_of_a_pool_gets_a_spare_model_before_a_new_one() -> None:
+    first, *more = (build("mlp", (1, 8, 8), 10, seed=3) for _ in range(2))
+    model_pool = ModelPool(more.pop, spare=[first])
+    assert model_pool.model is first
+    model_pool.hand_on()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: model_pool.model).result() is first
+    assert model_pool.model is not first
+    assert more == []
+
+
 @pytest.mark.parametrize("name", ["cnn", "mlp", "lenet", "separable-cnn", "tiny-resnet", "torchvision"])
 def test_models_with_a_number_of_features(name: str) -> None:
     params = {"features": 24} | ({"architecture": "squeezenet-1.1", "image_size": 32} if name == "torchvision" else {})

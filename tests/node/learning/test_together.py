@@ -114,7 +114,7 @@ def test_samples_of_several_parts_and_numbers_to_predict(tmp_path: Path, names: 
             return Model(Extractor(), nn.Linear(8, 3))
 
     clients = [Learner(ModelPool(made), data, 7, f"device-{k}", np.arange(40 * k, 40 * k + 33)) for k in range(1)]
-    clients.append(Learner(clients[0]._models, data, 7, "device-1", np.arange(40, 60)))
+    clients.append(Learner(clients[0].models, data, 7, "device-1", np.arange(40, 60)))
     inputs = clients[0].normalise(clients[0].train_data[0])
     side = inputs["side"] if "side" in names else inputs[2]
     expected = (arrays[2] - arrays[2].mean(axis=0)) / arrays[2].std(axis=0)

@@ -41,7 +41,7 @@ def slow_write(descriptor, data):
         stay()
     return write(descriptor, data)
 
-def end(assignment, turn):
+def end(assignment, turn, rehearsal):
     os._exit(7)
 
 server.namespaces.unshare, os.write = slow_unshare, slow_write

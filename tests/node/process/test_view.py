@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,3 +58,23 @@ def test_nothing_is_made_for_nodes_that_could_not_read_python(tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "module", SimpleNamespace(__file__=str(file)))
     with pytest.raises(ConfinementError):
         FileView(str(tmp_path), strangers=True).make()
+
+
+INSIDE = """
+import os, sys
+from node.process.view import FileView
+
+with FileView(sys.argv[1]).inside():
+    print(os.listdir("/"))
+print(os.path.isdir(sys.argv[1]), os.getcwd())
+"""
+
+
+@pytest.mark.netns
+def test_a_process_looks_into_the_view_and_returns(tmp_path: Path) -> None:
+    (tmp_path / "shown").mkdir()
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", INSIDE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "unshare: " in done.stderr:
+        pytest.skip("this user may not make user namespaces here")
+    assert done.stdout.splitlines() == ["['shown']", "True /"], done.stderr

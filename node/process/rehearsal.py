@@ -1,0 +1,35 @@
+"""What a fork server does once for all nodes of a run: it builds the run's model and trains it on two samples.
+
+Forked nodes take over the model. They share the memory that the first training of a process writes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from node.algorithms.registry import ALGORITHMS
+from node.assignment import Assignment
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The `ModelPool` of nodes with a model of this ``kind`` (`Assignment.model_kind`)."""
+
+    kind: str
+    models: Any
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> Rehearsal:
+        """Rehearse the training of a node, whose assignment needs no keys. Raises DataError or ModelError."""
+        training: Any = importlib.import_module("node.learning.training")
+        learner = training.Learner.from_assignment(assignment)
+        params = ALGORITHMS[assignment.algorithm].params(**assignment.params)
+        learner.seeded(learner.warm_up, "rehearsal")(params)
+        learner.models.hand_on()
+        return cls(assignment.model_kind, learner.models)
+
+    def models_of(self, assignment: Assignment) -> Any:
+        """The pool of a node's models, or None if it has another kind of model."""
+        return self.models if assignment.model_kind == self.kind else None

@@ -149,8 +149,8 @@ class LinkProfile:
         self._check_rate_and_buffer()
         if not isinstance(self.real, bool):
             raise ProfileError(f"real: must be true or false, not {units.shown(self.real)}")
-        if self.real and (asked := [key for key in self.to_mapping() if key != "real"]):
-            raise ProfileError(f"{asked[0]}: a real link is as it is and takes no settings")
+        if self.real and (configured := [key for key in self.to_mapping() if key != "real"]):
+            raise ProfileError(f"{configured[0]}: a real link is as it is and takes no settings")
         if self.reorder and not self.latency:
             raise ProfileError("reorder: needs a latency: a packet can only overtake others that are on their way")
 

@@ -266,16 +266,16 @@ def _blackholes(text: str) -> dict[tuple[int, int], int]:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
-def compare(asked: LinkProfile, found: KernelLinkState) -> list[Difference]:
+def compare(configured: LinkProfile, found: KernelLinkState) -> list[Difference]:
     """Settings that differ from the asked ones by more than the kernel's quantisation and tc's six printed digits."""
     differences = []
     for name, tolerance in _TOLERANCES.items():
-        wanted, got = getattr(asked, name), getattr(found.profile, name)
+        wanted, got = getattr(configured, name), getattr(found.profile, name)
         if name == "latency":
-            wanted += asked.silence
+            wanted += configured.silence
         if not _same(wanted, got, tolerance):
             differences.append(Difference(setting=name, asked=wanted, found=got))
-    if found.limit != (limit := queue_limit(asked)):
+    if found.limit != (limit := queue_limit(configured)):
         differences.append(Difference(setting="limit", asked=limit, found=found.limit))
     return differences
 
@@ -292,13 +292,13 @@ _TOLERANCES = {
 }
 
 
-def _same(asked: object, found: object, tolerance: float) -> bool:
-    if isinstance(asked, GilbertElliott) and isinstance(found, GilbertElliott):
+def _same(configured: object, found: object, tolerance: float) -> bool:
+    if isinstance(configured, GilbertElliott) and isinstance(found, GilbertElliott):
         names = ("p", "r", "loss_good", "loss_bad")
-        return all(_same(getattr(asked, name), getattr(found, name), tolerance) for name in names)
-    if isinstance(asked, int | float) and isinstance(found, int | float):
-        return math.isclose(asked, found, rel_tol=1e-5, abs_tol=tolerance)
-    return asked == found
+        return all(_same(getattr(configured, name), getattr(found, name), tolerance) for name in names)
+    if isinstance(configured, int | float) and isinstance(found, int | float):
+        return math.isclose(configured, found, rel_tol=1e-5, abs_tol=tolerance)
+    return configured == found
 
 
 def _class(device: str, class_id: str) -> list[str]:

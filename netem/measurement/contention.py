@@ -179,7 +179,7 @@ def judge_contention(
 ) -> list[Judgement]:
     """Verdicts on the sum of what the senders got, and on what each got, if the rule promises shares.
     ``pinged``: bit/s that an idle member took from them."""
-    asked = sum(plan.rates.values())
+    configured = sum(plan.rates.values())
     rates = {name: each.forward.loaded or each.forward.rate for name, each in found.items()}
     got = {name: rate for name, rate in rates.items() if rate is not None}
     unsure = plan.corrupt
@@ -189,12 +189,12 @@ def judge_contention(
             unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
         why = f"a sender started {late:.2g} s late" if late > LATE else "too little arrived"
-        return [Judgement("rate", asked, None, 0.0, asked, "unknown", why)]
+        return [Judgement("rate", configured, None, 0.0, configured, "unknown", why)]
     of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
     listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))
     detail = f"{len(got)} members together, in Mbit/s: {listed}"
     together = (None if rule.own_queues else _together([each.forward for each in found.values()])) or sum(got.values())
-    figures = [_judged("rate", asked, together, SUM_RELATIVE + unsure / len(got), detail, pinged)]
+    figures = [_judged("rate", configured, together, SUM_RELATIVE + unsure / len(got), detail, pinged)]
     if together < figures[0].low and not _filled(plan, found):
         return [replace(figures[0], verdict="unknown", detail=f"{detail}; they did not fill the channel")]
     if rule.own_queues:
@@ -215,11 +215,11 @@ def judge_queue_of_idle(
     """By how much the round trip of an idle member grows, which crosses the channel ``passes`` times."""
     frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
     fifo = not profile.rule.own_queues
-    asked = passes * (profile.buffer if fifo else frames)
-    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) if fifo else RTT_ABSOLUTE + frames / len(plan.rates)
+    configured = passes * (profile.buffer if fifo else frames)
+    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured) if fifo else RTT_ABSOLUTE + frames / len(plan.rates)
     tcp = any(each.transport == "tcp" for each in plan.saturations.values())
-    low = max(0.0, asked - margin) if fifo and not tcp else 0.0
-    return _growth("queue", asked, low, asked + margin, quiet, loaded)
+    low = max(0.0, configured - margin) if fifo and not tcp else 0.0
+    return _growth("queue", configured, low, configured + margin, quiet, loaded)
 
 
 def judge_isolation(jitter: float, quiet: Measurement, loaded: Measurement) -> Judgement:
@@ -248,20 +248,24 @@ def jain(values: Iterable[float]) -> float:
     return sum(listed) ** 2 / (len(listed) * sum(value**2 for value in listed))
 
 
-def _growth(quantity: str, asked: float, low: float, high: float, quiet: Measurement, loaded: Measurement) -> Judgement:
+def _growth(
+    quantity: str, configured: float, low: float, high: float, quiet: Measurement, loaded: Measurement
+) -> Judgement:
     samples = min(quiet.rtt_samples, loaded.rtt_samples)
     if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
-        return Judgement(quantity, asked, None, low, high, "unknown", f"{samples} echoes, {loaded.late:.2g} s late")
+        return Judgement(
+            quantity, configured, None, low, high, "unknown", f"{samples} echoes, {loaded.late:.2g} s late"
+        )
     grown = loaded.rtt_median - quiet.rtt_median
     if grown < low and quantity == "queue":
-        return Judgement(quantity, asked, grown, low, high, "unknown", "the senders did not fill the buffer")
+        return Judgement(quantity, configured, grown, low, high, "unknown", "the senders did not fill the buffer")
     detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"
-    return Judgement(quantity, asked, grown, low, high, _within(low, grown, high), detail)
+    return Judgement(quantity, configured, grown, low, high, _within(low, grown, high), detail)
 
 
-def _judged(quantity: str, asked: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
-    low, high = asked * (1 - tolerance) - less, asked * (1 + tolerance)
-    return Judgement(quantity, asked, measured, low, high, _within(low, measured, high), detail)
+def _judged(quantity: str, configured: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
+    low, high = configured * (1 - tolerance) - less, configured * (1 + tolerance)
+    return Judgement(quantity, configured, measured, low, high, _within(low, measured, high), detail)
 
 
 def _within(low: float, measured: float, high: float) -> Verdict:

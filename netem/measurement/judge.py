@@ -92,17 +92,17 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     """Compare the median round trip with the link model's prediction for the same train, within a tolerance. Jitter
     shifts the median: probes closer together than the jitter wait for one another, and a finite train varies. Trains
     through netem.impair with several seeds predict both. `asked`: the configured sum of the latencies."""
-    asked = forward.latency + back.latency
+    configured = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
-    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
+    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * configured) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
     measured, samples = measurement.rtt_median, measurement.rtt_samples
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
-        return Judgement("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
+        return Judgement("rtt", configured, None, low, high, "fail", f"no echo of {plan.count} probes came back")
     if measured is None or samples < RTT_SAMPLES:
-        return Judgement("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
+        return Judgement("rtt", configured, measured, low, high, "unknown", f"{samples} echoes are too few")
     detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return Judgement("rtt", asked, measured, low, high, _within(low, measured, high), detail)
+    return Judgement("rtt", configured, measured, low, high, _within(low, measured, high), detail)
 
 
 def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
@@ -154,16 +154,16 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
     """Compare the mean length of loss bursts with 1 / r, if all packets of the bad state are lost and no others. Burst
     lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z standard
     errors to either side."""
-    asked = chain.mean_burst
+    configured = chain.mean_burst
     if direction.received is None or direction.bursts == 0:
-        return Judgement("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
+        return Judgement("burst", configured, None, 0.0, math.inf, "unknown", "no loss was seen")
     measured = (direction.sent - direction.received) / direction.bursts
     margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
-    low, high = max(1.0, asked - margin), asked + margin
+    low, high = max(1.0, configured - margin), configured + margin
     detail = f"{direction.bursts} bursts"
     if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
-        return Judgement("burst", asked, measured, low, high, "unknown", f"{detail} are too few for a judgement")
-    return Judgement("burst", asked, measured, low, high, _within(low, measured, high), detail)
+        return Judgement("burst", configured, measured, low, high, "unknown", f"{detail} are too few for a judgement")
+    return Judgement("burst", configured, measured, low, high, _within(low, measured, high), detail)
 
 
 def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
@@ -175,19 +175,23 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     """
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
-    asked = profile.rate
-    low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
+    configured = profile.rate
+    low, high = (1 - RATE_RELATIVE) * configured, (1 + RATE_RELATIVE) * configured
     if direction.rate is None:
-        return Judgement("rate", asked, None, low, high, "unknown", "too little arrived")
+        return Judgement("rate", configured, None, low, high, "unknown", "too little arrived")
     tcp = saturation.transport == "tcp"
     measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
     if measured < low and not full:
-        return Judgement("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
+        return Judgement(
+            "rate", configured, measured, low, high, "unknown", f"{saturation.transport} did not fill the link"
+        )
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
     if saturation.seconds < JITTERS * profile.jitter:
-        return Judgement("rate", asked, measured, low, high, "unknown", f"{detail} is too short for so much jitter")
-    return Judgement("rate", asked, measured, low, high, _within(low, measured, high), detail)
+        return Judgement(
+            "rate", configured, measured, low, high, "unknown", f"{detail} is too short for so much jitter"
+        )
+    return Judgement("rate", configured, measured, low, high, _within(low, measured, high), detail)
 
 
 def judge_queue(
@@ -197,17 +201,19 @@ def judge_queue(
     the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
     jitter of all datagrams may come on top. So may the delay of the ``others``, the queues on the way that are faster
     (bit/s, and the longest delay in s) but slower than what the saturation offers."""
-    asked = saturation.queue
-    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked)
-    low, high = max(0.0, asked - margin - profile.jitter), asked + margin + _jitter_range(profile, saturation)
+    configured = saturation.queue
+    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
+    low, high = max(0.0, configured - margin - profile.jitter), configured + margin + _jitter_range(profile, saturation)
     high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
     if direction.queue_delay is None:
-        return Judgement("queue", asked, None, low, high, "unknown", "too little arrived")
+        return Judgement("queue", configured, None, low, high, "unknown", "too little arrived")
     detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
     if direction.queue_delay < low:
-        return Judgement("queue", asked, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link")
+        return Judgement(
+            "queue", configured, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link"
+        )
     return Judgement(
-        "queue", asked, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
+        "queue", configured, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
     )
 
 
@@ -218,18 +224,18 @@ def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
     return profile.jitter * (quantile(profile.distribution, 1 - rare) - quantile(profile.distribution, rare))
 
 
-def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
+def _judge_fraction(quantity: str, configured: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
     independent = round(number / effect)
     if count is None or independent == 0:
-        return Judgement(quantity, asked, None, 0.0, 1.0, "unknown", "no packet from the far end arrived")
-    lowest, highest = binomial_range(independent, asked)
+        return Judgement(quantity, configured, None, 0.0, 1.0, "unknown", "no packet from the far end arrived")
+    lowest, highest = binomial_range(independent, configured)
     low, high = lowest / independent, highest / independent
     measured = count / number
     verdict = _within(low, measured, high)
     detail = f"{count} of {number}"
-    if verdict == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
-        return Judgement(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to detect it")
-    return Judgement(quantity, asked, measured, low, high, verdict, detail)
+    if verdict == "pass" and (lowest == 0 if configured else number < CLEAN_SAMPLES):
+        return Judgement(quantity, configured, measured, low, high, "unknown", f"{detail}: too few probes to detect it")
+    return Judgement(quantity, configured, measured, low, high, verdict, detail)
 
 
 def _within(low: float, measured: float, high: float) -> Verdict:

@@ -159,10 +159,10 @@ class TableForm:
             raise ScheduleError(f"{where}: units: there is no column for {unused[0]}")
         return columns
 
-    def _column(self, name: str, asked: str | None, where: str) -> _Column | None:
+    def _column(self, name: str, requested: str | None, where: str) -> _Column | None:
         match = _COLUMN.fullmatch(name)
-        key = asked or (match[1].lower() if match else "")
-        if key not in ("t", *_PARSERS, "half_rtt") or (asked is None and key == "half_rtt"):
+        key = requested or (match[1].lower() if match else "")
+        if key not in ("t", *_PARSERS, "half_rtt") or (requested is None and key == "half_rtt"):
             if self.columns or self.half_rtt:
                 return None
             raise ScheduleError(f"{where}: {_quote(name)} is no column; these are: t, {', '.join(_PARSERS)}")
@@ -290,10 +290,10 @@ def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRo
     for text, column in zip(cells, columns, strict=True):
         if column is None or (not text and column.key != "t"):
             continue
-        key, unit, asked = column
+        key, unit, requested = column
         try:
             value = (units.parse_duration if key == "t" else _PARSERS[key])(text + unit)
-            if asked == "half_rtt":
+            if requested == "half_rtt":
                 value /= 2
             if key == "t":
                 at = value
@@ -303,7 +303,7 @@ def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRo
                 LinkProfile(**{key: value})  # type: ignore[arg-type]  # each value is checked alone: the base is not known here
                 values[key] = value
         except (UnitError, ProfileError) as error:
-            raise ScheduleError(f"{where}: {asked}: {error}{_unit_hint(text, asked, unit)}") from None
+            raise ScheduleError(f"{where}: {requested}: {error}{_unit_hint(text, requested, unit)}") from None
     return TraceRow(at, values, cut)
 
 

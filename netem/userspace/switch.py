@@ -144,15 +144,15 @@ class Switch:
         seed: int | None = None,
         crossings: Iterable[tuple[str, str]] | None = None,
     ) -> dict[str, Any]:
-        asked = None if profile is None else LinkProfile.from_mapping(profile)
+        configured = None if profile is None else LinkProfile.from_mapping(profile)
         route = None if crossings is None else tuple(Crossing(channel, member) for channel, member in crossings)
         for crossing in route or ():
             self.flight.media.channel(crossing.channel)
         link = self.links.get((source, target))
         if link is None:
-            if asked is None or not isinstance(seed, int):
+            if configured is None or not isinstance(seed, int):
                 raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number, and a profile")
-            link = self.links[source, target] = Link(asked, seed, route or ())
+            link = self.links[source, target] = Link(configured, seed, route or ())
             self.trunk.passing.pop((source, target), None)
             self._reroute(target)
         else:
@@ -160,8 +160,8 @@ class Switch:
                 raise SwitchError(f"{source} -> {target}: the link was made without channels, so it cannot cross any")
             if route is not None:
                 link.crossings = route
-            if asked is not None:
-                self.flight.change(link, asked)
+            if configured is not None:
+                self.flight.change(link, configured)
         self._fit(link)
         return {}
 

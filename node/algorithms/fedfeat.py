@@ -216,8 +216,8 @@ class Client(fedavg.Client):
 
     async def run(self) -> None:
         while True:
-            asked = await self.receive("model", "averaged", sender=self.parent)
-            await (self.answer if asked.kind == "model" else self.extract)(asked.tensors, round_of(asked))
+            request = await self.receive("model", "averaged", sender=self.parent)
+            await (self.answer if request.kind == "model" else self.extract)(request.tensors, round_of(request))
 
     async def train(self, w: State, t: int) -> ClientResult:
         work = self.learner.work(self.params)

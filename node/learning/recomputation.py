@@ -97,11 +97,11 @@ class _Recomputed(torch.autograd.Function):
         with torch.enable_grad(), torch.autocast(*ctx.casting):
             made = ctx.of_block(x)
         _restore(before, x.device)
-        inputs = [each for each, asked in zip((x, *weights), needed, strict=True) if asked]
+        inputs = [each for each, required in zip((x, *weights), needed, strict=True) if required]
         found = iter(torch.autograd.grad(made, inputs, gradients, allow_unused=True))
         for each, values in zip(ctx.block.buffers(), statistics, strict=True):
             each.copy_(values)
-        return None, None, *(next(found) if asked else None for asked in needed)
+        return None, None, *(next(found) if required else None for required in needed)
 
 
 def _generators(device: torch.device) -> list[Tensor]:

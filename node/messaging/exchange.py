@@ -320,9 +320,9 @@ class Exchange:
             raise self._failure
         if self.stopped:
             raise Finished
-        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(news)
-        await news
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(change)
+        await change
 
     def _fail(self, error: Exception) -> None:
         """Let the role's next wait raise an error that came up beside it."""
@@ -332,9 +332,9 @@ class Exchange:
     def _tell_news(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            for news in waiting:
-                if not news.done():  # it is done if the wait was cancelled
-                    news.set_result(None)
+            for change in waiting:
+                if not change.done():  # it is done if the wait was cancelled
+                    change.set_result(None)
 
 
 class _Allowance:

@@ -111,15 +111,15 @@ class Gate:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            news = Counter({host: -size for host, size in self._delivered.items()})
+            growth = Counter({host: -size for host, size in self._delivered.items()})
             self._delivered.clear()
             for descriptor, (host, _) in self._holders.items():
                 with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
                     if connection.family != socket.AF_UNIX:
                         taken = _taken(connection)
-                        news[host] += taken - self._taken.get(descriptor, 0)
+                        growth[host] += taken - self._taken.get(descriptor, 0)
                         self._taken[descriptor] = taken
-            for host, size in news.items():
+            for host, size in growth.items():
                 self._missing[host] = max(0, self._missing[host] + size)
                 if self._missing[host] > UNDELIVERED:
                     self._end_all(host)

@@ -56,12 +56,12 @@ class WorkerCompute:
             )
         finally:
             sharing.cancel()
-        asked = stretched(processor, self._speed, self.slow)
-        if asked is not None:
-            if asked > taken:
-                await asyncio.sleep(asked - taken)
-            elif is_overrun(asked, taken) and frozen == self._frozen:
-                self._reporter.event("overrun", asked=asked, taken=taken, mode=mode)
+        planned = stretched(processor, self._speed, self.slow)
+        if planned is not None:
+            if planned > taken:
+                await asyncio.sleep(planned - taken)
+            elif is_overrun(planned, taken) and frozen == self._frozen:
+                self._reporter.event("overrun", asked=planned, taken=taken, mode=mode)
         return result
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
@@ -93,8 +93,8 @@ def stretched(processor: float, speed: float | None, slow: float) -> float | Non
     return processor / ((speed or 1.0) * slow)
 
 
-def is_overrun(asked: float, taken: float) -> bool:
-    return taken > (1 + OVERRUN_SHARE) * asked + OVERRUN_SECONDS
+def is_overrun(planned: float, taken: float) -> bool:
+    return taken > (1 + OVERRUN_SHARE) * planned + OVERRUN_SECONDS
 
 
 def _measured(

@@ -110,8 +110,8 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-def _print_versions(context: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
+def _print_versions(context: click.Context, _option: click.Parameter, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
         from orchestrator.verbs.doctor import versions
 
         for name, version in versions().items():

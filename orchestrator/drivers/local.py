@@ -44,8 +44,8 @@ async def connected(
     stack.push_async_callback(fabric.close)
     if isinstance(driver, RunsPrograms):
         return Environment(driver, fabric, open_programs(plan, directory, driver, stack), HubProber(hub))
-    control, told = await open_control(plan, directory, stack)
-    return Environment(driver, fabric, control, HubProber(hub), told)
+    control, assigned = await open_control(plan, directory, stack)
+    return Environment(driver, fabric, control, HubProber(hub), assigned)
 
 
 def open_programs(plan: Plan, directory: RunDirectory, driver: RunsPrograms, stack: AsyncExitStack) -> Programs:
@@ -61,13 +61,13 @@ async def open_control(
     """Open the control plane in the run's directory. Returns it, and the nodes' assignments with their new keys."""
     keys = RunKeys.make([node.name for node in plan.nodes])
     address = f"ipc://{directory.socket}"
-    told = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
+    assigned = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
     try:
         control = await ControlServer.open(address, keys.orchestrator, keys.public, plan.timeouts.lease)
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
-    return control, told
+    return control, assigned
 
 
 def files_of_agents(plan: Plan, workers: int) -> int:

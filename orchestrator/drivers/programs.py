@@ -160,9 +160,9 @@ class Programs:
         """Tell what the processes of each node use, for ever."""
         while True:
             await asyncio.sleep(self._beat)
-            asked = dict(self._nodes)
-            for node, used in (await self._driver.usage(asked)).items():
-                if used.rss and self._nodes.get(node) == asked[node]:
+            requested = dict(self._nodes)
+            for node, used in (await self._driver.usage(requested)).items():
+                if used.rss and self._nodes.get(node) == requested[node]:
                     self._used[node] = max(self._used[node], used.cpu)  # that of a program leaves with it
                     self._tell(node, {"type": "beat", "cpu": self._used[node], "rss": used.rss})
 

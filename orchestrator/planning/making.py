@@ -348,8 +348,8 @@ def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> Gatherin
         tiers.append(("edge", level, level))
     names = {node.name for node in clients}
     across = [each for ends, found in links.items() if names.issuperset(ends) for each in found]
-    asked = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
-    given, above = (None if each == "auto" else float(each) for each in asked)
+    requested = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
+    given, above = (None if each == "auto" else float(each) for each in requested)
     waits = deadlines(work, scenario.parameters, tiers, given, above, across)
     quorum = scenario.gathering.quorum
     return GatheringPlan(quorum.share, quorum.count, scenario.gathering.late, waits)

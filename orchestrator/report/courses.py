@@ -46,24 +46,24 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
     """The configured values as steps, with a mark at the actual time of each recorded change; None if nothing changes.
     The figure shows the first of rate, latency, loss and jitter that changes. Cuts and unlimited rates are gaps."""
     base = course.link.profile
-    asked = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
+    requested = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
     for label, value in _QUANTITIES:
-        if len({value(change.profile) for change in asked}) > 1 or label == _QUANTITIES[-1][0]:
+        if len({value(change.profile) for change in requested}) > 1 or label == _QUANTITIES[-1][0]:
             break
-    if len({(value(change.profile), change.cut) for change in asked}) == 1:
+    if len({(value(change.profile), change.cut) for change in requested}) == 1:
         return None
-    times = [change.at for change in asked] + [max(seconds, asked[-1].at)]
-    values = [None if change.cut else value(change.profile) for change in asked]
+    times = [change.at for change in requested] + [max(seconds, requested[-1].at)]
+    values = [None if change.cut else value(change.profile) for change in requested]
     made = [event.data for event in history.events("schedule") if event.data["links"] == course.name]
-    at = {change.at: height for change, height in zip(asked, values, strict=True)}
+    at = {change.at: height for change, height in zip(requested, values, strict=True)}
     marks = [(float(each["at"] + each["late"]), at[each["at"]], each) for each in made if each["at"] in at]
-    asked_line = line(f"configured for {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
+    requested_line = line(f"configured for {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
     notes = [f"{each['became']}, {text.duration(each['late'])} late" for *_, each in marks]
     made_points = points(
         "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes
     )
     x, y = axis("seconds of training", range=(0.0, max(seconds, 1e-3))), axis(label, zero=True)
-    return figure(f"{course.name}: {label}", x, y, [asked_line, made_points], 150)
+    return figure(f"{course.name}: {label}", x, y, [requested_line, made_points], 150)
 
 
 def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change]:

@@ -137,8 +137,8 @@ def overrun_rows(history: History) -> list[dict[str, Any]]:
         by_node[event.node or ""].append((event.data.get("asked") or 0.0, event.data.get("taken") or 0.0))
     rows = []
     for node, steps in sorted(by_node.items()):
-        asked, taken = max(steps, key=lambda step: step[1] - step[0])
-        worst = f"{text.duration(taken)} instead of {text.duration(asked)}"
+        requested, taken = max(steps, key=lambda step: step[1] - step[0])
+        worst = f"{text.duration(taken)} instead of {text.duration(requested)}"
         rows.append({"node": node, "steps": len(steps), "worst": worst})
     return rows
 

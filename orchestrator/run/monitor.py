@@ -227,8 +227,8 @@ class Monitor:
     def _look(self, t: float, *, last: bool) -> None:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
-            asked = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
-            self._record.event(t, None, LOOKED, None, look(asked, self._classes))
+            requested = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
+            self._record.event(t, None, LOOKED, None, look(requested, self._classes))
 
     def _group(self, ends: Ends) -> tuple[LinkKind, str]:
         return self._kinds[ends], self._classes[ends]

@@ -86,9 +86,9 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     if topology.edges == 1 and params.between_clients(1, 1):
         message = f"1, but edges of {algorithm.name} learn from one another: give 2 or more, or switch the exchange off"
         yield ("topology", "edges"), message
-    asked, allowed = scenario.stop.rounds, spec.rounds
-    if asked is not None and allowed is not None and asked > allowed:
-        yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"
+    requested, allowed = scenario.stop.rounds, spec.rounds
+    if requested is not None and allowed is not None and requested > allowed:
+        yield ("stop", "rounds"), f"{requested} is more than algorithm.rounds, {allowed}"
     yield from _model(scenario)
     yield from _data(scenario, spec)
 

@@ -18,20 +18,20 @@ from orchestrator.verbs.live.inject import command, in_words, require_running
 LONGEST = 16 * 1024  # bytes of a request
 
 
-def make_fault(directory: RunDirectory, asked: Mapping[str, Any], client: str) -> dict[str, Any]:
+def make_fault(directory: RunDirectory, requested: Mapping[str, Any], client: str) -> dict[str, Any]:
     """Make the fault ``asked["fault"]`` for the address ``client``. Returns the orchestrator's reply, also in words.
     MistakeError if the fault makes no sense, RunError if the run refuses it."""
-    reply = command(require_running(directory), "inject", {"fault": asked.get("fault"), "via": via(client)})
+    reply = command(require_running(directory), "inject", {"fault": requested.get("fault"), "via": via(client)})
     return {**reply, "told": in_words(reply)}
 
 
-def set_pace(directory: RunDirectory, asked: Mapping[str, Any], client: str) -> dict[str, Any]:
+def set_pace(directory: RunDirectory, requested: Mapping[str, Any], client: str) -> dict[str, Any]:
     """Set the pace of a simulation to ``asked["to"]``. For a step, waits for the round. Errors as in `make_fault`."""
     try:
-        speed_of(str(asked.get("to")))
+        speed_of(str(requested.get("to")))
     except ValueError as error:
         raise MistakeError(str(error)) from None
-    return command(require_running(directory), "pace", {"to": str(asked["to"])})
+    return command(require_running(directory), "pace", {"to": str(requested["to"])})
 
 
 def reads_only(directory: RunDirectory, *, acts: bool) -> str | None:

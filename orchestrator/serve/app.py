@@ -94,15 +94,15 @@ def _all_runs(folder: Path) -> list[Route]:
             return {"folder": str(folder.resolve()), "runs": listing.rows()}
 
     def compared(request: Request) -> dict[str, Any]:
-        asked = request.query_params
-        names = list(dict.fromkeys(asked.getlist("run")))
+        requested = request.query_params
+        names = list(dict.fromkeys(requested.getlist("run")))
         named: dict[str, str] = {}
-        if sweep := asked.get("sweep"):
+        if sweep := requested.get("sweep"):
             named = cases_of_sweep(folder / Path(sweep).name)
             names += sorted(name for name, _ in run_paths(folder) if name.startswith(f"{sweep}/"))
         if not 0 < len(names) <= MOST:
             raise RecordError(f"{len(names)} runs are to be compared: choose one to {MOST}")
-        over = {"seeds": True, "runs": False}.get(asked.get("over", ""))
+        over = {"seeds": True, "runs": False}.get(requested.get("over", ""))
         return several({name: find(folder, name) for name in names}, over_seeds=over, named=named)
 
     return [Route("/api/runs", _json(runs)), Route("/api/compare", _json(compared))]
@@ -163,13 +163,13 @@ def _acting(folder: Path) -> list[Route]:
 
     async def act(request: Request) -> Response:
         operation = OPERATIONS.get(request.path_params["operation"])
-        asked = await _object(request)
-        if operation is None or asked is None:
+        requested = await _object(request)
+        if operation is None or requested is None:
             return _error("there is no such thing to do", 400)
         client = request.client.host if request.client else ""
         try:
             directory = find(folder, request.path_params["run"])
-            return JSONResponse(await run_in_threadpool(operation, directory, asked, client))
+            return JSONResponse(await run_in_threadpool(operation, directory, requested, client))
         except OrchestratorError as error:
             return _error(str(error), 400 if isinstance(error, MistakeError) else 409)
 

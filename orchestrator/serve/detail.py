@@ -69,11 +69,11 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
     kept = readings[::step]
     if readings and kept[-1] != readings[-1]:
         kept.append(readings[-1])
-    asked = [
+    requested = [
         {"quantity": each.quantity, "asked": each.asked, "measured": each.measured, "verdict": each.verdict}
         for each in probes
     ]
-    return {"source": source, "target": target, "probes": asked, "readings": [list(each) for each in kept]}
+    return {"source": source, "target": target, "probes": requested, "readings": [list(each) for each in kept]}
 
 
 def _tail(path: Path) -> str:

@@ -82,11 +82,11 @@ class Guard:
             return None if self._may_change(headers) else PlainTextResponse(NO_KEY, 403)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
-        asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if given := [value for key, value in asked if key == "token"]:
+        requested = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if given := [value for key, value in requested if key == "token"]:
             if not _same(given[0], self._token):
                 return PlainTextResponse(NO_TOKEN, 403)
-            rest = urlencode([(key, value) for key, value in asked if key != "token"])
+            rest = urlencode([(key, value) for key, value in requested if key != "token"])
             key = f"#key={self._key}" if self._key is not None else ""
             path = "/" + scope["path"].lstrip("/\\")  # a browser takes two slashes for the name of another server
             answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)

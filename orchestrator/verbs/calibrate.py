@@ -38,8 +38,10 @@ def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, c
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    asked, found, low, high = (text.quantity(row["quantity"], row[key]) for key in ("asked", "measured", "low", "high"))
-    return asked, found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
+    requested, found, low, high = (
+        text.quantity(row["quantity"], row[key]) for key in ("asked", "measured", "low", "high")
+    )
+    return requested, found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
 
 
 def _mark(verdict: str) -> Text:

@@ -117,7 +117,7 @@ def train_decoder(
     encoders = [
         nn.Sequential(clients[each].made(pictures).extractor, docking_layer(layers[each])).to(device) for each in owners
     ]
-    whose = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)]).to(device)
+    owner = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)]).to(device)
     targets = torch.cat([torch.tensor(translated[each]) for each in owners]).to(device)
     step = Adam(list(dec.parameters()), params.learning_rate)
     loss = 0.0
@@ -127,7 +127,7 @@ def train_decoder(
             made = pictures.normalised(dec(targets[batch]))
             errors = []
             for place, encoder in enumerate(encoders):
-                mine = whose[batch] == place
+                mine = owner[batch] == place
                 if mine.any():
                     errors.append((encoder(made[mine]) - targets[batch][mine]).square())
             error = torch.cat(errors).mean()

@@ -88,14 +88,14 @@ class Coordinator(Role):
         kept = self.kept()
         self.seen: Seen | None = None
         async for t in self.rounds():
-            asked = participants(self, self.params.participation, t)
-            await self.publish(self.children, "begin", round=t, participants=asked)
+            requested = participants(self, self.params.participation, t)
+            await self.publish(self.children, "begin", round=t, participants=requested)
             if self.params.exchange_epochs:
-                kept = await self.enable_exchange(kept, asked, t)
+                kept = await self.enable_exchange(kept, requested, t)
             await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
             # Clients wait for each other, so they may take twice the deadline of each wait.
             deadline = 2 * self.gathering.deadline
-            finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
+            finished = await self.gather("finished", requested, round=t, quorum=0, deadline=deadline)
             report_mean(self, finished, t)
         if self.seen is not None:
             await self.invert(self.seen)
@@ -106,9 +106,9 @@ class Coordinator(Role):
             return Auxiliary.of_tensors(self.restored.tensors, self.restored.fields["past"])
         return Auxiliary(new_decoder(pictures_of(self.learner), self.params, self.seed("decoder")))
 
-    async def enable_exchange(self, kept: Auxiliary, asked: list[str], t: int) -> Auxiliary:
+    async def enable_exchange(self, kept: Auxiliary, requested: list[str], t: int) -> Auxiliary:
         """Sections 3.1 and 3.2: make Dec and {Ẽ_k} from the clients' shared knowledge, and publish them."""
-        knowledge = shared(await self.gather("knowledge", asked, round=t))
+        knowledge = shared(await self.gather("knowledge", requested, round=t))
         if not knowledge.models:
             return kept
         pictures = pictures_of(self.learner)
@@ -118,7 +118,7 @@ class Coordinator(Role):
             self.seen = Seen(t, knowledge, made)
         synthetic = made.to_tensors()
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
-        fields = {"participants": asked, "past": list(past), "identity": fingerprint(synthetic)}
+        fields = {"participants": requested, "past": list(past), "identity": fingerprint(synthetic)}
         await self.publish(self.children, "exchange", synthetic, round=t, **fields)
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 

@@ -256,29 +256,29 @@ class Edge(Role):
             self.take_offer(offer)
         silent: set[str] = set()
         for part in range(max((each.parts for each in self.sets.values()), default=0)):
-            asked = {i for i in self.sets if self.sets[i].lacks(part) and i in self.present - silent}
-            if asked:
-                await self.fetch(part, asked)
-                silent |= {i for i in asked if self.sets[i].lacks(part)}
+            requested = {i for i in self.sets if self.sets[i].lacks(part) and i in self.present - silent}
+            if requested:
+                await self.fetch(part, requested)
+                silent |= {i for i in requested if self.sets[i].lacks(part)}
         if not self.collected:
             lacking = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
             self.note("exchanged", round=0, sets=len(self.neighbours) - len(lacking), missing=lacking)
         self.collected = True
 
-    async def fetch(self, part: int, asked: set[str]) -> None:
+    async def fetch(self, part: int, requested: set[str]) -> None:
         """Request one part of several neighbours' sets, and wait for the answers."""
-        await self.send(sorted(asked), "request", round=part)
-        async with self.beside(self.ask_again(part, asked)):
-            for answer in await self.gather("encrypted", asked, round=part, quorum=0):
+        await self.send(sorted(requested), "request", round=part)
+        async with self.beside(self.ask_again(part, requested)):
+            for answer in await self.gather("encrypted", requested, round=part, quorum=0):
                 if answer.tensors:
                     self.sets[answer.sender].here[part] = answer.tensors
 
-    async def ask_again(self, part: int, asked: set[str]) -> None:
+    async def ask_again(self, part: int, requested: set[str]) -> None:
         """Repeat the request to neighbours that offer their set again: they were away and may have missed it."""
         while True:
             offer = await self.receive("offer")
             self.take_offer(offer)
-            if offer.sender in asked:
+            if offer.sender in requested:
                 await self.send(offer.sender, "request", round=part)
 
     def take_offer(self, offer: Message) -> None:

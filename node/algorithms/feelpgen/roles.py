@@ -298,15 +298,15 @@ class Edge(Role):
         self.refresh(t)
         ranked = await self.compute(rank, z, self.queue, t, p, mode="other")
         there = [row for row in ranked if row.peer in self.present][: p.aggregated if p.eta_agg else 0]
-        asked = [row.peer for row in there]
-        await self.send(asked, "request", round=t)
-        answers = await self.gather("silo", asked, round=t, quorum=0, deadline=p.patience)
+        requested = [row.peer for row in there]
+        await self.send(requested, "request", round=t)
+        answers = await self.gather("silo", requested, round=t, quorum=0, deadline=p.patience)
         sigma = {row.peer: row.weight for row in there}
         senders, states = [answer.sender for answer in answers], [answer.tensors for answer in answers]
         taken = [sigma[sender] for sender in senders]
         self.w = await self.compute(aggregate, self.w, states, taken, p, mode="other")
         shares = {j: p.eta_agg * share for j, share in zip(senders, normalised(taken), strict=True)}
-        self.tell(t, ranked, asked, shares)
+        self.tell(t, ranked, requested, shares)
 
     def refresh(self, t: int) -> None:
         """Lines 8 to 12: take the published Z of K′ random peers into the queue; forget peers absent for long."""
@@ -329,10 +329,10 @@ class Edge(Role):
         shares = {each.sender: each.fields["samples"] / total for each in answers if total}
         self.tell(t, [], [each.sender for each in answers], shares)
 
-    def tell(self, t: int, ranked: Sequence[Ranked], asked: Sequence[str], shares: Mapping[str, float]) -> None:
+    def tell(self, t: int, ranked: Sequence[Ranked], requested: Sequence[str], shares: Mapping[str, float]) -> None:
         """Record the ranked queue, the edges that this edge asked, and their shares of its new model."""
         queue = {row.peer: [row.version, row.age, row.kl, row.weight] for row in ranked}
-        self.note("peers", round=t, queue=queue, asked=list(asked), shares=dict(shares))
+        self.note("peers", round=t, queue=queue, asked=list(requested), shares=dict(shares))
 
 
 class Device(Role):

@@ -103,8 +103,8 @@ def _target(value: Any, sample: str) -> NDArray[Any]:
     except (TypeError, ValueError):
         target = np.asarray(value) if hasattr(value, "dtype") or isinstance(value, float) else np.empty(0, object)
     if target.dtype.kind not in "biuf" or target.ndim > 1:
-        told = f"{type(value).__name__} {value!r:.50}"
-        raise DataError(f"{sample} has the label {told}; labels must be whole numbers, or an array of numbers")
+        shown = f"{type(value).__name__} {value!r:.50}"
+        raise DataError(f"{sample} has the label {shown}; labels must be whole numbers, or an array of numbers")
     return target
 
 

@@ -165,15 +165,15 @@ class DockerDriver:
 
     # In threads
 
-    def _try_accelerator(self, asked: Accelerated) -> None:
+    def _try_accelerator(self, requested: Accelerated) -> None:
         """Try in a container whether nodes can train on an accelerator. HostError if they cannot."""
-        image, devices = asked.image or self.image, {asked.device: asked.nodes}
+        image, devices = requested.image or self.image, {requested.device: requested.nodes}
         made = trial_options(self._directory.run, self._directory.path, self._users[image], self._runtimes)
         try:
-            output, errors = self._engine.tried(image, ["--try", asked.device], made)
+            output, errors = self._engine.tried(image, ["--try", requested.device], made)
         except DriverError as error:
             raise HostError(
-                f"{some(asked.nodes)} cannot train on {asked.device}: {error}",
+                f"{some(requested.nodes)} cannot train on {requested.device}: {error}",
                 "install NVIDIA's container toolkit on the Engine's host (`edgebed docs accelerators`), or train on the"
                 " processor: compute.device: cpu",
             ) from None

@@ -136,8 +136,8 @@ async def connected(
         )
     if isinstance(driver, HostsProgramsDriver):
         return Environment(driver, fabric, open_programs(plan, directory, driver, stack), prober, network=network)
-    control, told = await open_control(plan, directory, stack)
-    return Environment(driver, fabric, control, prober, told, network)
+    control, assigned = await open_control(plan, directory, stack)
+    return Environment(driver, fabric, control, prober, assigned, network)
 
 
 def setup_of(plan: Plan, trunk: Trunk | None) -> HostSetup:

@@ -76,19 +76,20 @@ class Nodes:
     def _at_once(self, plan: Plan) -> int:
         """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with
         workers, and one if a model does not allow it. A note says so."""
-        asked = plan.clients_at_once
-        if asked == 1:
+        requested = plan.clients_at_once
+        if requested == 1:
             return 1
         reasons = ["gradient_checkpointing is on"] if self._params.gradient_checkpointing else []
         found = (hindrance(pool.sample, self._data) for pool in self._model_pools.values())
         if reasons := reasons or [f"of the model, {reason}" for reason in found if reason]:
-            self.notes.append(f"clients train one by one, not {asked} at a time: {reasons[0]}")
+            self.notes.append(f"clients train one by one, not {requested} at a time: {reasons[0]}")
             return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
         fitting = max(1, SLOT_BYTES // ((8 if plan.precision else 4) * max(1, plan.model_bytes)))
-        if fitting < asked:
-            self.notes.append(f"{fitting} clients train at a time, not {asked}: more models are too large for a worker")
-        return min(asked, fitting)
+        if fitting < requested:
+            why = "more models are too large for a worker"
+            self.notes.append(f"{fitting} clients train at a time, not {requested}: {why}")
+        return min(requested, fitting)
 
     def learner(self, name: str) -> Learner:
         """The learner of a node, the same for all its incarnations. A client of a population gets another each time."""

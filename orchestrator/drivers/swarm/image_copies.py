@@ -78,12 +78,12 @@ async def copy_images(
     async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
         return host, await agents.call(host, HostImages.images, sorted(images[host]))
 
-    told = dict(await asyncio.gather(*map(ask, sorted(images))))
+    answers = dict(await asyncio.gather(*map(ask, sorted(images))))
     with closing(await asyncio.to_thread(Engine.connect)) as engine:
         pairs = {(name, architectures[host]) for host, names in images.items() for name in names}
         sources = await asyncio.to_thread(partial(find_sources, engine, pairs, node_images, programs=programs))
         works = []
-        for each in deliveries(told, architectures, sources):
+        for each in deliveries(answers, architectures, sources):
             if isinstance(each.source, Archive):
                 works.append(_copy(each, each.source, agents, tell))
             else:

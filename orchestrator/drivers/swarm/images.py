@@ -77,10 +77,10 @@ def names_of(name: str, architecture: str) -> tuple[str, str]:
     return name, f"{name}-{architecture}" if split(name)[1] else f"{name}:{architecture}"
 
 
-def pinned(name: str, told: Mapping[str, Any]) -> Pinned:
+def pinned(name: str, facts: Mapping[str, Any]) -> Pinned:
     """The image of a registry, from what the registry tells (`Engine.in_registry`)."""
-    architectures = sorted({str(each["architecture"]) for each in told.get("Platforms") or ()})
-    return Pinned(split(name)[0], str(told["Descriptor"]["digest"]), tuple(architectures))
+    architectures = sorted({str(each["architecture"]) for each in facts.get("Platforms") or ()})
+    return Pinned(split(name)[0], str(facts["Descriptor"]["digest"]), tuple(architectures))
 
 
 def identity(attributes: Mapping[str, Any]) -> str:
@@ -148,17 +148,19 @@ def _lacks(name: str, architecture: str) -> str:
     )
 
 
-def has(told: Mapping[str, Any] | None, source: Archive | Pinned) -> bool:
+def has(facts: Mapping[str, Any] | None, source: Archive | Pinned) -> bool:
     """Whether a host has an image, from what its agent tells of the image of this name."""
-    if told is None:
+    if facts is None:
         return False
     return (
-        told["identity"] == source.identity if isinstance(source, Archive) else source.reference in told["RepoDigests"]
+        facts["identity"] == source.identity
+        if isinstance(source, Archive)
+        else source.reference in facts["RepoDigests"]
     )
 
 
 def deliveries(
-    told: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, Mapping[str, Any]],
     architectures: Mapping[str, str],
     sources: Mapping[tuple[str, str], Source],
 ) -> list[Delivery]:
@@ -168,7 +170,7 @@ def deliveries(
     missing: defaultdict[tuple[str, Archive | Pinned], list[str]] = defaultdict(list)
     without: defaultdict[HostError, list[str]] = defaultdict(list)
     obstacles: list[HostError] = []
-    for host, its in told.items():
+    for host, its in facts.items():
         for name, image in its["images"].items():
             source, architecture = sources[name, architectures[host]], architectures[host]
             if isinstance(source, HostError):

@@ -120,9 +120,9 @@ async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collec
         _, address = await asyncio.to_thread(cluster.here)
         found = await asyncio.to_thread(cluster.agents, run)
         reasons = {host: each.error or each.state for host, each in found.items()}
-        told = ", ".join(f"{host} ({reasons.get(host, 'no task')})" for host in away)
+        listed = ", ".join(f"{host} ({reasons.get(host, 'no task')})" for host in away)
         raise HostError(
-            f"no agent started within {AGENT_TIMEOUT:.0f} s on {told}",
+            f"no agent started within {AGENT_TIMEOUT:.0f} s on {listed}",
             f"does each host have the image '{agent_image.image_name()}', and reach {address}?"
             f" See `docker service ps {run}`",
         )

@@ -66,8 +66,8 @@ class Ledger:
     def row(self, link: Pair, now: Mapping[str, int]) -> LinkRow:
         """All that is counted of a link. ``now``: see `change`."""
         whole = self._whole(link, now)
-        asked, variance = self._asked[link].of(whole["drawn"])
-        losses = {"asked_lost": asked, "asked_variance": variance, "others_too": int(link in self._limited)}
+        mean, variance = self._asked[link].of(whole["drawn"])
+        losses = {"asked_lost": mean, "asked_variance": variance, "others_too": int(link in self._limited)}
         return {"source": link[0], "target": link[1], **whole, **losses}
 
     def _whole(self, link: Pair, now: Mapping[str, int]) -> dict[str, int]:

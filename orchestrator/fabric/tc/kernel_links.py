@@ -92,13 +92,13 @@ class KernelLinks:
         """See `tc.restore_command`."""
         return tc.restore_command(interface, self[link], self._capabilities, alone=self._alone(link[1]))
 
-    def check(self, link: Pair, asked: tc.KernelLink, states: Mapping[int, tc.KernelLinkState]) -> None:
+    def check(self, link: Pair, configured: tc.KernelLink, states: Mapping[int, tc.KernelLinkState]) -> None:
         """Compare the kernel's settings with the asked ones; FabricError if they differ."""
         source, target = link
-        if asked.index not in states:
+        if configured.index not in states:
             raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
-        applied = tc.applied(asked.profile, self._capabilities, alone=self._alone(target))
-        if differences := tc.compare(applied, states[asked.index]):
+        applied = tc.applied(configured.profile, self._capabilities, alone=self._alone(target))
+        if differences := tc.compare(applied, states[configured.index]):
             raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
     def not_applied(self) -> Iterator[str]:

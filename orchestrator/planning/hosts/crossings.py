@@ -145,13 +145,15 @@ def _refuse_short(between: Mapping[tuple[str, str], Sequence[AskedLink]], invent
     if not short:
         return
     link, source, target, underlay = short[0]
-    asked = format_duration(link.fastest.latency)
+    configured = format_duration(link.fastest.latency)
     if link.fastest.jitter:
-        asked += f" ±{format_duration(link.fastest.jitter)}, so {text.duration(least_delay(link.fastest))} at least,"
+        configured += (
+            f" ±{format_duration(link.fastest.jitter)}, so {text.duration(least_delay(link.fastest))} at least,"
+        )
     others = f" ({text.count(len(short) - 1, 'more link')} like it)" if len(short) > 1 else ""
     raise PlanError(
         ("links", link.link_class),
-        f"{link.source} -> {link.target} is configured with {asked} one way, and the network from {source} to {target}"
-        f" takes {text.duration(underlay.delay)}, {text.duration(underlay.delay + margin(underlay))} with a margin"
-        f"{others}: set more latency, or give both nodes one host in `hosts`",
+        f"{link.source} -> {link.target} is configured with {configured} one way, and the network from {source} to"
+        f" {target} takes {text.duration(underlay.delay)}, {text.duration(underlay.delay + margin(underlay))} with a"
+        f" margin{others}: set more latency, or give both nodes one host in `hosts`",
     )

@@ -20,7 +20,7 @@ from orchestrator import text
 from orchestrator.planning.hosts.crossings import AskedLink, least_delay, margin, too_fast
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.hosts.media_homes import ways, without_home
-from orchestrator.planning.hosts.on_hosts import asked_links
+from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.hosts.packing import Candidate, Request, pack
 from orchestrator.planning.plan import NodePlan, Plan
 
@@ -114,7 +114,7 @@ def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> R
 
 def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
     found = defaultdict(list)
-    for link in asked_links(plan.links, plan.faults):
+    for link in requested_links(plan.links, plan.faults):
         found[link.source].append(link)
         found[link.target].append(link)
     return found

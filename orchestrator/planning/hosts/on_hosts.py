@@ -30,12 +30,12 @@ def on_hosts(
     """The nodes with their hosts, these hosts, and the placement. A node on a board has its hardware, not emulated.
     PlanError as `place`, for a real link within a host, or a medium without a home."""
     hardware = {node.name: node.hardware for node in nodes}
-    asked = list(asked_links(links, faults))
+    requests = list(requested_links(links, faults))
     devices = {node.name: node.device for node in nodes if node.device != PROCESSOR}
     over_media = ways(links, faults)
     groups = media_groups(over_media, hardware)
-    placement = place(scenario.members, hardware, scenario.hosts, asked, inventory, devices, groups)
-    refuse_real_within_hosts(asked, placement.hosts, scenario.resolved_links.real)
+    placement = place(scenario.members, hardware, scenario.hosts, requests, inventory, devices, groups)
+    refuse_real_within_hosts(requests, placement.hosts, scenario.resolved_links.real)
     if (error := without_home(over_media, placement.hosts)) is not None:
         raise error
     placement = replace(placement, media=media_homes(over_media, placement.hosts))
@@ -50,7 +50,7 @@ def on_hosts(
     return tuple(map(placed, nodes)), tuple(hosts), placement
 
 
-def asked_links(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Iterator[AskedLink]:
+def requested_links(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Iterator[AskedLink]:
     """The links with the profiles that their schedules and the faults give them."""
     changes: defaultdict[Ends, dict[str, dict[str, Any]]] = defaultdict(dict)  # the faults' different ones
     for fault in faults:

@@ -123,8 +123,8 @@ def pack(
     groups: defaultdict[tuple[str, tuple[str, ...]], list[Request]] = defaultdict(list)
     for request in requests:
         groups[request.group, tuple(each.host.name for each in request.general)].append(request)
-    asked = sum(request.cores for request in requests) + sum(each.used for each in general)
-    share = asked / sum(each.cores for each in general) if general else 0.0
+    cores = sum(request.cores for request in requests) + sum(each.used for each in general)
+    share = cores / sum(each.cores for each in general) if general else 0.0
     if share > 1:
         for each in general:
             each.cores *= share

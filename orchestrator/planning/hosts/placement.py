@@ -212,8 +212,8 @@ def _notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if real and emulated:
             yield f"{_names(real)}: real {board}; {text.some(emulated)}: emulated ones"
         if strangers := [request for request in real if request.hardware.name not in (board, "host")]:
-            asked = text.some(dict.fromkeys(request.hardware.name for request in strangers))
-            yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {asked}"
+            kinds = text.some(dict.fromkeys(request.hardware.name for request in strangers))
+            yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {kinds}"
     for each in boards:
         if len(each.taken) > 1:
             yield f"{_names(each.taken)} share the board {each.host.name}"

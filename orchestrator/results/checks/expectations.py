@@ -23,12 +23,12 @@ class Compared(NamedTuple):
 def as_expected(history: History, verdict: Callable[[CheckName], str | None]) -> Assessment | None:
     """Assess the expectations; None if there are none, or if the run was a calibration. ``verdict`` returns the verdict
     of another check by name, or None if that check does not apply."""
-    asked = expectations(history.effective)
-    if not asked.asks() or history.calibrated:
+    spec = expectations(history.effective)
+    if not spec.asks() or history.calibrated:
         return None
     if history.status == "running":
         return missing(history, "")
-    compared = [*_compared(history, asked), *(_check(name, verdict(name)) for name in asked.checks)]
+    compared = [*_compared(history, spec), *(_check(name, verdict(name)) for name in spec.checks)]
     wrong = [each.sentence for each in compared if not each.met]
     right = [each.sentence for each in compared if each.met]
     if not wrong:
@@ -36,23 +36,23 @@ def as_expected(history: History, verdict: Callable[[CheckName], str | None]) ->
     return "fail", "; ".join(wrong) + (f"; the others were met: {'; '.join(right)}" if right else "")
 
 
-def _compared(history: History, asked: ExpectSpec) -> Iterator[Compared]:
-    if asked.accuracy is not None:
+def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
+    if spec.accuracy is not None:
         series = history.global_series("accuracy")
         measured = f"accuracy {series[-1].value:.1%}" if series else "no accuracy was reported"
-        met = bool(series) and series[-1].value >= asked.accuracy
-        yield Compared(met, f"{measured}, expected {format_fraction(asked.accuracy)} at least")
-    if asked.rounds is not None:
+        met = bool(series) and series[-1].value >= spec.accuracy
+        yield Compared(met, f"{measured}, expected {format_fraction(spec.accuracy)} at least")
+    if spec.rounds is not None:
         done = history.rounds_done()
-        yield Compared(done >= asked.rounds, f"{text.count(done, 'round')} done, expected {asked.rounds} at least")
-    if asked.duration is not None:
-        yield _duration(history, asked.duration)
+        yield Compared(done >= spec.rounds, f"{text.count(done, 'round')} done, expected {spec.rounds} at least")
+    if spec.duration is not None:
+        yield _duration(history, spec.duration)
     delivered = volumes.bytes_by_class(history)
-    for key, most in asked.bytes.given().items():
+    for key, most in spec.bytes.given().items():
         count = sum(delivered.values()) if key == "total" else delivered.get(key, 0)
         where = "over all links" if key == "total" else f"over {key} links"
         yield Compared(count <= most, f"{text.size(count)} {where}, expected {format_size(most)} at most")
-    for metric in asked.metrics:
+    for metric in spec.metrics:
         yield _metric(history, metric)
 
 
@@ -65,25 +65,25 @@ def _duration(history: History, most: float) -> Compared:
     return Compared(seconds <= most, f"the training took {text.duration(seconds)}, {expected}")
 
 
-def _metric(history: History, asked: MetricSpec) -> Compared:
-    bounds = {"at least": asked.at_least, "at most": asked.at_most}
+def _metric(history: History, spec: MetricSpec) -> Compared:
+    bounds = {"at least": spec.at_least, "at most": spec.at_most}
     expected = " and ".join(f"{limit:g} {word}" for word, limit in bounds.items() if limit is not None)
-    what = f"{asked.scope} {asked.name}" + (f" of {asked.node}" if asked.node else "")
-    values = _last(history, asked)
+    what = f"{spec.scope} {spec.name}" + (f" of {spec.node}" if spec.node else "")
+    values = _last(history, spec)
     if not values:
         known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
     measured = sum(values.values()) / len(values)
     mean = f", the mean of {len(values)} nodes" if len(values) > 1 else ""
-    return Compared(asked.bounds.met_by(measured), f"{what} {measured:.4g}{mean}, expected {expected}")
+    return Compared(spec.bounds.met_by(measured), f"{what} {measured:.4g}{mean}, expected {expected}")
 
 
-def _last(history: History, asked: MetricSpec) -> dict[str, float]:
+def _last(history: History, spec: MetricSpec) -> dict[str, float]:
     """The last value that each node reported. On the global test set only leading nodes count, unless one is named."""
-    rows = history.metrics(asked.name, asked.scope)
-    if asked.node is not None:
-        rows = [row for row in rows if row.node == asked.node]
-    elif asked.scope == "global":
+    rows = history.metrics(spec.name, spec.scope)
+    if spec.node is not None:
+        rows = [row for row in rows if row.node == spec.node]
+    elif spec.scope == "global":
         rows = [row for row in rows if row.node in history.leaders]
     return {row.node: row.value for row in rows}
 

@@ -55,8 +55,8 @@ def learned(history: History) -> Assessment | None:
         return None
     if said := diverged(history.events("not_finite")):
         return "fail", said
-    asked = expectations(history.effective).abandoned
-    limit = ABANDONED_SHARE if asked is None else asked
+    allowed = expectations(history.effective).abandoned
+    limit = ABANDONED_SHARE if allowed is None else allowed
     shares = abandoned(history.events("round"))
     listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
     if any(of > limit * every for of, every in shares.values()):

@@ -46,8 +46,8 @@ def links_as_configured(history: Facts) -> Assessment:
     measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
     if not probes:
         return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
-    asked = {probe.link_class for probe in probes}
-    of = _classes(len(asked - {SHARED})) + " and of shared media" * (SHARED in asked)
+    configured = {probe.link_class for probe in probes}
+    of = _classes(len(configured - {SHARED})) + " and of shared media" * (SHARED in configured)
     real = f"; {measured} of real links without configured values" if measured else ""
     return "pass", f"{text.count(len(probes), 'probe')} of {of} agree with their profiles{real}"
 
@@ -140,8 +140,8 @@ def _name(probe: ProbeResult) -> str:
 def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe with the largest relative error, in words."""
     probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
-    measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
-    return f"{_name(probe)} is {measured}, configured {asked}"
+    measured, configured = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
+    return f"{_name(probe)} is {measured}, configured {configured}"
 
 
 def _classes(number: int) -> str:

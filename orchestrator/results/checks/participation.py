@@ -164,7 +164,7 @@ def _planned(history: History, client: str, event: Event) -> bool:
 def _of_population(history: History) -> Found | None:
     """See `Found`; None if no client was asked. Only clients whose answers were refused have reasons."""
     found, clients = parts(history), int(history.plan[POPULATION]["size"])
-    asked = {part.client for part in found}
+    selected = {part.client for part in found}
     counted = {part.client for part in found if part.outcome == "counted"}
     refused: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history.events("bad_message", "not_finite"):
@@ -172,7 +172,7 @@ def _of_population(history: History) -> Found | None:
     reasons = {
         client: min(_reasons(history, client, set(), events))
         for client, events in refused.items()
-        if client in asked - counted
+        if client in selected - counted
     }
     if found and not counted and not reasons:
         tally = text.some(f"{number:,} {outcome}" for outcome, number in Counter(p.outcome for p in found).items())

@@ -35,11 +35,13 @@ def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]
     """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
     last sample in [start, end]; None without a sample. The record is read once for all."""
     ids = {(source, target): id for id, source, target in history.rows("SELECT id, source, target FROM link")}
-    asked = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
-    times: dict[int, array[float]] = {id: array("d") for id in asked}
-    totals: dict[int, array[int]] = {id: array("q", (0,)) for id in asked}
-    for link, t, packets in history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id") if asked else ():
-        if link in asked:
+    requested = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
+    times: dict[int, array[float]] = {id: array("d") for id in requested}
+    totals: dict[int, array[int]] = {id: array("q", (0,)) for id in requested}
+    for link, t, packets in (
+        history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id") if requested else ()
+    ):
+        if link in requested:
             times[link].append(t)
             totals[link].append(totals[link][-1] + packets)
     found: list[tuple[int, int] | None] = []

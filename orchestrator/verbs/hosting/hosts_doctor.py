@@ -96,8 +96,10 @@ def examine_swarm(names: Sequence[str], tell: Callable[[str], object]) -> Report
         sources = _sources(image, {each.architecture for each in members})
         wanted = Wanted(version, own, image, agent_image.image_name(), sources)
         agents = image_of_agents()
-        asked = [each for each in chosen if each.usable and findings.has_ipv4(each)]
-        examined = asyncio.run(unless_interrupted(examine(cluster, asked, agents, wanted.image, tell), interruption))
+        requested = [each for each in chosen if each.usable and findings.has_ipv4(each)]
+        examined = asyncio.run(
+            unless_interrupted(examine(cluster, requested, agents, wanted.image, tell), interruption)
+        )
     if examined is None:
         raise KeyboardInterrupt
     return report(chosen, examined, wanted)

@@ -184,13 +184,13 @@ def _print_placement(console: Console, plan: Plan, placement: Placement, few: bo
 
 
 def _crossing_row(crossing: HostCrossing) -> list[str]:
-    asked = "not limited" if crossing.rate is None else text.rate(crossing.rate)
+    requested = "not limited" if crossing.rate is None else text.rate(crossing.rate)
     if crossing.real == crossing.links:
-        asked = "–"
+        requested = "–"
     network = ["not measured", "not measured"]
     if crossing.underlay is not None:
         network = [text.rate(crossing.underlay.rate), text.duration(crossing.underlay.delay)]
-    return [crossing.source, crossing.target, str(crossing.links), str(crossing.real or ""), asked, *network]
+    return [crossing.source, crossing.target, str(crossing.links), str(crossing.real or ""), requested, *network]
 
 
 def _data_title(plan: Plan) -> str:

@@ -71,9 +71,9 @@ def population_entries(population: Population) -> Iterator[tuple[str, str]]:
     facts = population.to_json()
     params = ", ".join(f"{key} {value}" for key, value in facts["selection"]["params"].items() if value is not None)
     how = facts["selection"]["name"] + (f" ({params})" if params else "")
-    asked = f" of {population.asked} that are selected" if population.asked > population.selected else ""
+    requested = f" of {population.asked} that are selected" if population.asked > population.selected else ""
     when = "at a time" if population.asynchronous else "in each round"
-    yield "selected", f"{population.selected}{asked}, {when}: {how}"
+    yield "selected", f"{population.selected}{requested}, {when}: {how}"
     kind, settings = next(iter(facts["availability"].items()))
     yield "there", f"by the trace {settings}" if kind == "trace" else kind
     if population.speed is None:

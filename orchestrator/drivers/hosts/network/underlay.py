@@ -19,7 +19,7 @@ from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, Pa
 from orchestrator.planning.hosts.crossings import crossings
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.planning.hosts.moving import Between
-from orchestrator.planning.hosts.on_hosts import asked_links
+from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.plan import Plan
 
 HEADERS = 28  # bytes of IPv4 and UDP
@@ -90,7 +90,7 @@ def refuse_short(plan: Plan, between: Between) -> None:
     """HostError if a link asks for less delay than the network between its hosts has."""
     try:
         crossings(
-            asked_links(plan.links, plan.faults),
+            requested_links(plan.links, plan.faults),
             {node.name: node.host for node in plan.nodes},
             Inventory(plan.hosts, between),
         )
@@ -146,10 +146,10 @@ class HostsUnderlay:
 
     async def _echo(self, pair: Pair) -> PairReading | None:
         """None if a host is lost meanwhile."""
-        asking, asked = pair
-        address = self._addresses[asked]
+        asking, requested = pair
+        address = self._addresses[requested]
         try:
-            port, token = await self._agents.call(asked, Host.listen, address)
+            port, token = await self._agents.call(requested, Host.listen, address)
             trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
         except LostError:
             return None

@@ -55,12 +55,12 @@ def outcomes(run: Simulated, round: int | None = None) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    return simulate(tmp_path_factory.mktemp("plain"), SCENARIO, "--workers", "1")
+    return simulate(tmp_path_factory.mktemp("plain"), SCENARIO)
 
 
 @pytest.fixture(scope="module")
 def varied(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    return simulate(tmp_path_factory.mktemp("varied"), VARIED, "--workers", "1")
+    return simulate(tmp_path_factory.mktemp("varied"), VARIED)
 
 
 def test_a_population_learns_below_a_cloud(plain: Simulated) -> None:

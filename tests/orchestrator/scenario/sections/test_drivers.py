@@ -49,10 +49,7 @@ def test_every_driver_may_be_named_and_has_a_module() -> None:
 
 def test_the_drivers_that_can_something(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (listed(simulated=True), listed(images=True)) == ("sim", "docker or swarm")
-    assert (listed(programs=True), listed(several_hosts=True)) == (
-        "namespaces or docker or swarm",
-        "swarm or slurm",
-    )
+    assert (listed(programs=True), listed(several_hosts=True)) == ("namespaces or docker or swarm", "swarm or slurm")
     monkeypatch.setitem(DRIVERS, "many", DriverKind("many", "", several_hosts=True))
     assert listed(several_hosts=True) == "swarm or slurm or many"
 

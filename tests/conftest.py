@@ -14,6 +14,7 @@ from types import FrameType
 
 import pytest
 from _pytest.mark.expression import Expression
+from hypothesis import HealthCheck, settings
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
@@ -37,6 +38,12 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 signal.signal(signal.SIGTERM, _end)
+
+# Examples are the same each time, and a busy host may take its time to make and to try them.
+settings.register_profile(
+    "tests", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 COMPUTING = "tests/node/"
 """The first of the folders whose tests compute, and neither measure nor make runs of many processes."""

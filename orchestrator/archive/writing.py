@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 
@@ -178,7 +179,8 @@ def _refuse_changed_packages(history: History, installed: Packages) -> None:
             )
 
 
-def packages() -> dict[str, dict[str, str]]:
+@cache
+def packages() -> Packages:
     """Version and hash of each installed package, by name. The hash covers the hashes of its files in RECORD, without
     files that an installer adds; "" if there are none."""
     installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}

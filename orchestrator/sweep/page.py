@@ -75,7 +75,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
         planned=text.count(len(sweep.combinations), "run"),
         verdicts=verdicts(results),
         keys=_keys(sweep, complete),
-        scope_words=judged_on(judged),
+        judged_on=judged_on(judged),
         seeds=len({each.seed for each in sweep.combinations}),
         figures={**figures, **_bars(sweep, cases, by_case)},
         legend=legend(sweep),

@@ -160,23 +160,25 @@ def _combinations(
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
         first = ", ".join([next(iter(cases)), *values]) if len(cases) > 1 or not combinations else combinations[0].case
+        said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
+        try:
+            checked = reading.parse(text, str(scenario), (*said, *common))
+        except ScenarioError as error:
+            for problem in error.problems:
+                place = said.get(problem.where.removeprefix("--set "), problem.where)
+                in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
+                found.setdefault((place, problem.path, problem.message), in_case)
+            continue
+        names = [member.name for member in checked.members]
+        for index, node in enumerate(read.target.nodes if read.target else []):
+            if node not in names:
+                of = ("target", "of", index)
+                place, path, message = source.place(of), dotted(of), unknown_node(node, names)
+                found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
         for seed in read.seeds:
-            said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
             overrides = (*said, assignment("seed", seed), *common)
-            try:
-                parsed = reading.parse(text, str(scenario), overrides)
-                combinations.append(Combination(name, seed, overrides, parsed, None if name == first else first))
-                names = [member.name for member in parsed.members]
-                for index, node in enumerate(read.target.nodes if read.target else []):
-                    if node not in names:
-                        of = ("target", "of", index)
-                        place, path, message = source.place(of), dotted(of), unknown_node(node, names)
-                        found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
-            except ScenarioError as error:
-                for problem in error.problems:
-                    place = said.get(problem.where.removeprefix("--set "), problem.where)
-                    in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                    found.setdefault((place, problem.path, problem.message), in_case)
+            seeded = checked.model_copy(update={"seed": seed})
+            combinations.append(Combination(name, seed, overrides, seeded, None if name == first else first))
     if found:
         raise ScenarioError(list(found.values()))
     return tuple(combinations)

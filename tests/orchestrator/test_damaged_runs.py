@@ -21,7 +21,7 @@ from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes
 from tests.orchestrator.example_run import Example
 
-WAYS = 200
+WAYS = 100
 RUN = "dropout-run"
 VERBS = (
     ("report", RUN),

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+@cache
 def installed_version(package: str) -> str | None:
     try:
         return version(package)

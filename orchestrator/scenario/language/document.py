@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from orchestrator.errors import Problem, ScenarioError
@@ -29,6 +30,7 @@ class Document:
         return self.name
 
 
+@lru_cache(maxsize=4)  # a sweep reads its scenario again for each combination
 def read(text: str, name: str) -> Document:
     """Read YAML. Raises ScenarioError if the text is not YAML (see `syntax`) or not a mapping."""
     data, places = read_yaml(text, name)
@@ -54,7 +56,7 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
             problems.append(Problem(where, "", "write it as path=value, e.g. --set algorithm.rounds=3"))
             continue
         try:
-            value = read_value(right)
+            value = copy.deepcopy(read_value(right))
             path = _assign(data, path, value, shorthand)
         except ValueError as error:
             problems.append(Problem(where, dotted(path), str(error)))
@@ -68,8 +70,9 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
     return Document(document.name, data, places)
 
 
+@lru_cache(maxsize=256)
 def read_value(text: str) -> Any:
-    """Read one YAML value. Raises ValueError."""
+    """Read one YAML value, which must not be changed. Raises ValueError."""
     try:
         return read_yaml(text, "--set")[0]
     except ScenarioError as error:

@@ -18,7 +18,7 @@ from tests.campaign.hostile.search import search
 
 pytestmark = pytest.mark.slow
 
-INPUTS = 30
+INPUTS = 20
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,6 @@ rules = pytest.mark.parametrize("share", RULES)
 
 
 @rules
-@settings(deadline=None)
 @given(offers=offers)
 def test_no_time_is_lost_and_each_members_order_kept(share: Rule, offers: list[tuple[float, str, int, int]]) -> None:
     trial, now, work = Trial(share, rates=SLOWER), 0.0, []
@@ -119,7 +118,6 @@ def test_no_time_is_lost_and_each_members_order_kept(share: Rule, offers: list[t
 
 
 @rules
-@settings(deadline=None)
 @given(offers=offers, buffer=st.sampled_from((0.0, 0.001, 0.004, 0.02)))
 def test_the_buffer_is_bounded_and_the_counters_add_up(
     share: Rule, offers: list[tuple[float, str, int, int]], buffer: float
@@ -147,7 +145,7 @@ def test_the_buffer_is_bounded_and_the_counters_add_up(
 
 @rules
 @pytest.mark.parametrize("traffic", [POISSON, FAST], ids=["slow", "fast"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(offers=offers, polls=st.lists(st.floats(0, 1), max_size=5), rest=st.sampled_from((0.0, 0.3, 2.0, 5.0)))
 def test_what_happens_does_not_depend_on_who_looks(
     share: Rule, traffic: CrossTraffic, offers: list[tuple[float, str, int, int]], polls: list[float], rest: float

@@ -6,7 +6,7 @@ import itertools
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netem.media.cross_traffic import arrivals, mean_rates, peak
@@ -33,7 +33,6 @@ def expected(traffic: CrossTraffic, end: float) -> float:
 
 
 @kinds
-@settings(deadline=None)
 @given(since=st.floats(0, 5), seed=st.integers(0, 3))
 def test_any_time_can_be_reached(traffic: CrossTraffic, since: float, seed: int) -> None:
     assert until(traffic, 6.0, seed, since) == [at for at in until(traffic, 6.0, seed) if at >= since]

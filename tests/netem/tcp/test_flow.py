@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from statistics import mean, median
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
@@ -298,7 +298,7 @@ def test_jitter_holds_up_every_round(size: int, loss: float, engine: float) -> N
         now = connection.send(0.0, size) + 0.5
         return connection.send(now, size) - now
 
-    assert median(map(taken, range(300))) == pytest.approx(engine, rel=0.35 if loss else 0.15)
+    assert median(map(taken, range(100))) == pytest.approx(engine, rel=0.35 if loss else 0.15)
 
 
 class LostOnce:
@@ -432,7 +432,7 @@ def test_packets_that_stay_in_their_round_are_not_delayed(latency: float, rate: 
     profile = LinkProfile(latency=latency, rate=rate)
     size = segments(7000)
     unchanged = Flow(profile, profile, 1).send(0.0, size)
-    for part in range(10):
+    for part in range(0, 10, 3):
         connection = Flow(profile, profile, 1, resume=True)
         connection.send(0.0, size)
         for number in range(times):
@@ -456,7 +456,6 @@ actions = st.sampled_from(["send", "send", "send", "reshape", "cut", "restore"])
 steps = st.lists(st.tuples(st.floats(0, 2), actions, st.integers(0, 10**6)), max_size=12)
 
 
-@settings(deadline=None)  # what is computed, not how fast on a busy host
 @given(profiles, profiles, profiles, steps, st.integers(0, 100))
 def test_order_causality_and_counters(
     forward: LinkProfile, backward: LinkProfile, other: LinkProfile, steps: list[tuple[float, str, int]], seed: int

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netem.profile import LinkProfile
@@ -180,9 +180,7 @@ class TestHostileFrames:
         switch = self.forwarded(packets, profile)
         assert switch.unrouted == 2 * 6  # a destination address has six bytes
 
-    @pytest.mark.parametrize("profile", IMPAIRMENTS.values(), ids=IMPAIRMENTS)
-    @settings(deadline=None)
-    @given(packets=st.lists(st.builds(bytes.__add__, HEADERS, FRAMES), min_size=1, max_size=8))
+    @given(st.sampled_from(list(IMPAIRMENTS.values())), st.lists(st.builds(bytes.__add__, HEADERS, FRAMES), max_size=8))
     def test_any_bytes(self, profile: dict[str, Any], packets: list[bytes]) -> None:
         self.forwarded(packets, profile)
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from node.algorithms.parameters import FedAvg, OnlyEdge
 from node.learning.data.datasets import Prepared
 from node.testing import Federation, hierarchy, same
@@ -35,22 +37,11 @@ def test_with_or_without_a_cloud(digits: Prepared, tmp_path: Path) -> None:
     assert same(with_cloud.state("edge-1"), without.state("edge-1"))
 
 
-def test_the_cloud_is_not_needed_after_the_first_model(digits: Prepared, tmp_path: Path) -> None:
-    cut = {("cloud", edge): (1.0, 12.0) for edge in ("edge-0", "edge-1")}
-    slow = {"device-0-0": 30.0, "device-1-0": 30.0}  # eight rounds of 1.9 s
-    run, calm = (
-        Federation(
-            digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / name, rounds=8, slow=slow, cuts=cuts
-        ).run()
-        for name, cuts in (("cut", cut), ("calm", {}))
-    )
-    assert ("lost", "cloud") in [(name, fields.get("peer")) for name, _, fields in run.journals["edge-0"].events]
-    assert same(run.state("edge-0"), calm.state("edge-0"))
-
-
-def test_edges_that_the_cloud_cannot_reach_begin_with_the_same_model(digits: Prepared, tmp_path: Path) -> None:
-    cut = {("cloud", edge): (0.0, 12.0) for edge in ("edge-0", "edge-1")}
-    slow = {"device-0-0": 30.0, "device-1-0": 30.0}  # eight rounds of 1.9 s, from 8 s on, when the cloud is given up
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_the_cloud_is_not_needed(digits: Prepared, tmp_path: Path, start: float) -> None:
+    """Cut off from the start, edges start with the same model by themselves. Later they continue without the cloud."""
+    cut = {("cloud", edge): (start, 12.0) for edge in ("edge-0", "edge-1")}
+    slow = {"device-0-0": 30.0, "device-1-0": 30.0}  # eight rounds of 1.9 s, from 8 s on if the cloud is given up first
     run, calm = (
         Federation(
             digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / name, rounds=8, slow=slow, cuts=cuts
@@ -58,7 +49,10 @@ def test_edges_that_the_cloud_cannot_reach_begin_with_the_same_model(digits: Pre
         for name, cuts in (("cut", cut), ("calm", {}))
     )
     told = [(name, fields.get("peer")) for name, _, fields in run.journals["edge-0"].events]
-    assert told.index(("round", None)) < told.index(("joined", "cloud"))
+    if start:
+        assert ("lost", "cloud") in told
+    else:
+        assert told.index(("round", None)) < told.index(("joined", "cloud"))
     assert same(run.state("edge-0"), calm.state("edge-0"))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -45,7 +45,6 @@ def test_nobody_is_changed() -> None:
     assert [s["w"].tolist() for s in states] == [[1.0], [3.0]]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     values=st.lists(arrays(np.float32, (2, 2), elements=st.floats(-100, 100, width=32)), min_size=1, max_size=5),
     data=st.data(),

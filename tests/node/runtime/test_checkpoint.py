@@ -77,7 +77,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_flipped_bit_is_found(small: Path, data: st.DataObject) -> None:
     good = small.read_bytes()

@@ -336,9 +336,7 @@ MISTAKES = [
     ),
     (
         "algoritm: hierfavg\n",
-        [
-            f"f.yaml:1: algoritm: unknown key; did you mean 'algorithm'? (allowed here: {SECTIONS})",
-        ],
+        [f"f.yaml:1: algoritm: unknown key; did you mean 'algorithm'? (allowed here: {SECTIONS})"],
     ),
     (
         "algorithm: hierfavg\nname: My Run\nseed: 1.5\ndriver: docer\nfaults: 3\n",
@@ -432,14 +430,12 @@ MISTAKES = [
         "algorithm: dffke\ntopology: {edges: 1, devices_per_edge: 0}\n",
         [
             "f.yaml:2: topology.edges: 1, but edges of dffke learn from one another: give 2 or more, or switch the "
-            "exchange off",
+            "exchange off"
         ],
     ),
     (
         "algorithm: fedavg\ntopology: {edges: 2}\n",
-        [
-            "f.yaml:2: topology: fedavg knows one layer of clients: give edges or devices, not both, or take hierfavg",
-        ],
+        ["f.yaml:2: topology: fedavg knows one layer of clients: give edges or devices, not both, or take hierfavg"],
     ),
     (
         "algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: labels-per-edge, samples_per_client: 5}\n"

@@ -71,9 +71,7 @@ def test_the_script_of_a_slurm_task_that_resumes(
     script = SCHEDULERS["slurm"].describe(replace(JOB, resumes=True, python=[str(task)]))
     variables = {"SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "0", "SLURM_RESTART_COUNT": str(restarts)}
     with subprocess.Popen(
-        ["sh", "-c", script],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables,
-        stdout=subprocess.PIPE,
+        ["sh", "-c", script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables, stdout=subprocess.PIPE
     ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"started\n"

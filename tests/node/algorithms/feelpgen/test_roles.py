@@ -260,7 +260,7 @@ def test_two_inner_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> N
 
 
 def test_half_of_the_devices_take_part_and_others_each_time(digits: Prepared, tmp_path: Path) -> None:
-    run = silos(digits, tmp_path, [5], quick(inner_rounds=6), rounds=2)
+    run = silos(digits, tmp_path, [5], quick(inner_rounds=6, steps=1), rounds=2)
     sent = [run.sent(name, "update")[0] for name in run.samples]
     assert sum(sent) == 12 * 3  # of five, half is three
     assert all(0 < each < 12 for each in sent)
@@ -286,7 +286,7 @@ def test_a_literal_silo_learns_nothing(digits: Prepared, tmp_path: Path) -> None
 
 def test_eta_0_is_independent_silos(digits: Prepared, tmp_path: Path) -> None:
     together, apart = (
-        silos(digits, tmp_path / str(meshed), [2, 2, 2], quick(eta_agg=0.0), meshed=meshed) for meshed in (True, False)
+        silos(digits, tmp_path / str(meshed), [1, 1, 1], quick(eta_agg=0.0), meshed=meshed) for meshed in (True, False)
     )
     for edge in ("edge-0", "edge-1", "edge-2"):
         ours, theirs = together.state(edge), apart.state(edge)

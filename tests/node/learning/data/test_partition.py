@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -39,7 +39,6 @@ SCHEMES: list[PartitionParameters] = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     scheme=st.sampled_from(SCHEMES),
     groups=st.lists(st.integers(1, 4), min_size=1, max_size=4),

@@ -40,13 +40,13 @@ class Simulated:
 
 
 def simulate(tmp_path: Path, scenario: str | Path, *arguments: str) -> Simulated:
-    """`up --driver sim --json`; ``scenario`` is its text, or its file."""
+    """`up --driver sim --json`; ``scenario`` is its text, or its file. Each worker is a fork of this process."""
     path = scenario
     if isinstance(scenario, str):
         path = tmp_path / "scenario.yaml"
         path.write_text(scenario)
     runs = tmp_path / "runs"
-    words = ["up", str(path), "--driver", "sim", "--runs", str(runs), "--json", *arguments]
+    words = ["up", str(path), "--driver", "sim", "--runs", str(runs), "--json", "--workers", "1", *arguments]
     done = CliRunner().invoke(cli, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -37,7 +37,7 @@ def run(folder: Path, *changes: tuple[str, str], more: str = "", stays: str = ""
         assert old in scenario
         scenario = scenario.replace(old, new)
     (folder / "stays.csv").write_text("device,from,until\n" + stays)
-    return simulate(folder, scenario, "--workers", "1")
+    return simulate(folder, scenario)
 
 
 def parts(done: Simulated) -> list[Event]:

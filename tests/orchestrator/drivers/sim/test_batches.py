@@ -123,7 +123,7 @@ def test_a_simulation_in_batches_has_the_accuracies_of_one_by_one(
     algorithm: str, topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario, at_once = SCENARIO % (algorithm, topology), "compute.clients_at_once=4"
-    one_by_one = simulate(tmp_path, scenario, "--workers", "1")
+    one_by_one = simulate(tmp_path, scenario)
     sizes: list[int] = []
     submit = Workers.submit
 

@@ -25,7 +25,7 @@ Act = Callable[[RunDirectory], Any]
 
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    return simulate(tmp_path_factory.mktemp("free"), SCENARIO, "--workers", "1")
+    return simulate(tmp_path_factory.mktemp("free"), SCENARIO)
 
 
 def while_it_runs(tmp_path: Path, act: Act, *arguments: str) -> Simulated:
@@ -48,7 +48,7 @@ def while_it_runs(tmp_path: Path, act: Act, *arguments: str) -> Simulated:
 
     thread = threading.Thread(target=beside)
     thread.start()
-    done = simulate(tmp_path, SCENARIO, "--workers", "1", *arguments)
+    done = simulate(tmp_path, SCENARIO, *arguments)
     thread.join()
     if failed:
         raise failed[0]

@@ -46,8 +46,6 @@ model: {{name: cnn, features: 16}}
 {topology}
 {hardware}
 """,
-        "--workers",
-        "1",
     )
     assert run.summary.get("error", "") is None, run.errors
     with run.history() as history:
@@ -86,8 +84,6 @@ links: {{device-cloud: {{latency: 10ms}}}}
 shared: {{cell: {{rate: 40kbit, members: [device-*], {medium}}}}}
 {others}
 """,
-        "--workers",
-        "1",
     )
     assert run.summary.get("error", "") is None, run.errors
     with run.history() as history:

@@ -43,7 +43,7 @@ topology: {devices: 3}
 
 def mine(tmp_path: Path, send: str, gather: str = GATHER, scenario: str = "") -> Simulated:
     (tmp_path / "mine.py").write_text(PLUGIN.replace("SEND", send).replace("GATHER", gather))
-    return simulate(tmp_path, SCENARIO + scenario, "--workers", "1")
+    return simulate(tmp_path, SCENARIO + scenario)
 
 
 def participation(run: Simulated) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def test_a_client_of_a_population_whose_update_is_refused(tmp_path: Path) -> Non
     spoil = "w = w if int(self.name.rsplit('-', 1)[1]) % 2 else {n: each[..., :1] for n, each in w.items()}; "
     (tmp_path / "mine.py").write_text(plugin.replace("SEND", spoil + SEND).replace("GATHER", GATHER))
     scenario = SCENARIO.replace("devices: 3", "population: 10, selected: 4")
-    run = simulate(tmp_path, scenario, "--workers", "1")
+    run = simulate(tmp_path, scenario)
     verdict, detail = participation(run)
     assert verdict == "fail"
     assert "of 10 clients contributed to no round. " in detail

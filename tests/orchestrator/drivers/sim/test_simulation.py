@@ -56,7 +56,7 @@ HETEROGENEOUS = (
     "data.dataset=npz:{colours}",
     "topology.edges=2",
     "data.partition=iid",
-    "data.samples_per_client=20",
+    "data.samples_per_client=10",
     "model.image_size=32",
     "algorithm.profile=fast",
     "algorithm.rounds=1",
@@ -86,7 +86,7 @@ SHORTER = {
     "masked-sum": FEW,
     "scaffold": FEW,
     "semi-decentralized": (*FEW, "algorithm.rounds=4"),
-    "thousand": ("topology.edges=4", "topology.devices_per_edge=25"),
+    "thousand": ("topology.edges=2", "topology.devices_per_edge=20"),
     "heterogeneous": (*FEW, "data.partition=iid", "algorithm.rounds=4"),
     **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2", "topology.devices_per_edge=3") for pattern in (1, 4)},
 }
@@ -131,7 +131,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     """With every fault, on one worker."""
-    return simulate(tmp_path_factory.mktemp("disturbed"), SMALL + FAULTS, "--workers", "1")
+    return simulate(tmp_path_factory.mktemp("disturbed"), SMALL + FAULTS)
 
 
 def test_both_clocks(small: Simulated) -> None:

@@ -87,9 +87,7 @@ async def test_counters_are_by_member(hub: WritingHub, fabric: KernelFabric) -> 
         **{"queued_bytes": 3_000, "seconds": 0.03},
     }
     assert (LINE, "device-2") not in counted  # it has offered nothing
-    hub.counts = [
-        {"options": {"actions": [{"kind": "mirred", "index": 6, "stats": {"packets": 14, "bytes": 20_000}}]}},
-    ]
+    hub.counts = [{"options": {"actions": [{"kind": "mirred", "index": 6, "stats": {"packets": 14, "bytes": 20_000}}]}}]
     counted = {(row["channel"], row["member"]): row for row in (await fabric.counters()).channels}
     assert counted[LINE, "device-2"]["bytes"] == 15_000
 

@@ -82,10 +82,7 @@ def test_before_the_first_round_fededs_trains_a_model_and_an_encryptor() -> None
 
 def test_the_exchange_of_dffke_takes_as_long_as_its_roles_say() -> None:
     """The roles' own cost, counted on the network, of five clients' 100 embeddings and as many of the memory."""
-    shape, params = (
-        (1, 28, 28),
-        DFFKE(first_epochs=1, embeddings=100, private_steps=2, dimension=64, width=16),
-    )
+    shape, params = ((1, 28, 28), DFFKE(first_epochs=1, embeddings=100, private_steps=2, dimension=64, width=16))
     model = build("cnn", shape, 10, 0)
     cost = CostOfDFFKE(model, Pictures(shape, 10, (0.0,), (1.0,)), params)
     expected = cost.exchange(400, 400) + cost.teaching(200)

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.results.checks.learning import (
-    Best,
-    Chance,
-    abandoned,
-    chance,
-    diverged,
-    judged,
-    learned,
-    mean_chance,
-)
+from orchestrator.results.checks.learning import Best, Chance, abandoned, chance, diverged, judged, learned, mean_chance
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event
 from orchestrator.results.record.writer import Record

@@ -89,10 +89,6 @@ def test_baselines_are_scored_on_the_same_samples(tmp_path: Path, algorithm: str
     assert done.history().plan["data"]["shards_sha256"] == ours.history().plan["data"]["shards_sha256"]
 
 
-def test_same_seed_same_record(tmp_path: Path) -> None:
-    assert simulate(tmp_path, SCENARIO).record() == simulate(tmp_path, SCENARIO).record()
-
-
 def test_a_run_that_sets_nothing_apart_is_not_about_it(tmp_path: Path) -> None:
     history = History.open(Example().build(tmp_path / "run"))
     assert not personalises(history)

@@ -75,7 +75,3 @@ def test_metrics_are_means_over_the_clients(tmp_path: Path) -> None:
         told = [row.value for row in history.metrics(name, "privacy") if row.round == 2]
         assert len(told) == 2
         assert rounds[2][name] == pytest.approx(sum(told) / 2)
-
-
-def test_same_seed_same_record(tmp_path: Path) -> None:
-    assert simulate(tmp_path, SCENARIO).record() == simulate(tmp_path, SCENARIO).record()

@@ -27,10 +27,7 @@ from orchestrator.run.resume import NOTHING, Past
 from tests.virtual import virtual
 
 BASE = LinkProfile(latency=0.01)
-LINKS = (
-    LinkPlan("edge-0", "cloud", "edge-cloud", BASE, 1),
-    LinkPlan("cloud", "edge-0", "edge-cloud", BASE, 2),
-)
+LINKS = (LinkPlan("edge-0", "cloud", "edge-cloud", BASE, 1), LinkPlan("cloud", "edge-0", "edge-cloud", BASE, 2))
 BOTH = (("edge-0", "cloud"), ("cloud", "edge-0"))
 
 

@@ -132,11 +132,7 @@ def test_a_run_that_is_continued_follows_from_where_it_was() -> None:
     """After 11.5 s of training the second period's step has been made; its cut is due half a second later."""
     engine = Engine()
     (course,), _ = follow([link("a", "b", STEPS)], 2.0, engine, elapsed=11.5)
-    assert engine.done == [
-        (0.0, ("change", "a", "b", SLOW)),
-        (0.5, ("cut", "a", "b")),
-        (1.0, ("restore", "a", "b")),
-    ]
+    assert engine.done == [(0.0, ("change", "a", "b", SLOW)), (0.5, ("cut", "a", "b")), (1.0, ("restore", "a", "b"))]
     assert (course.changes, course.overtaken, course.lateness.maximum) == (3, 0, 0.0)
 
 

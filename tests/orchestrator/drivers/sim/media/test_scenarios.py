@@ -31,7 +31,7 @@ def check(done: Simulated) -> None:
 
 
 def test_equal_seeds_give_equal_records(tmp_path: Path) -> None:
-    runs = [simulate(tmp_path, SCENARIO, "--workers", "1") for _ in range(2)]
+    runs = [simulate(tmp_path, SCENARIO) for _ in range(2)]
     check(runs[0])
     assert runs[0].record() == runs[1].record()
     assert {row[1:3] for row in runs[0].record()["channel"]} > {
@@ -44,9 +44,9 @@ def test_equal_seeds_give_equal_records(tmp_path: Path) -> None:
 
 def test_a_shared_cell_stretches_rounds_to_the_bytes_of_all(tmp_path: Path) -> None:
     one_cell = SCENARIO[: SCENARIO.index("  cell-1")].replace("share: fifo", "buffer: 2s")
-    shared = simulate(tmp_path, one_cell, "--workers", "1")
+    shared = simulate(tmp_path, one_cell)
     check(shared)
-    own = simulate(tmp_path, SCENARIO[: SCENARIO.index("shared:")], "--workers", "1")
+    own = simulate(tmp_path, SCENARIO[: SCENARIO.index("shared:")])
     check(own)
     busy: defaultdict[str, float] = defaultdict(float)
     for _, channel, _, _, _, seconds, *_ in shared.record()["channel"]:

@@ -45,7 +45,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         seed=scenario.seed,
         size=topology.population,
         selected=topology.selected,
-        requested=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
+        asked=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
         selection=read_parameters(kind.params, spec.selection.params),
         availability=_availability(spec.availability, topology.population, scenario.seed),
         hardware=hardware,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import re
 import statistics
 import subprocess
 import threading
@@ -136,8 +137,9 @@ def test_both_directions_share_a_half_duplex_medium(media: Stage, note: Note) ->
     found = transfer(media, {(one, "cloud"): 10_000_000, ("cloud", other): 10_000_000}, seconds=4)
     rates = [8 * frames(size) / at for at, size in found.values()]
     note("an upload and a download, half duplex (Mbit/s)", "nearly 2 each", listed(rates))
-    for rate in rates:  # acknowledgements take a part
-        assert rate == pytest.approx(RATE / 2, rel=0.08)
+    assert sum(rates) == pytest.approx(RATE, rel=0.06)  # acknowledgements take a part
+    for rate in rates:  # the one that starts first has some tenths of a second alone
+        assert rate == pytest.approx(RATE / 2, rel=0.15)
 
 
 def test_another_medium_is_not_disturbed(media: Stage, note: Note) -> None:
@@ -182,7 +184,8 @@ def test_a_change_of_the_rate_acts_at_once(media: Stage, note: Note) -> None:
 def test_a_refused_change_changes_nothing(media: Stage) -> None:
     def settings() -> str:
         commands = ["tc class show dev medium0 classid 10:1", "tc qdisc show dev medium0"]
-        return "".join(media.do(media.hub.run(command.split())) for command in commands)
+        shown = "".join(media.do(media.hub.run(command.split())) for command in commands)
+        return re.sub(r"direct_packets_stat \d+", "", shown)  # counts packets
 
     before, planned = settings(), media.plan.media[0].channels[CELL]
     with pytest.raises(FabricError):

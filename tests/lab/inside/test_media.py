@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import selectors
 import socket
-import re
 import statistics
 import subprocess
 import threading

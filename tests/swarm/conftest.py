@@ -17,8 +17,12 @@ def engines() -> Iterator[Engines]:
 
 
 @pytest.fixture
-def on_engines(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands use the manager's Engine, and these images."""
+def on_engines(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let commands use the manager's Engine, and these images. Engines that a failed test has killed start again."""
     monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
     monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
     monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
+    yield
+    for host in engines.hosts:
+        if host.daemon.was_killed:
+            host.daemon.start()

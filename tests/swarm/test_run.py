@@ -259,7 +259,7 @@ def down_after_the_return(engines: Engines, run: Background, lost: str) -> None:
     name = run.directory.run
     wait_for(lambda: not _is_ready(lost) or None, f"the swarm to miss {lost}")
     said = json_of("down", name, "--runs", run.runs, code=1)["runs"][0]
-    assert said["left"] == [f"what it may have left on the host {lost} (down)"], said
+    assert [f"on the host {lost}" in each for each in said["left"]] == [True], said  # the other agents may still answer
     next(host for host in engines.hosts if host.name == lost).daemon.start()
     stays = [f"{lost}: {name}-agent", f"{lost}: volume {name}"]
     wait_for(lambda: left(engines, name) == stays or None, "the end of all else")

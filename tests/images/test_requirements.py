@@ -24,7 +24,7 @@ NOT_TO_RUN = {"setuptools"}  # torch's, to compile extensions
 FOR_GPUS = re.compile("nvidia-|cuda-|triton$")  # required by the torch that pip takes for PCs
 BY_NAME = {"torchvision"}  # node.learning.networks.vision imports it so, for the models that need it
 OURS = {"edgebed"}
-TO_PREPARE_DATA = {"PIL", "pyarrow", "datasets", "flwr_datasets"}  # which is done on the host: nodes find data sets prepared
+TO_PREPARE_DATA = {"PIL", "pyarrow", "datasets", "flwr_datasets"}  # by the host; nodes find them prepared
 
 
 def pins(path: Path) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 ``python -m node.process.forkserver VIEW NODES FIRST`` reads requests, one JSON object a line, from standard input and
 answers on standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. ``NODES`` is the approximate number of
-nodes that it will fork. ``FIRST`` is the assignment of one that trains, without keys, or "": the server rehearses its
-training, see `node.process.rehearsal`. Each forked node has its own network, PID, mount, UTS and IPC namespaces, and
-the rights that `node.process.confinement` leaves it:
+nodes that it will fork. ``FIRST`` is a file with the assignment of one that trains, without keys, or "": the server
+rehearses its training, see `node.process.rehearsal`. Each forked node has its own network, PID, mount, UTS and IPC
+namespaces, and the rights that `node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
      "rights": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
@@ -33,6 +33,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from node.assignment import Assignment
@@ -53,7 +54,8 @@ NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces
 
 
 def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
-    """``nodes``: the approximate number of nodes that it will fork. ``first``: the assignment to rehearse, or ""."""
+    """``nodes``: the approximate number of nodes that it will fork. ``first``: the file of the assignment to rehearse,
+    or ""."""
     namespaces.die_with_parent(os.getppid())
     namespaces.name_process("forkserver")
     namespaces.begin_pid_namespace()
@@ -74,9 +76,10 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
 
 def rehearsed(view: FileView, first: str) -> Rehearsal | None:
     """Rehearse the training of the first node. None if that fails: then each node reports why."""
+    text = Path(first).read_text()
     with view.inside():
         try:
-            return Rehearsal.of(Assignment.from_json(first))
+            return Rehearsal.of(Assignment.from_json(text))
         except Exception:
             traceback.print_exc()
             return None

@@ -30,6 +30,7 @@ from orchestrator.host.process.processes import labels
 from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
 
+FIRST = "rehearsal"  # among the files of nodes: the assignment that the fork server rehearses
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -128,12 +129,15 @@ class NamespacesDriver:
         }
 
     async def _serve(self, view: dict[str, Any] | None) -> None:
-        directory = self._directory
+        directory, first = self._directory, ""
+        if self._first:
+            first = str(directory.nodes / FIRST)
+            await asyncio.to_thread(Path(first).write_text, self._first)
         self._server = await JsonChild.start(
             "the fork server",
             [
                 *self._hub.enter(network=False),
-                *python.module(self.server, json.dumps(view), str(self._nodes), self._first),
+                *python.module(self.server, json.dumps(view), str(self._nodes), first),
             ],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},

@@ -67,14 +67,14 @@ async def with_agents(
     end = asyncio.ensure_future(await start(used, settings, stack))
     stack.callback(end.cancel)
     await wait_for(agents, driver.hosts, end, patience, remedy)
+    driver.here = here in driver.hosts
+    stack.push_async_callback(driver.close)
     if pods:
         end.cancel()
         hosts = [replace(each, address=agents.hello(each.name)["address"]) for each in used]
         plan = replace(plan, hosts=tuple(hosts))
-    driver.here = here in driver.hosts
-    stack.push_async_callback(driver.close)
-    watching = asyncio.create_task(driver.watch(end))
-    stack.callback(watching.cancel)
+    else:
+        stack.callback(asyncio.create_task(driver.watch(end)).cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
 

@@ -64,13 +64,15 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
     ``rates``: see `rates_of`.
 
-    round: the one that goes on; when the run has ended, how many were done.
-    nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
-    packets that did not arrive], each in the plan's order. media: the fraction of its time for which each channel of a
-    shared medium was occupied lately. handovers: the present medium of each node that was handed over.
+    trained: the seconds of training; None before it starts. round: the one that goes on; when the run has ended, how
+    many were done. nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s,
+    bytes delivered, packets that did not arrive], each in the plan's order. media: the fraction of its time for which
+    each channel of a shared medium was occupied lately. handovers: the present medium of each node that was handed
+    over.
     """
     outcome, status = story.outcome, story.status
     running = status == "running"
+    began, until = story.training_began, story.seconds if running or story.behind else story.training_ended
     in_force, does = story.faults_in_force() if running else [], story.activities()
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
@@ -78,7 +80,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "status": status,
         "behind": story.behind,
         "now": round(story.seconds, 3),
-        "training": story.training_began,
+        "trained": None if began is None else round(until - began, 3),
         "engine": story.engine,
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,

@@ -122,9 +122,9 @@ function head(story, run) {
       [
         "time",
         duration(now.now),
-        now.training === null
+        now.trained === null
           ? "the training has not started"
-          : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`,
+          : `${duration(now.trained)} of training${plan.simulated ? ", virtual" : ""}`,
       ],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
       [now.metric[0], (now.metric[0] === "accuracy" ? percent : number)(now.metric[1]), plan.algorithm ?? "programs"],

@@ -16,6 +16,7 @@ from orchestrator.results.checks.registry import checks
 from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story
+from orchestrator.results.summary import summary
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import planned, present, rates_of
 from tests.orchestrator.example_run import ROUND, SETUP, Example
@@ -110,7 +111,9 @@ def test_a_run_whose_orchestrator_was_killed(cut_short: Path) -> None:
 
 
 def test_a_run_that_has_ended(tmp_path: Path) -> None:
-    plan, now, _ = standing(Example(rounds=3).build(tmp_path / "run"))
+    plan, now, story = standing(Example(rounds=3).build(tmp_path / "run"))
+    with History.open(tmp_path / "run") as history:
+        assert now["trained"] == summary(history)["training_seconds"] < story.seconds - SETUP, "the end of the run"
     assert {state for state, *_ in now["nodes"]} == {"done"}
     assert (now["status"], now["ended"], now["round"]) == ("finished", "rounds", 3)
     assert now["checks"][0]["name"] == "finished"

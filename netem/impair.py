@@ -180,6 +180,11 @@ class Impairment:
         self._free_at, self._last_delivery = self._silent_until, -math.inf
         return dropped
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether no frame was on the way when the frames that have arrived were last counted."""
+        return not self._on_the_way
+
     def counted(self, now: float) -> Counters:
         """The counters at `now`."""
         self._arrive(now)

@@ -48,6 +48,7 @@ class UserspaceFabric(Coalescing):
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._attached: set[str] = set()
+        self._counted: dict[tuple[str, str], dict[str, Any]] = {}
 
     @classmethod
     async def open(
@@ -115,9 +116,10 @@ class UserspaceFabric(Coalescing):
         return await self._batch([_request(change) for change in changes])
 
     async def counters(self) -> Counted:
-        answer = await self._switch.request("counters")
+        answer = await self._switch.request("counters", changed=True)
+        self._counted |= {(row["source"], row["target"]): row for row in answer["links"]}
         return Counted(
-            links=answer["links"],
+            links=list(self._counted.values()),
             forwarded=answer["forwarded"],
             to_groups=answer["to_groups"],
             late=answer["late"],

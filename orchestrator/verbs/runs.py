@@ -55,6 +55,9 @@ class Run:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # callers without type checks pass strings
+
     def __repr__(self) -> str:
         below = self.path.is_relative_to(here := Path.cwd())
         return f"Run({str(self.path.relative_to(here) if below else self.path)!r})"

@@ -89,6 +89,30 @@ def test_a_packet_waits_for_its_own_rate_then_for_each_channel_then_propagates()
     assert (link["offered"], link["delivered"], link["delivered_bytes"]) == (3, 3, 3 * FULL_FRAME)
 
 
+def test_links_at_rest_are_reported_once() -> None:
+    """Counters of a thousand links would hold packets up. Only of those with channels is it unknown if they rest."""
+    network = Network({"latency": "20ms"}, c=[["cell-0", "c"]])
+    network.ask("link", source="b", target="a", profile={"latency": "20ms"}, seed=1)
+
+    def reported() -> dict[str, int]:
+        return {row["source"]: row["delivered"] for row in network.ask("counters", changed=True)["links"]}
+
+    assert reported() == {"b": 0, "c": 0}
+    assert reported() == {"c": 0}
+    network.send("b")
+    assert reported() == reported() == {"b": 0, "c": 0}, "one packet is on the way"
+    network.wait(0.1)
+    assert reported() == {"b": 1, "c": 0}
+    assert reported() == {"c": 0}
+    network.send("b")
+    network.ask("cut", source="b", target="a")
+    assert reported() == {"b": 1, "c": 0}
+    network.send("b")
+    assert network.link("b")["cut_dropped"] == 2
+    assert reported() == {"c": 0}
+    assert len(network.ask("counters")["links"]) == 2
+
+
 def test_members_share_a_channel_and_channels_share_nothing() -> None:
     network = Network(b=[["cell-0", "b"]], c=[["cell-0", "c"]])
     network.send("b", 20, mark=1)

@@ -54,7 +54,7 @@ def test_what_a_run_is(tmp_path: Path) -> None:
     assert run.duration == pytest.approx(run.summary["seconds"], abs=0.001)
     assert run.report.read_text().startswith("<!doctype html>")
     assert "state running" in run.logs("device-1")
-    assert repr(run) == f"Run({str(run.path)!r})"
+    assert repr(run) == f"Run({str(run.path)!r})" == repr(Run(str(run.path)))  # type: ignore[arg-type]
     with pytest.raises(RunError, match="has no node 'device-9'"):
         run.logs("device-9")
 

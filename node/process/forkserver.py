@@ -47,9 +47,10 @@ from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.resources import processors
-from node.runtime.turns import Turn, Turns
+from node.runtime.turns import Turn, Turns, give_way
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
+CROWD = 100  # nodes; together, those that give way still weigh more than one other process
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 
@@ -70,7 +71,7 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
             problem = str(error)
     prepare_forks(nodes)
     _write({"event": "ready", "seconds": time.perf_counter() - started})
-    ForkServer(view, problem, rehearsal).serve()
+    ForkServer(view, problem, rehearsal, crowded=nodes >= CROWD).serve()
     return 0
 
 
@@ -138,10 +139,14 @@ class Forked:
 
 
 class ForkServer:
-    """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or ""."""
+    """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or "".
+    ``crowded``: whether nodes without children give way to the others, to the links and to the orchestrator."""
 
-    def __init__(self, view: FileView | None, problem: str = "", rehearsal: Rehearsal | None = None) -> None:
+    def __init__(
+        self, view: FileView | None, problem: str = "", rehearsal: Rehearsal | None = None, *, crowded: bool = False
+    ) -> None:
         self.view = view
+        self.crowded = crowded
         self.problem = problem
         self.rehearsal = rehearsal
         self.calls = filter_for(os.uname().machine)
@@ -304,6 +309,8 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
         try:
             _redirect_output(start.log)
             assignment = Assignment.load(start.assignment) if line is None else None
+            if server.crowded and assignment is not None and not assignment.related("child"):
+                give_way()
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()
             join(start.rights.groups)  # not before: the namespaces are no memory of the node's hardware

@@ -42,12 +42,18 @@ def slow_write(descriptor, data):
     return write(descriptor, data)
 
 def end(assignment, turn, rehearsal):
-    os._exit(7)
+    group = "/proc/self/autogroup"
+    os.write(1, open(group, "rb").read() if os.path.exists(group) else b"")
+    os._exit(7 + os.nice(0))
+
+class Loaded(str):
+    def related(self, relation):
+        return (place,) if (place, relation) == ("a parent", "child") else ()
 
 server.namespaces.unshare, os.write = slow_unshare, slow_write
-server.Assignment.load, server.run_node = str, end
+server.Assignment.load, server.run_node = Loaded, end
 server.confine = lambda confinement, view, calls: []
-server.ForkServer(server.FileView("")).serve()
+server.ForkServer(server.FileView(""), crowded=place.startswith("a ")).serve()
 """
 """A fork server without torch and confinement, in which a fork stays for long at a ``place``; who is there writes its
 id."""
@@ -123,7 +129,17 @@ def test_a_node_that_ends_early_is_an_exit(tmp_path: Path) -> None:
         forked = server.answer()
         ended = server.answer()
         assert forked == {"id": 1, "ok": True, "pid": ended["pid"], "lacking": []}
-        assert (ended["event"], ended["node"], ended["code"]) == ("exit", "device-0", 7)
+        assert (ended["event"], ended["node"], ended["code"]) == ("exit", "device-0", 7 + os.nice(0))
+
+
+@pytest.mark.parametrize(("place", "niceness"), [("a leaf", 19), ("a parent", os.nice(0))])
+def test_devices_of_a_large_run_give_way(tmp_path: Path, place: str, niceness: int) -> None:
+    with serving(tmp_path, place) as server:
+        server.ask()
+        server.answer()
+        assert server.answer()["code"] == 7 + niceness
+        group = (tmp_path / "device-0.log").read_text().strip()
+        assert place == "a parent" or group == "" or group.endswith(" nice 19")
 
 
 def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> None:

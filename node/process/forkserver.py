@@ -50,7 +50,7 @@ from node.resources import processors
 from node.runtime.turns import Turn, Turns, give_way
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
-CROWD = 100  # nodes; together, those that give way still weigh more than one other process
+CROWD = 100  # nodes; together, those that give way still weigh as much as ten other processes
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 

@@ -21,16 +21,16 @@ from pathlib import Path
 
 TURN = 0.1  # s, the longest that Linux grants
 _LOOK = 0.005  # s between two polls of a semaphore, if the C library cannot wait on a monotonic clock
-LEAST = 19  # the niceness with the least weight, 15 beside the usual 1024
+NICENESS = 10  # a weight of 110 beside the usual 1024
 PATIENCE = 1.0  # s; then a waiting node computes concurrently with the others, as without turns
 
 
 def give_way() -> None:
-    """Let this process, which must lead a session, run when others leave a processor free. Where the scheduler groups
-    processes by session (sched(7), "autogroup"), a process's niceness counts only within its session."""
-    os.nice(LEAST)
+    """Let other processes run before this one, which must lead a session. Where the scheduler groups processes by
+    session (sched(7), "autogroup"), a process's niceness counts only within its session."""
+    os.nice(NICENESS)
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(LEAST))
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 class Turns:

@@ -132,14 +132,14 @@ def test_a_node_that_ends_early_is_an_exit(tmp_path: Path) -> None:
         assert (ended["event"], ended["node"], ended["code"]) == ("exit", "device-0", 7 + os.nice(0))
 
 
-@pytest.mark.parametrize(("place", "niceness"), [("a leaf", 19), ("a parent", os.nice(0))])
+@pytest.mark.parametrize(("place", "niceness"), [("a leaf", min(19, os.nice(0) + 10)), ("a parent", os.nice(0))])
 def test_devices_of_a_large_run_give_way(tmp_path: Path, place: str, niceness: int) -> None:
     with serving(tmp_path, place) as server:
         server.ask()
         server.answer()
         assert server.answer()["code"] == 7 + niceness
         group = (tmp_path / "device-0.log").read_text().strip()
-        assert place == "a parent" or group == "" or group.endswith(" nice 19")
+        assert place == "a parent" or group == "" or group.endswith(" nice 10")
 
 
 def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> None:

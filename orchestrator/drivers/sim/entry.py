@@ -15,17 +15,10 @@ from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
-FIRST = 64  # open files of the orchestrator, with a reserve: at most 40 were counted
-OF_A_WORKER = 4
-
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for PyTorch and accelerators: a simulation needs nothing else."""
     return [] if plan is None else missing_here(plan.accelerators)
-
-
-def open_files(plan: Plan, workers: int) -> int:
-    return FIRST + OF_A_WORKER * workers
 
 
 async def open_environment(

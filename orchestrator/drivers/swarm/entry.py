@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import files_of_agents
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
@@ -21,8 +20,6 @@ from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.drivers.hosts.agents.calls import HostSetup
-
-open_files = files_of_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

@@ -15,15 +15,8 @@ from pathlib import Path
 from netem.units import format_size
 from node.resources import processors
 from orchestrator import text
-from orchestrator.drivers.base import (
-    OUT_OF_MEMORY,
-    AnswersForNodes,
-    CanPause,
-    CopiesAssignments,
-    Environment,
-    Exit,
-    LosesHosts,
-)
+from orchestrator.drivers.base import OUT_OF_MEMORY, CanPause, Environment, Exit, UsesHosts
+from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces import tcp
@@ -152,7 +145,7 @@ class NodeProcesses:
             await self._go(state)
 
     def _hold(self, state: NodeState) -> None:
-        if isinstance(self._control, AnswersForNodes):
+        if isinstance(self._control, Programs):
             self._control.hold(state.plan.name, state.handle)
 
     def _keep_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
@@ -170,7 +163,7 @@ class NodeProcesses:
             try:
                 yield file
             finally:
-                if isinstance(self._driver, CopiesAssignments):
+                if isinstance(self._driver, UsesHosts):
                     await self._driver.forget(node)
 
     async def _go(self, state: NodeState) -> None:
@@ -290,7 +283,7 @@ class NodeProcesses:
 
     async def _restart(self, state: NodeState) -> None:
         await asyncio.sleep(RESTART_DELAY)
-        if isinstance(self._driver, LosesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
+        if isinstance(self._driver, UsesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
             self._set(state, "crashed", why)
             self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
         elif not self._works.ended.done():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from orchestrator.drivers.base import Driver, SensesHosts
+from orchestrator.drivers.base import Driver, UsesHosts
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.run.context import RunContext
 from orchestrator.run.nodes.session import Session
@@ -20,7 +20,7 @@ THIS_HOST = ""
 @contextlib.asynccontextmanager
 async def sensed(run: RunContext, session: Session, driver: Driver, *, virtual: bool) -> AsyncIterator[None]:
     """Read the sensors once a second while the body runs, and all of them at its beginning and at its end."""
-    others = driver if isinstance(driver, SensesHosts) else None
+    others = driver if isinstance(driver, UsesHosts) else None
     here = None if virtual or (others is not None and others.here) else of_this_host(run)
     if here is not None:
         await here.begin()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import AnswersForNodes, Environment, HostChange, HostReadings, LosesHosts, NodeMove
+from orchestrator.drivers.base import Environment, HostChange, HostReadings, NodeMove, UsesHosts
+from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record.writer import HOST, INJECTED, MOVED
@@ -69,9 +70,9 @@ class Session:
         self.spawn(self._hear_messages())
         self.processes.watch()
         self.spawn(self._fabric.watch())
-        if isinstance(self._control, AnswersForNodes):
+        if isinstance(self._control, Programs):
             self.spawn(self._finish_after(self._control.over))
-        if isinstance(self._driver, LosesHosts):
+        if isinstance(self._driver, UsesHosts):
             self.spawn(self._hear_news(self._driver.news))
 
     async def start_training(self) -> None:

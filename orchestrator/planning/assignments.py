@@ -21,7 +21,6 @@ from node.assignment import (
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.learning.shards import own_test_key, personal_key, train_key
 from orchestrator.planning.plan import NodePlan, Plan
 
 
@@ -95,10 +94,8 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             dataset=plan.data.dataset,
             directory=plan.data_directory,
             shards=str(directory.shards),
-            train_key=train_key(node.name) if node.name in plan.shards.train else None,
-            own_test_key=own_test_key(node.name) if node.name in plan.shards.own_test else None,
-            personal_key=personal_key(node.name) if node.name in plan.shards.personal else None,
             global_test=node.leads or node.tier == "cloud" or ALGORITHMS[plan.algorithm].personal,
+            **plan.shards.keys(node.name),
         ),
         hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
         gathering=Gathering(

@@ -177,12 +177,12 @@ class DataPlan:
 @dataclass(frozen=True)
 class GatheringPlan:
     """How long nodes wait for answers: for a ``quorum`` (a share) or a ``count`` of the peers they asked (the other is
-    None), at most until the tier's deadline. ``deadlines``: in seconds, by tier."""
+    None), at most until the tier's deadline. ``deadlines``: in seconds, by tier. Programs gather as they like."""
 
-    quorum: float | None
-    count: int | None
-    late: str
-    deadlines: Mapping[str, float]
+    quorum: float | None = None
+    count: int | None = None
+    late: str = "discard"
+    deadlines: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class StopPlan:
         return Stop(rounds=self.rounds or 0, accuracy=self.accuracy, target=self.target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of the
     prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
@@ -215,15 +215,15 @@ class Plan:
     driver: str
     engine: str
     algorithm: str
-    params: Mapping[str, Any]
-    model: str
-    model_params: Mapping[str, Any]
-    model_bytes: int
-    data: DataPlan
+    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    model_params: Mapping[str, Any] = field(default_factory=dict)
+    model_bytes: int = 0
+    data: DataPlan = field(default_factory=DataPlan)
     nodes: tuple[NodePlan, ...]
     links: tuple[LinkPlan, ...]
     faults: tuple[Fault, ...]
-    gathering: GatheringPlan
+    gathering: GatheringPlan = field(default_factory=GatheringPlan)
     timeouts: Timeouts
     stop: StopPlan
     restart: str

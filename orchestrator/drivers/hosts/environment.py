@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -27,11 +26,11 @@ from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of
 from orchestrator.fabric.underlay import crossed
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.kernel.routes import way_to
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
 
-DISCARD = 9  # a port that is only looked up in routes, never used
 LAST_PORT = 65535
 
 
@@ -61,7 +60,7 @@ async def with_agents(
     stack.push_async_callback(agents.close)
     driver.use(agents)
     used = [each for each in plan.hosts if each.name in driver.hosts]
-    address = own_address(used[0].address)
+    address, _ = way_to(used[0].address)  # by which a host reaches this one: by which this one reaches it
     endpoint = f"tcp://{address}:{agents.listen(address)}"
     settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
     end = asyncio.ensure_future(await start(used, settings, stack))
@@ -97,13 +96,6 @@ async def wait_for(
     finally:
         there.cancel()
     raise HostError(what, remedy)
-
-
-def own_address(other: str) -> str:
-    """The IPv4 address by which a host reaches this one: that from which this one reaches it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.connect((other, DISCARD))
-        return str(asking.getsockname()[0])
 
 
 async def connected(

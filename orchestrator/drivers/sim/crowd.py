@@ -120,7 +120,7 @@ class Crowd:
 
     def transport(self, assignment: Assignment) -> MemoryTransport:
         """A transport for the cloud, whose peers are the clients that take part."""
-        return CloudTransport(self._network, assignment, self)
+        return CloudTransport(self._network, assignment, self.answered, self.lost)
 
     def serve(self, role: Role, transport: MemoryTransport) -> None:
         """Select the clients of this role of the cloud from now on. Those of an earlier incarnation are released."""

@@ -24,9 +24,20 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
-    """Make the driver, the links and the control plane, all in this process."""
-    from orchestrator.drivers.sim.simulation import Simulation
+    """Make the driver, the links and the control plane, all in this process. The results do not depend on the number
+    of ``workers``."""
+    import torch
 
-    simulation = Simulation(plan, assignments(plan, directory, RunKeys.none(), address=""), workers)
-    stack.push_async_callback(simulation.driver.close)
-    return Environment(simulation.driver, simulation.fabric, simulation.control)
+    from node.process.main import keep_freed_memory
+    from orchestrator.drivers.sim.driver import SimDriver
+    from orchestrator.drivers.sim.nodes import Nodes
+    from orchestrator.drivers.sim.virtual_control import MemoryControl
+    from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    fabric, control = ModelFabric(plan.timeouts), MemoryControl()
+    nodes = Nodes(plan, assignments(plan, directory, RunKeys.none(), address=""), fabric, control, workers)
+    driver = SimDriver(nodes, fabric.network, control)
+    stack.push_async_callback(driver.close)
+    return Environment(driver, fabric, control)

@@ -49,16 +49,8 @@ class Hub:
         for error in absent():
             raise error
         label = labels(run, directory, "hub")
-        argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
-        anchor = await asyncio.create_subprocess_exec(
-            *argv,
-            *ANCHOR,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **label},
-            start_new_session=True,
-        )
+        user = [] if privileged else ["--user", "--map-root-user"]
+        anchor = await start_command(["unshare", *user, "--net", "--", *ANCHOR], label)
         hub = cls(anchor, privileged, label, directory)
         await hub.confirm()
         return hub
@@ -151,17 +143,7 @@ class Hub:
         every ``enter`` passes it on; all pass on TOKEN."""
         environment = environment or {}
         settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
-        return await asyncio.create_subprocess_exec(
-            *self.enter(pid),
-            *settings,
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            limit=LONGEST_LINE,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        return await start_command([*self.enter(pid), *settings, *argv], environment, errors)
 
     async def set_up(
         self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
@@ -193,3 +175,18 @@ class Hub:
         await self.anchor.wait()
         # The anchor has removed the cgroups, unless it was killed.
         await asyncio.to_thread(remove, self._groups, PATIENCE)
+
+
+async def start_command(
+    argv: Sequence[str], environment: Mapping[str, str], errors: int = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
+    """Start a command with open pipes, and with these variables in addition to those of this process."""
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        limit=LONGEST_LINE,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )

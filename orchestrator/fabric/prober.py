@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import time
@@ -42,13 +41,8 @@ class HubProber:
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
-        responder = await asyncio.create_subprocess_exec(
-            *self._hub.enter(handle.pid),
-            *python.module("netem.measurement.measure", *respond_arguments(address)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
+        command = python.module("netem.measurement.measure", *respond_arguments(address))
+        responder = await self._hub.spawn(command, pid=handle.pid, errors=None)
         assert responder.stdin is not None
         assert responder.stdout is not None
         try:

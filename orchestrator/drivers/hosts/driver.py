@@ -27,7 +27,7 @@ from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.together import Tasks, together
+from orchestrator.together import Tasks, together, within
 
 
 class HostsDriver:
@@ -135,11 +135,9 @@ class HostsDriver:
                 continue
             outage.waiting.add(node)
             due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
-            if asyncio.get_running_loop().time() < due:
+            if (left := due - asyncio.get_running_loop().time()) > 0:
                 self._change.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(due):
-                        await self._change.wait()
+                await within(left, self._change.wait())
             elif moves:
                 await self._move(outage)
             else:

@@ -10,7 +10,6 @@ answer, and another client takes its place. Only what a client kept in a checkpo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -45,6 +44,7 @@ from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import RunError
 from orchestrator.population.population import Population, client_name
 from orchestrator.population.selection import ClientHistory, UniformSelection, select
+from orchestrator.together import within
 
 EVENT = "client"
 LOOK = 60.0  # s until the next look, if too few clients are there
@@ -153,9 +153,7 @@ class Crowd:
                 latest = self._now()
             if self._now() - latest > LONGEST_NIGHT:
                 raise RunError(self._nobody())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK if places > 0 else None):
-                    await self._changed.wait()
+            await within(LOOK if places > 0 else None, self._changed.wait())
 
     def select(self, count: int, round: int) -> Sequence[str]:
         """See `node.messaging.selection.Selector`."""

@@ -137,7 +137,7 @@ class Hub:
         *,
         pid: int | None = None,
         environment: Mapping[str, str] | None = None,
-        errors: int = asyncio.subprocess.PIPE,
+        errors: int | None = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
         """Start a command like ``run``, with open pipes. `env` sets the environment inside the namespace, because not
         every ``enter`` passes it on; all pass on TOKEN."""
@@ -178,7 +178,7 @@ class Hub:
 
 
 async def start_command(
-    argv: Sequence[str], environment: Mapping[str, str], errors: int = asyncio.subprocess.PIPE
+    argv: Sequence[str], environment: Mapping[str, str], errors: int | None = asyncio.subprocess.PIPE
 ) -> asyncio.subprocess.Process:
     """Start a command with open pipes, and with these variables in addition to those of this process."""
     return await asyncio.create_subprocess_exec(

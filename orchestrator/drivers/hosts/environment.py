@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.drivers.base import Environment
+from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.hosts.agents.calls import HostSetup
 from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
@@ -76,11 +77,7 @@ async def with_agents(
         stack.callback(asyncio.create_task(driver.watch(end)).cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
-
-    def setup(homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-        return setup_of(plan, trunk_of(plan, homes, directory.run, host, mtu, port, key))
-
-    return await connected(driver, agents, plan, directory, stack, setup, lambda mtu: min(MTU, mtu_of(mtu, key=True)))
+    return await connected(driver, agents, plan, directory, stack, port, key)
 
 
 async def wait_for(
@@ -104,16 +101,16 @@ async def connected(
     plan: Plan,
     directory: RunDirectory,
     stack: AsyncExitStack,
-    setup: Callable[[Mapping[str, str], str, int], HostSetup],
-    largest: Callable[[int], int] = mtu_of,
+    port: int = PORT,
+    key: str = "",
 ) -> Environment:
-    """Open each host. ``setup``: of a host, from the present host of each node, and the largest packet of a node in
-    bytes. ``largest``: that packet, from the smallest MTU of the hosts."""
+    """Open each host. ``port`` and ``key``: of the trunk."""
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
-    mtu = largest(min(mtus.values())) if len(mtus) > 1 else MTU
-    await driver.open_links(lambda host: setup(driver.homes, host, mtu))
+    mtu = mtu_of(min(mtus.values()), key=bool(key)) if len(mtus) > 1 else MTU
+    mtu = min(MTU, mtu) if key else mtu
+    await driver.open_links(lambda host: setup_of(plan, driver.homes, directory.run, host, mtu, port, key))
     prober = HostsProber(agents, mtu)
     known = {host.name: host.address for host in plan.hosts}
     ends = [HostEnd(host, known[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
@@ -132,24 +129,21 @@ async def connected(
     return Environment(driver, fabric, control, prober, assigned, network)
 
 
-def setup_of(plan: Plan, trunk: Trunk | None) -> HostSetup:
-    """What each host needs to open its hub and its links; and no images."""
+def setup_of(
+    plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int, port: int = PORT, key: str = ""
+) -> HostSetup:
+    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node. ``mtu``: the
+    largest packet of a node. There is no trunk if the plan has one host."""
+    trunk = None
+    if len(plan.hosts) > 1:
+        (address,) = [each.address for each in plan.hosts if each.name == host]
+        trunk = Trunk(address, id_of(run), remotes(plan, homes, host), mtu, port, key)
     return HostSetup(
-        image="",
-        images=(),
-        accelerated=(),
+        image=node_image.image_name(),
+        images=sorted(plan.images_of(plan.nodes_on(host))),
+        accelerated=plan.accelerated(host),
         programs=plan.programs or None,
         names=addresses(plan),
         wires=wires_of(plan),
         trunk=trunk,
     )
-
-
-def trunk_of(
-    plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int, port: int = PORT, key: str = ""
-) -> Trunk | None:
-    """A host's end of the trunk; None if the plan has one host. ``homes``: the present host of each node."""
-    if len(plan.hosts) == 1:
-        return None
-    (address,) = [each.address for each in plan.hosts if each.name == host]
-    return Trunk(address, id_of(run), remotes(plan, homes, host), mtu, port, key)

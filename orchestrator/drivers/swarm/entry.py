@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
-
-if TYPE_CHECKING:
-    from orchestrator.drivers.hosts.agents.calls import HostSetup
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
@@ -94,17 +86,4 @@ async def open_environment(
     architectures = {each.name: each.architecture for each in plan.hosts}
     images, programs = images_of(plan), bool(plan.programs)
     driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
-    setup = partial(_setup, plan, directory.run)
-    return await connected(driver, agents, plan, directory, stack, setup)
-
-
-def _setup(plan: Plan, run: str, homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
-    from orchestrator.drivers.hosts.environment import setup_of, trunk_of
-
-    return replace(
-        setup_of(plan, trunk_of(plan, homes, run, host, mtu)),
-        image=node_image.image_name(),
-        images=sorted(plan.images_of(plan.nodes_on(host))),
-        accelerated=plan.accelerated(host),
-    )
+    return await connected(driver, agents, plan, directory, stack)

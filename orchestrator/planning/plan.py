@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
@@ -317,10 +316,6 @@ class Plan:
         """The content of plan.json as it is after reading the file back."""
         read: dict[str, Any] = json.loads(json.dumps(self.to_json()))
         return read
-
-    def write_shards(self, path: Path) -> None:
-        """Write the file of index arrays that the nodes read."""
-        self.shards.write(path)
 
 
 SHOWN_NAMES = 20

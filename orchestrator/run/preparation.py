@@ -42,7 +42,7 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
         **origin.meta,
     }
     try:
-        plan.write_shards(directory.shards)
+        plan.shards.write(directory.shards)
         directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())
     except OSError as error:
         raise RunError(

@@ -160,7 +160,7 @@ class NodeProcesses:
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:
         """The file with a node's assignment, which no host keeps after the start."""
-        async with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
+        with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
             try:
                 yield file
             finally:

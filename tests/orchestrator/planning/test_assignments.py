@@ -94,17 +94,16 @@ def test_an_assignment_is_a_file_only_while_its_node_starts(tmp_path: Path) -> N
             assert Assignment.load(file) == assignment
             assert file.stat().st_mode & 0o077 == 0  # it holds the node's secret key
         assert not path.exists()
-    with pytest.raises(RuntimeError):
-        with handed_out(assignment, path):
-            raise RuntimeError("the node did not start")
+    with pytest.raises(RuntimeError), handed_out(assignment, path):
+        raise RuntimeError("the node did not start")
     assert not path.exists()
 
 
 def test_a_directory_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "edge-0.json"
-    with pytest.raises(RunError, match=f"edge-0 cannot be started: its assignment {path} cannot be written"):
-        with handed_out(told()[0]["edge-0"], path):
-            raise AssertionError
+    said = f"edge-0 cannot be started: its assignment {path} cannot be written"
+    with pytest.raises(RunError, match=said), handed_out(told()[0]["edge-0"], path):
+        raise AssertionError
 
 
 def test_nodes_that_read_no_file_are_handed_none(tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ class Prober(Protocol):
 class HubProber:
     """See Prober: the nodes are processes of the hub's host."""
 
-    def __init__(self, hub: Hub, mtu: int = MTU) -> None:
-        self.mtu = mtu
+    mtu = MTU
+
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     @contextlib.asynccontextmanager

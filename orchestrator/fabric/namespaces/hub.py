@@ -97,30 +97,16 @@ class Hub:
             f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
         )
 
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        pid: int | None = None,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-    ) -> str:
+    async def run(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> str:
         """Run a command in the hub or the network namespace of ``pid``; returns its output. HostError if it fails."""
-        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
+        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin)
         if code != 0:
             raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
         return output
 
-    async def attempt(
-        self,
-        argv: Sequence[str],
-        *,
-        pid: int | None = None,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-    ) -> tuple[int, str, str]:
+    async def attempt(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> tuple[int, str, str]:
         """Like ``run``, but returns exit code, output and errors. Cancellation kills the command."""
-        process = await self.spawn(argv, pid=pid, environment=environment)
+        process = await self.spawn(argv, pid=pid)
         try:
             output, errors = await process.communicate(stdin.encode())
         except BaseException:

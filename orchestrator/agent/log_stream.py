@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +50,11 @@ class CheckpointStream:
     def read(self) -> Iterator[Piece]:
         """Yield the pieces of each new checkpoint in order."""
         for path in sorted(self._folder.glob("*/*.checkpoint")):
-            with contextlib.suppress(OSError), open_untrusted(path) as file:
+            try:
+                file = open_untrusted(path)
+            except OSError:  # it is no file, or has gone
+                continue
+            with file:
                 state = os.fstat(file.fileno())
                 version = state.st_ino, state.st_mtime_ns
                 if self._read.get(path) == version:

@@ -3,8 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from orchestrator.planning.making import make_plan
 from orchestrator.run.preparation import open_files
 from orchestrator.scenario.reading import parse
@@ -39,14 +37,10 @@ def test_a_hard_limit_that_is_too_low_is_refused_with_the_remedy() -> None:
     assert soft == "100"
 
 
-@pytest.mark.parametrize(
-    ("driver", "files"),
-    [
-        ("namespaces", 64 + 3 * 63),  # the cloud, two edges and their 60 devices
-        ("sim", 64 + 4 * 8),  # workers
-    ],
-)
-def test_what_a_run_needs(driver: str, files: int) -> None:
-    scenario = "name: many\nalgorithm: {name: hierfavg, rounds: 1}\ntopology: {edges: 2, devices_per_edge: 30}\n"
-    plan = make_plan(parse(f"{scenario}driver: {driver}\n", "many.yaml"), None)
-    assert open_files(plan, workers=8) == files
+def test_what_a_run_needs() -> None:
+    """The cloud, two edges and their 60 devices; or 8 workers."""
+    scenario = (
+        "name: many\nalgorithm: {name: hierfavg, rounds: 1}\ntopology: {edges: 2, devices_per_edge: 30}\ndriver: "
+    )
+    for driver, files in (("namespaces", 64 + 3 * 63), ("sim", 64 + 4 * 8)):
+        assert open_files(make_plan(parse(scenario + driver, "a.yaml"), None), workers=8) == files

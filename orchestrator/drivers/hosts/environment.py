@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from node.assignment import Keypair
 from orchestrator.drivers.base import Environment
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.hosts.agents.calls import HostSetup
@@ -54,12 +55,8 @@ async def with_agents(
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
     ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
     host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
-    driver = HostsDriver(plan, directory)
-    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     server, keys = keypair(), keypair()
-    agents = Agents(server, keys.public, LEASE, driver.hear, driver.lose, driver.find)
-    stack.push_async_callback(agents.close)
-    driver.use(agents)
+    driver, agents = open_agents(plan, directory, stack, server, keys.public)
     used = [each for each in plan.hosts if each.name in driver.hosts]
     address, _ = way_to(used[0].address)  # by which a host reaches this one: by which this one reaches it
     endpoint = f"tcp://{address}:{agents.listen(address)}"
@@ -78,6 +75,18 @@ async def with_agents(
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
     return await connected(driver, agents, plan, directory, stack, port, key)
+
+
+def open_agents(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, server: Keypair, keys: str
+) -> tuple[HostsDriver, Agents]:
+    """The driver of a run, and the channel to its agents. ``keys``: the public key of the agents."""
+    driver = (HostsProgramsDriver if plan.programs else HostsDriver)(plan, directory)
+    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
+    agents = Agents(server, keys, LEASE, driver.hear, driver.lose, driver.find)
+    stack.push_async_callback(agents.close)
+    driver.use(agents)
+    return driver, agents
 
 
 async def wait_for(

@@ -58,11 +58,7 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.hosts.agents.channel import Agents
-    from orchestrator.drivers.hosts.agents.settings import LEASE
-    from orchestrator.drivers.hosts.driver import HostsDriver
-    from orchestrator.drivers.hosts.environment import connected
-    from orchestrator.drivers.hosts.programs import HostsProgramsDriver
+    from orchestrator.drivers.hosts.environment import connected, open_agents
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents, images_of
     from orchestrator.drivers.swarm.standing import access
@@ -70,13 +66,9 @@ async def open_environment(
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    driver = HostsProgramsDriver(plan, directory) if plan.programs else HostsDriver(plan, directory)
-    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
-    agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)
-    stack.push_async_callback(agents.close)
-    driver.use(agents)
+    driver, agents = open_agents(plan, directory, stack, found.server, found.agents.public)
     await start_agents(cluster, agents, run, directory.path, image, driver.hosts, found, stack)
     await wait_for_all(cluster, agents, found.service or run, driver.hosts)
     driver.here = (await asyncio.to_thread(cluster.here))[0] in driver.hosts

@@ -123,7 +123,7 @@ def measured(nodes: int, folder: Path) -> dict[str, Any]:
     scenario.write_text(SCENARIO.format(nodes=nodes, devices=(nodes - 5) // 4))
     plan = prepared_plan(load(scenario), scenario)
     directory = RunDirectory.create(folder, "startup")
-    plan.write_shards(directory.shards)
+    plan.shards.write(directory.shards)
     keys = RunKeys.make([each.name for each in plan.nodes])
     text = seen_from_inside(assignments(plan, directory, keys, "ipc://nobody")["device-0-3"]).to_json()
     (tree := directory.nodes / "tree").mkdir(parents=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,6 +14,16 @@ async def together(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     for error in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(error, BaseException):
             raise error
+
+
+async def within(seconds: float | None, work: Awaitable[object]) -> bool:
+    """Wait for ``work``, at most so long; then it is cancelled. Returns whether it has ended."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        return False
+    return True
 
 
 class Tasks:

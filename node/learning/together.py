@@ -95,10 +95,6 @@ class Crew:
     def __init__(self, learners: Sequence[Learner]) -> None:
         self.learners = list(learners)
 
-    @property
-    def nodes(self) -> list[str]:
-        return [learner.node for learner in self.learners]
-
     def train(self, trainings: Sequence[Training]) -> list[TrainResult]:
         """What `Learner.train` gives for each learner and its training. All have one `form`."""
         first, params = self.learners[0], trainings[0].params

@@ -15,6 +15,7 @@ import time
 
 from netem.measurement.probe import open_datagrams, receive
 from orchestrator.errors import HostError
+from orchestrator.together import within
 
 WAIT = 1.0  # s for the last answers
 
@@ -77,9 +78,7 @@ async def ask(address: str, port: int, token: bytes, count: int, spacing: float)
                 with contextlib.suppress(OSError):  # it counts as lost
                     asking.send(_PACKET.pack(token, number, time.time()))
                 await asyncio.sleep(spacing)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WAIT):
-                    await complete.wait()
+            await within(WAIT, complete.wait())
         finally:
             loop.remove_reader(asking)
     return list(times.values())

@@ -8,10 +8,9 @@ import importlib.metadata
 import json
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from orchestrator.agent.datasets import describe as describe_data
 from orchestrator.drivers.docker.engine import Engine
@@ -27,14 +26,13 @@ from orchestrator.fabric.trunk_trial import create_trial
 from orchestrator.host.kernel.accelerators import accelerators
 from orchestrator.host.kernel.clock import clock
 from orchestrator.host.kernel.kernel_modules import has_module
+from orchestrator.host.kernel.small_files import text_of
 from orchestrator.host.process import python
 from orchestrator.host.sensors.sensor import TEMPERATURE, THROTTLED, read
 from orchestrator.host.sensors.sources import discover
 
 HOST_FILES = Path("/proc/1/root")
 """The files of the host, as its first process sees them. The Engine hides some of them from containers."""
-
-T = TypeVar("T")
 
 
 async def examine(
@@ -51,7 +49,7 @@ async def examine(
         kernel=os.uname().release,
         engine=engine,
         image=image,
-        disk_free=await asyncio.to_thread(_unless, OSError, lambda: shutil.disk_usage(folder).free),
+        disk_free=shutil.disk_usage(folder).free,
         trunk=trunk,
         trunk_notes=tuple(notes),
         netem=await _netem(hub),
@@ -65,13 +63,12 @@ async def examine(
 
 def read_facts(root: Path) -> dict[str, Any]:
     """The facts that files below ``root`` show: dev, sys, proc, lib and usr."""
-    model = root / "proc/device-tree/model"
     readings = [each for each in read(discover(root)) if each.value is not None]
     degrees = [each.value for each in readings if each.quantity == TEMPERATURE and each.value is not None]
     flags = [each for each in readings if each.quantity == THROTTLED]
     return {
         "iptable_raw": has_module("iptable_raw", root),
-        "model": _unless(OSError, lambda: model.read_text(encoding="utf-8", errors="replace").strip(" \n\0")),
+        "model": text_of(root / "proc/device-tree/model"),
         "temperature": max(degrees, default=None),
         "accelerators": accelerators(root),
         "throttled": tuple(dict.fromkeys(each.scope for each in flags if each.value)) if flags else None,
@@ -101,11 +98,3 @@ async def _netem(hub: Hub) -> str | None:
     except (OrchestratorError, ValueError):
         return None
     return "" if tried["netem"] else str(tried["reason"])
-
-
-def _unless(error: type[Exception], reading: Callable[[], T]) -> T | None:
-    """What is read, or None after this error."""
-    try:
-        return reading()
-    except error:
-        return None

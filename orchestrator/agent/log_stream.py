@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from node.files import open_untrusted
 from orchestrator.drivers.hosts.agents.channel import PIECE
 
 
@@ -50,9 +50,11 @@ class CheckpointStream:
     def read(self) -> Iterator[Piece]:
         """Yield the pieces of each new checkpoint in order."""
         for path in sorted(self._folder.glob("*/*.checkpoint")):
-            if (descriptor := _open_file(path)) is None:
+            try:
+                file = open_untrusted(path)
+            except OSError:  # it is no file, or has gone
                 continue
-            with open(descriptor, "rb") as file:
+            with file:
                 state = os.fstat(file.fileno())
                 version = state.st_ino, state.st_mtime_ns
                 if self._read.get(path) == version:
@@ -60,15 +62,3 @@ class CheckpointStream:
                 self._read[path] = version
                 for start in range(0, state.st_size, PIECE):
                     yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)
-
-
-def _open_file(path: Path) -> int | None:
-    """A descriptor of a file; None for anything else. No link is followed, and nobody is waited for."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # it is a link or a socket, or has gone
-        return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    return None

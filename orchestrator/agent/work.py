@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
-import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -22,7 +20,7 @@ from pathlib import Path
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.hosts.agents.channel import AgentChannel
 from orchestrator.drivers.hosts.agents.settings import ORPHANED, Settings
-from orchestrator.errors import HostError
+from orchestrator.host.kernel.routes import way_to
 
 Make = Callable[[Settings, Path, Tell], Worker]
 
@@ -57,7 +55,7 @@ async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: a
         stack.callback(logging.getLogger().removeHandler, forwarder)
         worker = make(settings, folder, channel.tell)
         stack.push_async_callback(worker.close)
-        address, mtu = await asyncio.to_thread(underlay, settings.address)
+        address, mtu = way_to(settings.address.removeprefix("tcp://").rpartition(":")[0])
         hello = {
             "host": host,
             "pid": os.getpid(),
@@ -90,19 +88,3 @@ class _LogForwarder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._tell("log", log="agent", data=f"{self.format(record)}\n".encode())
-
-
-def underlay(address: str) -> tuple[str, int]:
-    """The own address and the MTU in bytes of the interface towards ``tcp://ADDRESS:PORT``. HostError if there is no
-    way there."""
-    to = address.removeprefix("tcp://").rpartition(":")[0]
-    (route,) = json.loads(_output_of("ip", "-json", "route", "get", to))
-    (interface,) = json.loads(_output_of("ip", "-json", "link", "show", "dev", route["dev"]))
-    return str(route["prefsrc"]), int(interface["mtu"])
-
-
-def _output_of(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise HostError(f"`{' '.join(command)}` failed ({done.stderr.strip()})")
-    return done.stdout

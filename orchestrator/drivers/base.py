@@ -104,30 +104,19 @@ class HostReadings(NamedTuple):
 
 
 @runtime_checkable
-class LosesHosts(Protocol):
-    """The power to lose a host, and to get it back. ``news`` delivers all that hosts report, in order."""
+class UsesHosts(Protocol):
+    """The power to run nodes on other hosts, which may be lost and come back. ``news`` delivers all that hosts report,
+    in order. ``here``: whether nodes run on the orchestrator's host too."""
 
     news: asyncio.Queue[HostChange | NodeMove | HostReadings]
+    here: bool
 
     async def ready(self, node: str) -> str | None:
         """Wait until a node whose host was lost can start: there, or on another host. Returns why it cannot, None if
         it can."""
 
-
-@runtime_checkable
-class CopiesAssignments(Protocol):
-    """The power to bring a node's assignment, with its secret key, to another host."""
-
     async def forget(self, node: str) -> None:
-        """Remove what was brought. The node has read it, or has ended."""
-
-
-@runtime_checkable
-class SensesHosts(LosesHosts, Protocol):
-    """The power to read the sensors of the hosts of nodes, while they are there. ``news`` delivers the readings.
-    ``here``: whether nodes run on the orchestrator's host. Its sensors are then included."""
-
-    here: bool
+        """Remove the assignment that was copied to a node's host. The node has read it, or has ended."""
 
     async def sense(self) -> None:
         """Read all sensors now. From the first call on those that have changed are also read once a second."""
@@ -176,16 +165,6 @@ class Control(Protocol):
         """Send a message to a node. A node that does not run misses it."""
 
 
-@runtime_checkable
-class AnswersForNodes(Protocol):
-    """A control plane of nodes that cannot speak. ``over``: why the run is over, and the error or None."""
-
-    over: asyncio.Future[tuple[str, str | None]]
-
-    def hold(self, node: str, handle: NodeHandle | None) -> None:
-        """A node was started; None: it has ended."""
-
-
 @dataclass(frozen=True)
 class Environment:
     """The environment of a run: the driver of its nodes, the fabric of their links, and the control plane. ``prober``
@@ -209,9 +188,6 @@ class DriverEntry(Protocol):
     def missing(self, plan: Plan | None = None) -> list[HostError]:
         """An error with the remedy for each thing that this host lacks for a plan, or without a plan for an algorithm;
         empty if a run can begin. Makes nothing."""
-
-    def open_files(self, plan: Plan, workers: int) -> int:
-        """The largest number of files that one process of a run has open."""
 
     async def open_environment(
         self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from orchestrator.host.process import processes
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
-
-FIRST = 64  # open files of a process without peers, with a reserve: at most 40 were counted
-OF_A_PEER = 3  # open files of a node for each peer: a connection each way, and ZeroMQ's own signalling
 
 
 async def sweep(run: str, directory: Path | None = None) -> None:
@@ -68,14 +64,3 @@ async def open_control(
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
     return control, assigned
-
-
-def files_of_agents(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
-    return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
-
-
-def files_of_peers(plan: Plan) -> int:
-    """The largest number of files that a node has open for its peers."""
-    peers = Counter(link.source for link in plan.links)
-    return OF_A_PEER * max(peers.values(), default=0)

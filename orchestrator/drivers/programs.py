@@ -92,7 +92,7 @@ class _Program:
 
 
 class Programs:
-    """See `Control` and `AnswersForNodes` for the methods, and the module's docstring."""
+    """See `Control`, and the module's docstring. ``over``: why the run is over, and the error or None."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
         self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
@@ -113,6 +113,7 @@ class Programs:
             self._tasks.start(work)
 
     def hold(self, node: str, handle: NodeHandle | None) -> None:
+        """Note that a node was started; None: it has ended."""
         self._holds.put_nowait((node, handle))
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:

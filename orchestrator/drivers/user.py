@@ -21,17 +21,14 @@ class User:
     uid: int
     gid: int
 
-    def may_read(self, path: Path) -> bool:
-        """Whether this user may read a file, by its owner, group and mode alone. A folder must also be searchable."""
-        state = path.stat()
-        shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
-        wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
-        return (state.st_mode >> shift) & wanted == wanted
-
     def refuse_hidden(self, data: Path) -> None:
-        """HostError if a folder of prepared data, or a file in it, cannot be read by this user."""
+        """HostError if a folder of prepared data, or a file in it, cannot be read by this user, by its owner, group and
+        mode alone. A folder must also be searchable."""
         for path in (data, *data.iterdir()):
-            if not self.may_read(path):
+            state = path.stat()
+            shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
+            wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
+            if (state.st_mode >> shift) & wanted != wanted:
                 raise HostError(
                     f"nodes run as user {self.uid}, who may not read {path}: `chmod --recursive a+rX {data}`"
                 )

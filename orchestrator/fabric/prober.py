@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import time
@@ -36,19 +35,15 @@ class Prober(Protocol):
 class HubProber:
     """See Prober: the nodes are processes of the hub's host."""
 
-    def __init__(self, hub: Hub, mtu: int = MTU) -> None:
-        self.mtu = mtu
+    mtu = MTU
+
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
-        responder = await asyncio.create_subprocess_exec(
-            *self._hub.enter(handle.pid),
-            *python.module("netem.measurement.measure", *respond_arguments(address)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
+        command = python.module("netem.measurement.measure", *respond_arguments(address))
+        responder = await self._hub.spawn(command, pid=handle.pid, errors=None)
         assert responder.stdin is not None
         assert responder.stdout is not None
         try:

@@ -93,11 +93,6 @@ class RunDirectory:
             return False
         return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
-    def refuse_foreign(self) -> None:
-        """RunError if the directory belongs to another user, or others can write to it."""
-        if not self.is_ours:
-            raise RunError(f"{self.path} belongs to another user, or others may write to it: `down` it as its user")
-
     def token(self) -> str:
         """The secret that the run's processes carry, made at its first use. Only this user can read it."""
         path = self.path / "token"

@@ -12,9 +12,7 @@ from orchestrator.errors import PlaceError
 def check_folder(folder: Path, remedy: str) -> None:
     """PlaceError with this remedy if files cannot be made in a folder. The folder need not exist yet."""
     try:
-        place = _nearest(folder)
-        with tempfile.TemporaryFile(dir=place):
-            pass
+        tempfile.TemporaryFile(dir=_nearest(folder)).close()
     except OSError as error:
         raise PlaceError(f"nothing can be written in {folder} ({error.strerror}): {remedy}") from None
 
@@ -24,9 +22,8 @@ def check_file(file: Path, remedy: str) -> None:
     try:
         if file.exists():
             os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
-            return
-        with tempfile.TemporaryFile(dir=_nearest(file.parent)):
-            pass
+        else:
+            tempfile.TemporaryFile(dir=_nearest(file.parent)).close()
     except OSError as error:
         raise PlaceError(f"{file} cannot be written ({error.strerror}): {remedy}") from None
 

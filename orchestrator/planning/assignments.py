@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from node.assignment import (
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.learning.shards import own_test_key, personal_key, train_key
 from orchestrator.planning.plan import NodePlan, Plan
 
 
@@ -43,14 +42,14 @@ def seen_from_inside(assignment: Assignment) -> Assignment:
 
 def write(assignment: Assignment, path: Path) -> None:
     """Write the assignment to a file that only this user can read: it holds the node's secret key."""
-    forget(path)
+    path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w") as file:
         file.write(assignment.to_json())
 
 
-@contextlib.asynccontextmanager
-async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
+@contextlib.contextmanager
+def handed_out(assignment: Assignment | None, path: Path) -> Iterator[Path]:
     """Keep a node's assignment in the file ``path`` inside the context. RunError if it cannot be written."""
     if assignment is not None:
         try:
@@ -63,12 +62,7 @@ async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator
     try:
         yield path
     finally:
-        forget(path)
-
-
-def forget(path: Path) -> None:
-    """Remove a node's assignment file, if it exists."""
-    path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys, address: str) -> Assignment:
@@ -95,10 +89,8 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             dataset=plan.data.dataset,
             directory=plan.data_directory,
             shards=str(directory.shards),
-            train_key=train_key(node.name) if node.name in plan.shards.train else None,
-            own_test_key=own_test_key(node.name) if node.name in plan.shards.own_test else None,
-            personal_key=personal_key(node.name) if node.name in plan.shards.personal else None,
             global_test=node.leads or node.tier == "cloud" or ALGORITHMS[plan.algorithm].personal,
+            **plan.shards.keys(node.name),
         ),
         hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
         gathering=Gathering(

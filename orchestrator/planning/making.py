@@ -11,7 +11,7 @@ import ipaddress
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
@@ -45,24 +45,6 @@ CLIENTS_AT_ONCE = 64
 after the other is faster."""
 PORT = 7000  # of every node, since each has a network namespace of its own
 
-NO_GATHERING = GatheringPlan(quorum=None, count=None, late="discard", deadlines={})
-"""Programs gather as they like, or not at all."""
-
-
-@dataclass(frozen=True)
-class _Learning:
-    """What a plan says of its algorithm, model and data; the defaults are those of programs."""
-
-    params: Mapping[str, Any] = field(default_factory=dict)
-    clients_at_once: int = 1
-    precision: str = ""
-    model: str = ""
-    model_params: Mapping[str, Any] = field(default_factory=dict)
-    model_bytes: int = 0
-    training_bytes: Mapping[str, int] = field(default_factory=dict)
-    data: DataPlan = field(default_factory=DataPlan)
-    gathering: GatheringPlan = NO_GATHERING
-
 
 def make_plan(
     scenario: Scenario, data: PreparedLabels | None, folder: str = "", inventory: Inventory | None = None
@@ -95,7 +77,7 @@ def make_plan(
         _refuse_stretched_accelerators(nodes)
     clients = None if population is None else clients_at_worst(population, media, cross_traffic)
     system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
-    learning = _Learning() if scenario.algorithm is None else _learning(scenario, system, shards, data)
+    learning = {} if scenario.algorithm is None else _learning(scenario, system, shards, data)
     return Plan(
         name=scenario.name,
         plugins=scenario.plugins,
@@ -103,7 +85,7 @@ def make_plan(
         driver=scenario.driver,
         engine=scenario.engine,
         algorithm=scenario.scheme.name,
-        **vars(learning),
+        **learning,
         nodes=nodes,
         links=links,
         faults=faults,
@@ -144,12 +126,13 @@ class _System(NamedTuple):
     clients: tuple[list[LinkProfile], list[LinkProfile]] | None
 
 
-def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> _Learning:
+def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> dict[str, Any]:
+    """The fields of a plan about its algorithm, model and data."""
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
     sizes = [Size(0)] if form is None else model_sizes(scenario, form)
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
-    return _Learning(
+    return dict(
         params=asdict(scenario.parameters),
         clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),

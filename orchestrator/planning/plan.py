@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
@@ -177,12 +176,12 @@ class DataPlan:
 @dataclass(frozen=True)
 class GatheringPlan:
     """How long nodes wait for answers: for a ``quorum`` (a share) or a ``count`` of the peers they asked (the other is
-    None), at most until the tier's deadline. ``deadlines``: in seconds, by tier."""
+    None), at most until the tier's deadline. ``deadlines``: in seconds, by tier. Programs gather as they like."""
 
-    quorum: float | None
-    count: int | None
-    late: str
-    deadlines: Mapping[str, float]
+    quorum: float | None = None
+    count: int | None = None
+    late: str = "discard"
+    deadlines: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ class StopPlan:
         return Stop(rounds=self.rounds or 0, accuracy=self.accuracy, target=self.target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of the
     prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
@@ -215,15 +214,15 @@ class Plan:
     driver: str
     engine: str
     algorithm: str
-    params: Mapping[str, Any]
-    model: str
-    model_params: Mapping[str, Any]
-    model_bytes: int
-    data: DataPlan
+    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    model_params: Mapping[str, Any] = field(default_factory=dict)
+    model_bytes: int = 0
+    data: DataPlan = field(default_factory=DataPlan)
     nodes: tuple[NodePlan, ...]
     links: tuple[LinkPlan, ...]
     faults: tuple[Fault, ...]
-    gathering: GatheringPlan
+    gathering: GatheringPlan = field(default_factory=GatheringPlan)
     timeouts: Timeouts
     stop: StopPlan
     restart: str
@@ -317,10 +316,6 @@ class Plan:
         """The content of plan.json as it is after reading the file back."""
         read: dict[str, Any] = json.loads(json.dumps(self.to_json()))
         return read
-
-    def write_shards(self, path: Path) -> None:
-        """Write the file of index arrays that the nodes read."""
-        self.shards.write(path)
 
 
 SHOWN_NAMES = 20

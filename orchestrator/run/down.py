@@ -13,7 +13,7 @@ from orchestrator import text
 from orchestrator.drivers.base import LeavesAgents, entry_of
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.swarm import leftovers as agents
-from orchestrator.errors import HostError, RecordError
+from orchestrator.errors import HostError, RecordError, RunError
 from orchestrator.fabric.namespaces.anchor import remove
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel import cgroups
@@ -61,7 +61,9 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
     directory may have left something on each host of the swarm. RunError if the directory belongs to another user."""
     stopped = False
     if directory is not None:
-        directory.refuse_foreign()
+        if not directory.is_ours:
+            others = "belongs to another user, or others may write to it"
+            raise RunError(f"{directory.path} {others}: `down` it as its user")
         if _signal_holder(directory, signal.SIGTERM):
             stopped = _wait_released(directory, ORDERLY)
             if not stopped and _signal_holder(directory, signal.SIGKILL):

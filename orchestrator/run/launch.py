@@ -96,7 +96,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         clear(directory.run, directory)  # remove what a killed orchestrator left behind
         try:
             directory.reopen()
-            plan.write_shards(directory.shards)
+            plan.shards.write(directory.shards)
         except OSError as error:
             raise RunError(f"{directory.run} cannot be continued: {error}") from None
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))

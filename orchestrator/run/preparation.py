@@ -27,6 +27,7 @@ from orchestrator.run.options import Origin
 from orchestrator.scenario.schema import effective
 from orchestrator.scenario.sections.drivers import DRIVERS
 
+FILES = 64  # open files of a process by itself, with a reserve: at most 40 were counted
 T = TypeVar("T")
 
 
@@ -41,7 +42,7 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
         **origin.meta,
     }
     try:
-        plan.write_shards(directory.shards)
+        plan.shards.write(directory.shards)
         directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())
     except OSError as error:
         raise RunError(
@@ -95,7 +96,16 @@ def require_room(plan: Plan, workers: int = 1) -> None:
             f"the models of {text.count(clients, 'client')} in a round take {text.size(needed)}, and this host has "
             f"{text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
         )
-    provide(entry_of(plan.driver).open_files(plan, workers))
+    provide(open_files(plan, workers))
+
+
+def open_files(plan: Plan, workers: int) -> int:
+    """The most files that one process of a run has open: the orchestrator, the switch, or a node with many peers. A
+    container has its output, a control connection and a request to the Engine; a peer a connection each way, and
+    ZeroMQ's own signalling."""
+    if DRIVERS[plan.driver].simulated:
+        return FILES + 4 * workers
+    return FILES + 3 * len(plan.nodes) + 2 * len(plan.programs) + 4 * len(plan.hosts)
 
 
 def models_of_a_round(plan: Plan) -> int:

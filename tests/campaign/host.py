@@ -35,7 +35,7 @@ LONG = (
     "orchestrator.run.launch",
     "orchestrator.results.junit",
     "orchestrator.results.summary",
-    "orchestrator.drivers.sim.simulation",
+    "orchestrator.drivers.sim.driver",
     "tests.campaign.canaries",
 )
 """Modules that take long to import."""

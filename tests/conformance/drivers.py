@@ -107,7 +107,7 @@ async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack:
     """The stage of a driver, made with the folder of the prepared data and opened; ``stack`` closes both."""
     scenario = parse(SCENARIO, "stage.yaml")
     plan = make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, Path.cwd())))
-    plan.write_shards(directory.shards)
+    plan.shards.write(directory.shards)
     address = f"ipc://{directory.socket}"
     keys = RunKeys.make([node.name for node in plan.nodes])
     for name, assignment in assignments(plan, directory, keys, address).items():

@@ -57,7 +57,7 @@ NODE = Contents(
 HOST = Contents(
     (*NODE.packages, "netem", "orchestrator"),
     "import orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, netem.userspace.switch,"
-    f" orchestrator.cli.main, orchestrator.sweep.running, orchestrator.drivers.sim.simulation; {NODE.loading}",
+    f" orchestrator.cli.main, orchestrator.sweep.running, orchestrator.drivers.sim.driver; {NODE.loading}",
     (*NODE.commands, "unshare", "ip", "tc", "bridge", "env", "sh"),
 )
 """Nodes, what makes them on a host, and the command edgebed for tasks of a sweep. It is the image of nodes too."""

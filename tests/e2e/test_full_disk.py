@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 WALK = """
 import json, os, subprocess, sys, tempfile
 import orchestrator.__main__, orchestrator.cli.main, orchestrator.run.launch, orchestrator.run.display.terminal
-import orchestrator.drivers.sim.simulation
+import orchestrator.drivers.sim.driver
 runs, scenario, reports, *sizes = sys.argv[1:]
 for size in sizes:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", runs], check=True)

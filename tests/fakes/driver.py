@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.base import Exit, ProgramEnd
+from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove, ProgramEnd
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.kernel.usage import ProcessUsage
@@ -115,6 +115,25 @@ class FakeDriver:
     def _print(self, name: str, line: str) -> None:
         with self._logs[name].open("a") as log:
             log.write(f"{line}\n")
+
+
+class FakeHostsDriver(FakeDriver):
+    """See `UsesHosts`. No host is lost, and none has a sensor."""
+
+    here = False
+
+    def __init__(self, control: FakeControl) -> None:
+        super().__init__(control)
+        self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
+
+    async def ready(self, node: str) -> str | None:
+        return None
+
+    async def forget(self, node: str) -> None:
+        pass
+
+    async def sense(self) -> None:
+        pass
 
 
 class FakeProgramsDriver(FakeDriver):

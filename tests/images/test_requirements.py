@@ -143,7 +143,7 @@ A_TASK = """
 import sys
 
 sys.modules.update(dict.fromkeys(sys.argv[1:]))
-import orchestrator.cli.main, orchestrator.drivers.sim.simulation, orchestrator.sweep.running
+import orchestrator.cli.main, orchestrator.drivers.sim.driver, orchestrator.sweep.running
 import orchestrator.agent.in_namespaces, orchestrator.drivers.kubernetes.entry, orchestrator.drivers.hosts.environment
 print("loaded")
 """

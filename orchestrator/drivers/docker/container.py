@@ -12,7 +12,7 @@ from docker.types import DeviceRequest, LogConfig, Mount
 from node.assignment import PLACE
 from orchestrator.drivers.user import User
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
-from orchestrator.host.kernel.cgroups import CAN_SWAP
+from orchestrator.host.kernel.cgroups import CAN_SWAP, UNLIMITED
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.sections.compute import PROCESSOR
@@ -52,10 +52,8 @@ class Limits:
         """One sentence for each limit that is not enforced."""
         found = []
         if missing := [name for name in ("cpu", "memory") if not getattr(self, name)]:
-            found.append(
-                f"{' and '.join(missing)} limits of the hardware are not enforced: the Docker Engine's host lacks the"
-                " cgroup controllers; computing is still stretched to the hardware's speed"
-            )
+            why = "the Docker Engine's host lacks the cgroup controllers"
+            found.append(UNLIMITED.format(" and ".join(missing), why))
         if self.memory and not self.swap:
             found.append(CAN_SWAP)
         if not self.processes:

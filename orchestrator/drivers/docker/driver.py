@@ -187,14 +187,10 @@ class DockerDriver:
         with plain_words(f"starting {node.name}"):
             copier = self._spawn(copy_output, self._engine.output(container), log)
             container.start()
-        pid = 0
-        with unless_gone(), plain_words(f"looking for {node.name}"):
-            container.reload()
-            pid = int(container.attrs["State"]["Pid"])
-        if pid == 0:
+        if (pid := self._pid_of(container)) == 0:
             copier.join(LAST_WORDS)
             return 0, container
-        if not is_process_of(pid, str(container.id)) and self._runs(container, pid):
+        if not is_process_of(pid, str(container.id)) and self._pid_of(container) == pid:
             raise HostError(
                 f"the Docker Engine says that {node.name} is process {pid}, which is another one here: the orchestrator"
                 " must run on the Engine's host, and not in a container"
@@ -210,12 +206,12 @@ class DockerDriver:
             image, COMMAND, options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
         )
 
-    def _runs(self, container: Container, pid: int) -> bool:
-        """Whether ``pid`` is still the container's process."""
+    def _pid_of(self, container: Container) -> int:
+        """The container's process; 0 if it has ended."""
         with unless_gone(), plain_words(f"looking for {container.name}"):
             container.reload()
-            return int(container.attrs["State"]["Pid"]) == pid
-        return False
+            return int(container.attrs["State"]["Pid"])
+        return 0
 
     def _signal(self, container: Container, name: str) -> None:
         with unless_gone(), plain_words(f"sending {name} to {container.name}"):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
+from orchestrator.drivers.local import connected, sweep
 from orchestrator.drivers.programs import addresses, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import HelperHub, without_client
@@ -23,8 +23,6 @@ from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 
-OF_A_CONTAINER = 3  # open files of the orchestrator: output, control connection, a request to the Engine
-
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, an Engine that does not answer, or an image that does not fit host or version."""
@@ -32,11 +30,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     if os.geteuid() != 0 and (error := without_client()) is not None:
         found.append(error)
     return found
-
-
-def open_files(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator, of the switch, or of the node with most peers."""
-    return FIRST + max(OF_A_CONTAINER * len(plan.nodes), files_of_peers(plan))
 
 
 async def open_environment(

@@ -27,7 +27,7 @@ from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.together import Tasks, together
+from orchestrator.together import Tasks, together, within
 
 
 class HostsDriver:
@@ -135,19 +135,14 @@ class HostsDriver:
                 continue
             outage.waiting.add(node)
             due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
-            if asyncio.get_running_loop().time() < due:
-                await self._change_until(due)
+            if (left := due - asyncio.get_running_loop().time()) > 0:
+                self._change.clear()
+                await within(left, self._change.wait())
             elif moves:
                 await self._move(outage)
             else:
                 reason = outage.stuck.get(node)
                 return f"its host {outage.host} stays away" + (f", and {reason}" if reason else "")
-
-    async def _change_until(self, due: float) -> None:
-        self._change.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(due):
-                await self._change.wait()
 
     async def _move(self, outage: HostOutage) -> None:
         """Let the nodes that wait for a host live on others, as far as they can."""
@@ -271,7 +266,7 @@ class HostsDriver:
         self.news.put_nowait(HostChange(host, "lost", reason))
         self._outages.setdefault(host, HostOutage(host, asyncio.get_running_loop().time(), reason))
         for node, handle in self._running.pop(host, {}).items():
-            self._report_exit(Exit(node, handle, -signal.SIGKILL))
+            self.exits.put_nowait(Exit(node, handle, -signal.SIGKILL))
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
@@ -302,10 +297,7 @@ class HostsDriver:
     def _handle_exit(self, host: str, exit: Exit) -> None:
         if self._running[host].get(exit.node) == exit.handle:
             del self._running[host][exit.node]
-        self._writer.then(self._report_exit, exit)  # its last output comes before
-
-    def _report_exit(self, exit: Exit) -> None:
-        self.exits.put_nowait(exit)
+        self._writer.then(self.exits.put_nowait, exit)  # its last output comes before
 
     def _on(self, host: str) -> list[str]:
         return [node for node, home in self.homes.items() if home == host]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from node.assignment import Keypair
 from orchestrator.drivers.base import Environment
+from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.hosts.agents.calls import HostSetup
 from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
@@ -27,11 +28,11 @@ from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of
 from orchestrator.fabric.underlay import crossed
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.kernel.routes import way_to
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
 
-DISCARD = 9  # a port that is only looked up in routes, never used
 LAST_PORT = 65535
 
 
@@ -54,14 +55,10 @@ async def with_agents(
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
     ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
     host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
-    driver = HostsDriver(plan, directory)
-    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     server, keys = keypair(), keypair()
-    agents = Agents(server, keys.public, LEASE, driver.hear, driver.lose, driver.find)
-    stack.push_async_callback(agents.close)
-    driver.use(agents)
+    driver, agents = open_agents(plan, directory, stack, server, keys.public)
     used = [each for each in plan.hosts if each.name in driver.hosts]
-    address = own_address(used[0].address)
+    address, _ = way_to(used[0].address)  # by which a host reaches this one: by which this one reaches it
     endpoint = f"tcp://{address}:{agents.listen(address)}"
     settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
     end = asyncio.ensure_future(await start(used, settings, stack))
@@ -77,11 +74,19 @@ async def with_agents(
         stack.callback(asyncio.create_task(driver.watch(end)).cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
+    return await connected(driver, agents, plan, directory, stack, port, key)
 
-    def setup(homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-        return setup_of(plan, trunk_of(plan, homes, directory.run, host, mtu, port, key))
 
-    return await connected(driver, agents, plan, directory, stack, setup, lambda mtu: min(MTU, mtu_of(mtu, key=True)))
+def open_agents(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, server: Keypair, keys: str
+) -> tuple[HostsDriver, Agents]:
+    """The driver of a run, and the channel to its agents. ``keys``: the public key of the agents."""
+    driver = (HostsProgramsDriver if plan.programs else HostsDriver)(plan, directory)
+    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
+    agents = Agents(server, keys, LEASE, driver.hear, driver.lose, driver.find)
+    stack.push_async_callback(agents.close)
+    driver.use(agents)
+    return driver, agents
 
 
 async def wait_for(
@@ -99,29 +104,22 @@ async def wait_for(
     raise HostError(what, remedy)
 
 
-def own_address(other: str) -> str:
-    """The IPv4 address by which a host reaches this one: that from which this one reaches it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.connect((other, DISCARD))
-        return str(asking.getsockname()[0])
-
-
 async def connected(
     driver: HostsDriver,
     agents: Agents,
     plan: Plan,
     directory: RunDirectory,
     stack: AsyncExitStack,
-    setup: Callable[[Mapping[str, str], str, int], HostSetup],
-    largest: Callable[[int], int] = mtu_of,
+    port: int = PORT,
+    key: str = "",
 ) -> Environment:
-    """Open each host. ``setup``: of a host, from the present host of each node, and the largest packet of a node in
-    bytes. ``largest``: that packet, from the smallest MTU of the hosts."""
+    """Open each host. ``port`` and ``key``: of the trunk."""
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
-    mtu = largest(min(mtus.values())) if len(mtus) > 1 else MTU
-    await driver.open_links(lambda host: setup(driver.homes, host, mtu))
+    mtu = mtu_of(min(mtus.values()), key=bool(key)) if len(mtus) > 1 else MTU
+    mtu = min(MTU, mtu) if key else mtu
+    await driver.open_links(lambda host: setup_of(plan, driver.homes, directory.run, host, mtu, port, key))
     prober = HostsProber(agents, mtu)
     known = {host.name: host.address for host in plan.hosts}
     ends = [HostEnd(host, known[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
@@ -140,24 +138,21 @@ async def connected(
     return Environment(driver, fabric, control, prober, assigned, network)
 
 
-def setup_of(plan: Plan, trunk: Trunk | None) -> HostSetup:
-    """What each host needs to open its hub and its links; and no images."""
+def setup_of(
+    plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int, port: int = PORT, key: str = ""
+) -> HostSetup:
+    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node. ``mtu``: the
+    largest packet of a node. There is no trunk if the plan has one host."""
+    trunk = None
+    if len(plan.hosts) > 1:
+        (address,) = [each.address for each in plan.hosts if each.name == host]
+        trunk = Trunk(address, id_of(run), remotes(plan, homes, host), mtu, port, key)
     return HostSetup(
-        image="",
-        images=(),
-        accelerated=(),
+        image=node_image.image_name(),
+        images=sorted(plan.images_of(plan.nodes_on(host))),
+        accelerated=plan.accelerated(host),
         programs=plan.programs or None,
         names=addresses(plan),
         wires=wires_of(plan),
         trunk=trunk,
     )
-
-
-def trunk_of(
-    plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int, port: int = PORT, key: str = ""
-) -> Trunk | None:
-    """A host's end of the trunk; None if the plan has one host. ``homes``: the present host of each node."""
-    if len(plan.hosts) == 1:
-        return None
-    (address,) = [each.address for each in plan.hosts if each.name == host]
-    return Trunk(address, id_of(run), remotes(plan, homes, host), mtu, port, key)

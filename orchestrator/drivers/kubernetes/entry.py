@@ -7,12 +7,11 @@ from functools import partial
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.kubernetes import cluster
-from orchestrator.drivers.local import files_of_agents
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 
-open_files, inventory, stop_agents = files_of_agents, cluster.inventory, cluster.stop_agents
+inventory, stop_agents = cluster.inventory, cluster.stop_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

@@ -23,7 +23,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.accelerators import device_files
-from orchestrator.host.kernel.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
+from orchestrator.host.kernel.cgroups import CAN_SWAP, UNLIMITED, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.process import python
 from orchestrator.host.process.child import JsonChild
 from orchestrator.host.process.processes import labels
@@ -159,10 +159,7 @@ class NamespacesDriver:
         covered = {name for hierarchy in hierarchies for name in hierarchy.controllers}
         missing = [name for name in ("cpu", "memory") if name not in covered]
         if missing:
-            self._notes.append(
-                f"{' and '.join(missing)} limits of the hardware are not enforced: this user may not make cgroups;"
-                " computing is still stretched to the hardware's speed"
-            )
+            self._notes.append(UNLIMITED.format(" and ".join(missing), "this user may not make cgroups"))
         if "memory" in covered and may_swap(made):
             self._notes.append(CAN_SWAP)
         self._groups = groups if covered else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
+from orchestrator.drivers.local import connected, sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.namespaces.programs import HoldersDriver
 from orchestrator.errors import HostError
@@ -27,11 +27,6 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     refused = refusal() if shutil.which("unshare") is not None else None
     learning = [] if plan is None or plan.programs else missing_here(plan.accelerators)
     return absent() + ([refused] if refused is not None else []) + learning
-
-
-def open_files(plan: Plan, workers: int) -> int:
-    """The open files of the orchestrator, of the switch, or of the node with most peers."""
-    return FIRST + max(len(plan.nodes) + 2 * len(plan.programs), files_of_peers(plan))
 
 
 async def open_environment(

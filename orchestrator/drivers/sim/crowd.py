@@ -10,7 +10,6 @@ answer, and another client takes its place. Only what a client kept in a checkpo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -45,6 +44,7 @@ from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import RunError
 from orchestrator.population.population import Population, client_name
 from orchestrator.population.selection import ClientHistory, UniformSelection, select
+from orchestrator.together import within
 
 EVENT = "client"
 LOOK = 60.0  # s until the next look, if too few clients are there
@@ -87,14 +87,11 @@ class Crowd:
         self._kept = checkpoint_path(template.checkpoint_directory, template.node)
         self._restore(load(self._kept, template.stop.rounds))
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reporter: MemoryReporter | None = None
+        self.reporter: MemoryReporter | None = None  # of the node ``population``
         self._role: Role | None = None
         self._transport: MemoryTransport | None = None
 
     # The node ``population``
-
-    def report_to(self, reporter: MemoryReporter) -> None:
-        self._reporter = reporter
 
     @property
     def stopped(self) -> bool:
@@ -120,7 +117,7 @@ class Crowd:
 
     def transport(self, assignment: Assignment) -> MemoryTransport:
         """A transport for the cloud, whose peers are the clients that take part."""
-        return CloudTransport(self._network, assignment, self)
+        return CloudTransport(self._network, assignment, self.answered, self.lost)
 
     def serve(self, role: Role, transport: MemoryTransport) -> None:
         """Select the clients of this role of the cloud from now on. Those of an earlier incarnation are released."""
@@ -156,9 +153,7 @@ class Crowd:
                 latest = self._now()
             if self._now() - latest > LONGEST_NIGHT:
                 raise RunError(self._nobody())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK if places > 0 else None):
-                    await self._changed.wait()
+            await within(LOOK if places > 0 else None, self._changed.wait())
 
     def select(self, count: int, round: int) -> Sequence[str]:
         """See `node.messaging.selection.Selector`."""
@@ -244,7 +239,7 @@ class Crowd:
             assignment,
             transport,
             ModelledCompute(self._workers, self._cost, speed),
-            ClientReporter(part, self._reporter),
+            ClientReporter(part, self.reporter),
             params=self._params,
             learner=self._learner_of(name),
             restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
@@ -302,8 +297,8 @@ class Crowd:
         now = self._now()
         self.seen.end_round(self._round, [(part.client, part.seconds(now), self._utility(part)) for part in recorded])
         losses = [part.loss for part in recorded if part.outcome == COUNTED and part.loss is not None]
-        if losses and self._reporter is not None:
-            self._reporter.metric(self._round, {"scope": "train", "loss": sum(losses) / len(losses)})
+        if losses and self.reporter is not None:
+            self.reporter.metric(self._round, {"scope": "train", "loss": sum(losses) / len(losses)})
 
     def _record(self, parts: Iterable[Participation]) -> None:
         """Record parts that have ended."""
@@ -312,8 +307,8 @@ class Crowd:
             part.outcome = part.outcome or (late if part.arrived is None else UNUSED)
             self._recorded.append(self._parts.pop(part.name))
             self._moved = summed([*self._moved, *part.transport.traffic()], self._cloud)
-            if self._reporter is not None:
-                self._reporter.event(EVENT, round=part.round, **part.event_fields(self._population, self._now()))
+            if self.reporter is not None:
+                self.reporter.event(EVENT, round=part.round, **part.event_fields(self._population, self._now()))
 
     def _utility(self, part: Participation) -> float | None:
         """The utility of its answer, if it counted."""

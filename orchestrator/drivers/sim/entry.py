@@ -15,25 +15,29 @@ from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
-FIRST = 64  # open files of the orchestrator, with a reserve: at most 40 were counted
-OF_A_WORKER = 4
-
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for PyTorch and accelerators: a simulation needs nothing else."""
     return [] if plan is None else missing_here(plan.accelerators)
 
 
-def open_files(plan: Plan, workers: int) -> int:
-    return FIRST + OF_A_WORKER * workers
-
-
 async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
-    """Make the driver, the links and the control plane, all in this process."""
-    from orchestrator.drivers.sim.simulation import Simulation
+    """Make the driver, the links and the control plane, all in this process. The results do not depend on the number
+    of ``workers``."""
+    import torch
 
-    simulation = Simulation(plan, assignments(plan, directory, RunKeys.none(), address=""), workers)
-    stack.push_async_callback(simulation.driver.close)
-    return Environment(simulation.driver, simulation.fabric, simulation.control)
+    from node.process.main import keep_freed_memory
+    from orchestrator.drivers.sim.driver import SimDriver
+    from orchestrator.drivers.sim.nodes import Nodes
+    from orchestrator.drivers.sim.virtual_control import MemoryControl
+    from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    fabric, control = ModelFabric(plan.timeouts), MemoryControl()
+    nodes = Nodes(plan, assignments(plan, directory, RunKeys.none(), address=""), fabric, control, workers)
+    driver = SimDriver(nodes, fabric.network, control)
+    stack.push_async_callback(driver.close)
+    return Environment(driver, fabric, control)

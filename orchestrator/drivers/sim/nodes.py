@@ -136,7 +136,7 @@ class Nodes:
     def _stand_in(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
         """Make the node that stands for a population."""
         reporter = self._control.open(assignment.node)
-        crowd.report_to(reporter)
+        crowd.reporter = reporter
         return SimulatedNode(crowd, compute, reporter, lambda: _rows(crowd.traffic()))
 
     def _role(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from node.assignment import Assignment
 from node.messaging.delivery.association import Direction, Traffic
@@ -83,36 +83,32 @@ class Participation:
         return None if self.used is None else self.used - self.round
 
 
-class Watcher(Protocol):
-    """Learns what the cloud's transport notices of clients."""
-
-    def answered(self, name: str) -> None: ...
-
-    def lost(self, name: str) -> None: ...
+Notice = Callable[[str], None]  # with the name of a client
 
 
 class CloudTransport(MemoryTransport):
-    """The cloud's transport. It tells when the answer of a client arrives, and when a client is lost or has left."""
+    """The cloud's transport. It calls ``answered`` when the answer of a client arrives, and ``lost`` when a client is
+    lost or has left."""
 
-    def __init__(self, network: MemoryNetwork, assignment: Assignment, watcher: Watcher) -> None:
+    def __init__(self, network: MemoryNetwork, assignment: Assignment, answered: Notice, lost: Notice) -> None:
         super().__init__(network, assignment.node, (), assignment.timeouts, LIMITS)
         network.frozen.discard(assignment.node)
-        self._watcher = watcher
+        self._answered, self._lost = answered, lost
 
     def arrive(self, peer: str, in_flight: InFlight) -> None:
         if in_flight.message.kind == FAREWELL:
-            self._watcher.lost(peer)
+            self._lost(peer)
         else:
-            self._watcher.answered(peer)
+            self._answered(peer)
         super().arrive(peer, in_flight)
 
     def meet(self, peer: str, reason: str) -> None:
         if self._states[peer] == "present":  # the two had lost each other, and this node was frozen
-            self._watcher.lost(peer)
+            self._lost(peer)
         super().meet(peer, reason)
 
     def lose(self, peer: str, reason: str) -> None:
-        self._watcher.lost(peer)
+        self._lost(peer)
         super().lose(peer, reason)
 
 

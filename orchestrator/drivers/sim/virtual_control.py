@@ -24,9 +24,6 @@ class MemoryControl:
         if node in self._inboxes:
             self._inboxes[node].put_nowait(dict(message))
 
-    async def close(self) -> None:
-        """Do nothing: nothing is open."""
-
     def open(self, node: str, side: type[MemoryReporter] | None = None) -> MemoryReporter:
         """Open the plane for a node that begins, and return the node's side."""
         self._inboxes[node] = asyncio.Queue()

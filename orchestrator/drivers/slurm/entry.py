@@ -7,13 +7,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.local import files_of_agents
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
-
-open_files = files_of_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

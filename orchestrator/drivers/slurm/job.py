@@ -24,6 +24,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.text import how_ended
+from orchestrator.together import within
 
 logger = logging.getLogger(__name__)
 
@@ -125,10 +126,7 @@ async def _ended(step: asyncio.subprocess.Process) -> str:
 async def _end(step: asyncio.subprocess.Process, held: asyncio.StreamWriter) -> None:
     """End the input of the agents, and wait for their end."""
     held.close()
-    try:
-        async with asyncio.timeout(ENDING):
-            await step.wait()
-    except TimeoutError:
+    if not await within(ENDING, step.wait()):
         logger.warning("the agents of the run did not end with it: they end with the job")
         step.kill()
         await step.wait()

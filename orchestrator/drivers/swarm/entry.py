@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import files_of_agents
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
-
-if TYPE_CHECKING:
-    from orchestrator.drivers.hosts.agents.calls import HostSetup
-
-open_files = files_of_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
@@ -69,11 +58,7 @@ async def open_environment(
     plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
-    from orchestrator.drivers.hosts.agents.channel import Agents
-    from orchestrator.drivers.hosts.agents.settings import LEASE
-    from orchestrator.drivers.hosts.driver import HostsDriver
-    from orchestrator.drivers.hosts.environment import connected
-    from orchestrator.drivers.hosts.programs import HostsProgramsDriver
+    from orchestrator.drivers.hosts.environment import connected, open_agents
     from orchestrator.drivers.swarm.cluster import Cluster
     from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents, images_of
     from orchestrator.drivers.swarm.standing import access
@@ -81,13 +66,9 @@ async def open_environment(
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    driver = HostsProgramsDriver(plan, directory) if plan.programs else HostsDriver(plan, directory)
-    stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
-    agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)
-    stack.push_async_callback(agents.close)
-    driver.use(agents)
+    driver, agents = open_agents(plan, directory, stack, found.server, found.agents.public)
     await start_agents(cluster, agents, run, directory.path, image, driver.hosts, found, stack)
     await wait_for_all(cluster, agents, found.service or run, driver.hosts)
     driver.here = (await asyncio.to_thread(cluster.here))[0] in driver.hosts
@@ -97,17 +78,4 @@ async def open_environment(
     architectures = {each.name: each.architecture for each in plan.hosts}
     images, programs = images_of(plan), bool(plan.programs)
     driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
-    setup = partial(_setup, plan, directory.run)
-    return await connected(driver, agents, plan, directory, stack, setup)
-
-
-def _setup(plan: Plan, run: str, homes: Mapping[str, str], host: str, mtu: int) -> HostSetup:
-    """What a host needs to open its driver, hub and links. ``homes``: the present host of each node."""
-    from orchestrator.drivers.hosts.environment import setup_of, trunk_of
-
-    return replace(
-        setup_of(plan, trunk_of(plan, homes, run, host, mtu)),
-        image=node_image.image_name(),
-        images=sorted(plan.images_of(plan.nodes_on(host))),
-        accelerated=plan.accelerated(host),
-    )
+    return await connected(driver, agents, plan, directory, stack)

@@ -60,7 +60,7 @@ async def examine(
         directory = RunDirectory.create(Path(folder), NAME)
         async with AsyncExitStack() as stack:
             access = Access(keypair(), keypair())
-            agents = Agents(access.server, access.agents.public, LEASE, _ignore, _ignore, _ignore)
+            agents = Agents(access.server, access.agents.public, LEASE)
             stack.push_async_callback(agents.close)
             run, names = directory.run, [each.name for each in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
@@ -166,7 +166,3 @@ def _ends(agents: Agents, hosts: Sequence[SwarmHost], result: Examination) -> di
             else:
                 ends[host.name] = HostEnd(host.name, host.address, int(hello["pid"]), int(hello["mtu"]))
     return ends
-
-
-def _ignore(*_: object) -> None:
-    pass

@@ -41,7 +41,8 @@ async def start_agents(
     ``stack`` ends the agents, or their work for the run. HostError if this host's Engine refuses."""
     here, address = await asyncio.to_thread(cluster.here)
     if access.service:
-        stack.push_async_callback(_dismiss, cluster, agents, run)
+        stack.push_async_callback(asyncio.to_thread, cluster.dismiss_agents, run)
+        stack.push_async_callback(dismiss, agents)
         agents.listen(address, PORT)
         await asyncio.to_thread(cluster.mark, run, directory)
         return
@@ -98,11 +99,6 @@ async def dismiss(agents: Agents) -> None:
             await agents.call(host, Host.leave)
 
     await asyncio.gather(*map(at, agents.online))
-
-
-async def _dismiss(cluster: Cluster, agents: Agents, run: str) -> None:
-    await dismiss(agents)
-    await asyncio.to_thread(cluster.dismiss_agents, run)
 
 
 def _stop_agents(cluster: Cluster, run: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import HostError
-from orchestrator.fabric.namespaces.hub import ANCHOR, Hub
+from orchestrator.fabric.namespaces.hub import ANCHOR, Hub, start_command
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.process.processes import TOKEN, labels
 
@@ -43,20 +43,15 @@ class HelperHub(Hub):
             raise error
         name, label = f"{run}-{PART}", labels(run, directory, PART)
         marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
-        anchor = await asyncio.create_subprocess_exec(
+        argv = [
             *("docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name),
             *(word for key, value in marks.items() for word in ("--label", f"{key}={value}")),
             *(word for right in RIGHTS for word in ("--cap-add", right)),
             *("--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"),
             *("--log-driver", "none", "--no-healthcheck", *_environment(label)),
             *("--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **label},
-            start_new_session=True,
-        )
-        hub = cls(anchor, name, label, directory)
+        ]
+        hub = cls(await start_command(argv, label), name, label, directory)
         await hub.confirm(PATIENCE)
         return hub
 

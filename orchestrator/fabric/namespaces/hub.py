@@ -49,16 +49,8 @@ class Hub:
         for error in absent():
             raise error
         label = labels(run, directory, "hub")
-        argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
-        anchor = await asyncio.create_subprocess_exec(
-            *argv,
-            *ANCHOR,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **label},
-            start_new_session=True,
-        )
+        user = [] if privileged else ["--user", "--map-root-user"]
+        anchor = await start_command(["unshare", *user, "--net", "--", *ANCHOR], label)
         hub = cls(anchor, privileged, label, directory)
         await hub.confirm()
         return hub
@@ -105,30 +97,16 @@ class Hub:
             f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
         )
 
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        pid: int | None = None,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-    ) -> str:
+    async def run(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> str:
         """Run a command in the hub or the network namespace of ``pid``; returns its output. HostError if it fails."""
-        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
+        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin)
         if code != 0:
             raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
         return output
 
-    async def attempt(
-        self,
-        argv: Sequence[str],
-        *,
-        pid: int | None = None,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-    ) -> tuple[int, str, str]:
+    async def attempt(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> tuple[int, str, str]:
         """Like ``run``, but returns exit code, output and errors. Cancellation kills the command."""
-        process = await self.spawn(argv, pid=pid, environment=environment)
+        process = await self.spawn(argv, pid=pid)
         try:
             output, errors = await process.communicate(stdin.encode())
         except BaseException:
@@ -145,23 +123,13 @@ class Hub:
         *,
         pid: int | None = None,
         environment: Mapping[str, str] | None = None,
-        errors: int = asyncio.subprocess.PIPE,
+        errors: int | None = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
         """Start a command like ``run``, with open pipes. `env` sets the environment inside the namespace, because not
         every ``enter`` passes it on; all pass on TOKEN."""
         environment = environment or {}
         settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
-        return await asyncio.create_subprocess_exec(
-            *self.enter(pid),
-            *settings,
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            limit=LONGEST_LINE,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        return await start_command([*self.enter(pid), *settings, *argv], environment, errors)
 
     async def set_up(
         self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
@@ -193,3 +161,18 @@ class Hub:
         await self.anchor.wait()
         # The anchor has removed the cgroups, unless it was killed.
         await asyncio.to_thread(remove, self._groups, PATIENCE)
+
+
+async def start_command(
+    argv: Sequence[str], environment: Mapping[str, str], errors: int | None = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
+    """Start a command with open pipes, and with these variables in addition to those of this process."""
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        limit=LONGEST_LINE,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_interface
 
+from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
 
@@ -38,16 +39,8 @@ def wires_of(plan: Plan) -> Wires:
 
 def packet_truth(plan: Plan) -> frozenset[str]:
     """The nodes that send over a link that acts on single packets: now, later by its schedule, or by a fault."""
-    profiles = {(link.source, link.target): link.extremes for link in plan.links}
-    exact = {link[0] for link, found in profiles.items() if any(each.needs_packet_truth for each in found)}
-    for fault in plan.faults:
-        if (settings := fault.profile) is not None:
-            exact |= {
-                link[0]
-                for link in fault.links
-                if any(each.merged(settings).needs_packet_truth for each in profiles[link])
-            }
-    return frozenset(exact)
+    links = requested_links(plan.links, plan.faults)
+    return frozenset(link.source for link in links if any(each.needs_packet_truth for each in link.profiles))
 
 
 def hub_interface(node: NodePlan, attachment: int) -> str:

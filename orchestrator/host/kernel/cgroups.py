@@ -17,6 +17,7 @@ ROOT = Path("/sys/fs/cgroup")
 PREFIX = "edgebed-"
 SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # files that not every kernel has
 SWAPS = Path("/proc/swaps")
+UNLIMITED = "{} limits of the hardware are not enforced: {}; computing is still stretched to the hardware's speed"
 CAN_SWAP = "a node may hold more than its hardware's memory by swapping: swap cannot be limited here"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 

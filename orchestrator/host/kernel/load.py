@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from node.resources import affinity
+from orchestrator.host.kernel.small_files import text_of
 from orchestrator.host.kernel.usage import of_process
 
 PROC = Path("/proc")
@@ -40,10 +41,8 @@ class HostLoad(NamedTuple):
 
 def read_load(proc: Path = PROC) -> HostLoad:
     """Read the present counters. A counter that this kernel does not show is 0, or None for ``waiting``."""
-    busy, idle = parse_stat(_text(proc / "stat"), affinity())
-    return HostLoad(
-        busy, idle, parse_pressure(_text(proc / "pressure" / "cpu")), parse_backlogs(_text(proc / "net/softnet_stat"))
-    )
+    stat, pressure, backlogs = (text_of(proc / each) or "" for each in ("stat", "pressure/cpu", "net/softnet_stat"))
+    return HostLoad(*parse_stat(stat, affinity()), parse_pressure(pressure), parse_backlogs(backlogs))
 
 
 def parse_stat(text: str, processors: Iterable[int], ticks: int | None = None) -> tuple[float, float]:
@@ -100,10 +99,3 @@ def busy_host(others: float, processors: int) -> str | None:
 
 def _own_seconds() -> float:
     return sum(os.times()[:4])
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        return ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import HostError
+from orchestrator.host.kernel.small_files import text_of
 
 KINDS = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork")  # the namespaces of a node
 SWITCHES = {"kernel.unprivileged_userns_clone": "0", "kernel.apparmor_restrict_unprivileged_userns": "1"}
@@ -53,7 +54,4 @@ def refused(reason: str, *, root: bool, settings: Path = Path("/proc/sys")) -> H
 
 
 def _value(settings: Path, name: str) -> str | None:
-    try:
-        return (settings / name.replace(".", "/")).read_text().strip()
-    except OSError:
-        return None
+    return text_of(settings / name.replace(".", "/"))

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from orchestrator.errors import ChildError
 from orchestrator.text import how_ended
+from orchestrator.together import within
 
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; counters of thousands of links come as one line
 LAST_WORDS = 0.5  # s after the child's end for its last output, if another process keeps the output open
@@ -120,10 +121,7 @@ class JsonChild(asyncio.SubprocessProtocol):
     async def close(self, grace: float = 5.0) -> None:
         """Close the child's input and wait ``grace`` seconds for its end. Kill it if it does not end."""
         self._input.close()
-        try:
-            async with asyncio.timeout(grace):
-                await self.ended.wait()
-        except TimeoutError:
+        if not await within(grace, self.ended.wait()):
             self._kill()
             await self.ended.wait()
         self._transport.close()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.host.kernel.small_files import text_of
 from orchestrator.host.sensors.sensor import (
     ENERGY,
     FREQUENCY,
@@ -64,7 +65,7 @@ def discover(root: Path = Path("/")) -> list[Sensor]:
 def thermal_zones(sys: Path) -> Iterator[Sensor]:
     """class/thermal/thermal_zone*/temp, in millidegrees Celsius."""
     for zone in _numbered(sys / "class/thermal", "thermal_zone"):
-        if (kind := _word(zone / "type")) and kind not in PLACEHOLDERS:
+        if (kind := text_of(zone / "type")) and kind not in PLACEHOLDERS:
             yield Sensor(TEMPERATURE, "thermal", f"zone {kind}", (zone / "temp",), _degrees)
 
 
@@ -73,20 +74,20 @@ def hwmon(sys: Path) -> Iterator[Sensor]:
     INA3221 (in*_input in mV, curr*_input in mA), and alarms of a Raspberry Pi and a Jetson Orin. Left out are the cores
     of a processor, because its package shows their maximum, and chips that repeat a thermal zone."""
     zones = {
-        (_word(zone / "type") or "").replace("-", "_") for zone in _numbered(sys / "class/thermal", "thermal_zone")
+        (text_of(zone / "type") or "").replace("-", "_") for zone in _numbered(sys / "class/thermal", "thermal_zone")
     }
     for chip in _numbered(sys / "class/hwmon", "hwmon"):
-        name = _word(chip / "name") or chip.name
+        name = text_of(chip / "name") or chip.name
         source = f"hwmon {name}"
         for number, file in _channels(chip, r"temp(\d+)_input"):
-            label = _word(chip / f"temp{number}_label") or f"temp{number}"
+            label = text_of(chip / f"temp{number}_label") or f"temp{number}"
             if name not in zones and not label.startswith("Core "):
                 yield Sensor(TEMPERATURE, source, label, (file,), _degrees)
         for number, file in _channels(chip, r"power(\d+)_(?:input|average)"):
-            label = _word(chip / f"power{number}_label") or _word(chip / f"in{number}_label") or f"power{number}"
+            label = text_of(chip / f"power{number}_label") or text_of(chip / f"in{number}_label") or f"power{number}"
             yield Sensor(POWER, source, f"rail {label}", (file,), _micro)
         for number, file in _channels(chip, r"curr(\d+)_input") if name == "ina3221" else ():
-            rail, volts = _word(chip / f"in{number}_label"), chip / f"in{number}_input"
+            rail, volts = text_of(chip / f"in{number}_label"), chip / f"in{number}_input"
             if rail not in (None, "NC") and volts.exists() and not (chip / f"power{number}_input").exists():
                 yield Sensor(POWER, source, f"rail {rail}", (volts, file), _volts_and_amperes)
         for number, file in _channels(chip, r"oc(\d+)_event_cnt"):
@@ -99,7 +100,7 @@ def ina3221x(sys: Path) -> Iterator[Sensor]:
     """The rails of Jetson boards with L4T 4.9, of NVIDIA's own driver: rail_name_*, and in_power*_input in mW."""
     for label in sorted(sys.glob("bus/i2c/drivers/ina3221x/*/iio[:_]device*/rail_name_*")):
         power = label.with_name(f"in_power{label.name.removeprefix('rail_name_')}_input")
-        if (rail := _word(label)) not in (None, "NC") and power.exists():
+        if (rail := text_of(label)) not in (None, "NC") and power.exists():
             yield Sensor(POWER, "ina3221x", f"rail {rail}", (power,), _milli)
 
 
@@ -122,7 +123,7 @@ def throttle_counts(sys: Path) -> Iterator[Sensor]:
     for processor in _numbered(sys / "devices/system/cpu", "cpu"):
         file = processor / "thermal_throttle/package_throttle_count"
         if file.exists():
-            packages.setdefault(_word(processor / "topology/physical_package_id") or "0", file)
+            packages.setdefault(text_of(processor / "topology/physical_package_id") or "0", file)
     for package, file in packages.items():
         yield Sensor(THROTTLE_EVENTS, "thermal_throttle", f"package-{package}", (file,), _number)
 
@@ -132,8 +133,8 @@ def raspberry_pi(root: Path) -> Iterator[Sensor]:
     word in hexadecimal in soc:firmware/get_throttled. That of a Raspberry Pi 5 does not, and shows the rails of the
     PMIC to the command vcgencmd only (raspberrypi.com, documentation of vcgencmd)."""
     words: list[Place] = sorted((root / "sys/devices/platform").glob("soc*/soc:firmware/get_throttled"))
-    command = root / VCGENCMD
-    if command.exists() and re.match("Raspberry Pi (5|Compute Module 5)", _word(root / "proc/device-tree/model") or ""):
+    command, model = root / VCGENCMD, text_of(root / "proc/device-tree/model") or ""
+    if command.exists() and re.match("Raspberry Pi (5|Compute Module 5)", model):
         words = words or [(str(command), "get_throttled")]
         yield Sensor(POWER, "vcgencmd", PMIC_RAILS, ((str(command), "pmic_read_adc"),), _pmic)
     for word in words[:1]:
@@ -149,9 +150,9 @@ def rapl(sys: Path) -> Iterator[Sensor]:
     for zone in sorted((sys / "class/powercap").glob("intel-rapl:*")):  # intel-rapl-mmio shows the package once more
         numbers = zone.name.split(":")[1:]
         parts = [zone.with_name(":".join(["intel-rapl", *numbers[: depth + 1]])) for depth in range(len(numbers))]
-        names = [_word(part / "name") or part.name for part in parts]
+        names = [text_of(part / "name") or part.name for part in parts]
         if (zone / "energy_uj").exists():
-            top = _word(zone / "max_energy_range_uj") or ""
+            top = text_of(zone / "max_energy_range_uj") or ""
             wraps_at = int(top) / 1e6 if top.isdecimal() else 0.0
             yield Sensor(ENERGY, "rapl", " ".join(names), (zone / "energy_uj",), _micro, wraps_at=wraps_at)
 
@@ -161,7 +162,7 @@ def batteries(sys: Path) -> Iterator[Sensor]:
     unless the battery is discharged: then it is not what the host uses."""
     for supply in sorted((sys / "class/power_supply").glob("*")):
         status = supply / "status"
-        if _word(supply / "type") == "Battery" and status.exists():
+        if text_of(supply / "type") == "Battery" and status.exists():
             product = (supply / "power_now",), (supply / "voltage_now", supply / "current_now")
             for files in product:
                 if all(file.exists() for file in files):
@@ -239,11 +240,3 @@ def _channels(chip: Path, pattern: str) -> Iterable[tuple[str, Path]]:
         if match := re.fullmatch(pattern, file.name):
             found.setdefault(match[1], file)
     return sorted(found.items(), key=lambda each: int(each[0]))
-
-
-def _word(path: Path) -> str | None:
-    """The text of a small file; None if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip(" \n\0")
-    except OSError:
-        return None

@@ -59,12 +59,10 @@ def unpack(archive: Path, folder: Path) -> None:
 def entries(folder: Path) -> Iterator[Path]:
     """Files, links and folders; each folder before what is in it."""
     for place, folders, files in os.walk(folder, onerror=_raise):
-        folders[:] = sorted(each for each in folders if _goes(Path(place, each)))
+        folders[:] = sorted(
+            each for each in folders if each[0] != "." and each != "__pycache__" and not is_run(Path(place, each))
+        )
         yield from (Path(place, each) for each in (*folders, *sorted(files)))
-
-
-def _goes(folder: Path) -> bool:
-    return not folder.name.startswith(".") and folder.name != "__pycache__" and not is_run(folder)
 
 
 def _for_all(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

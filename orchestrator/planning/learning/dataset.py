@@ -25,18 +25,18 @@ def prepare_data(spec: DataSpec, base: Path) -> Prepared:
     """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
     ``base`` is the scenario's folder; its paths are relative to it. Only the last data set of the list may be
     downloaded: with `[fashion-mnist, digits]` nothing is fetched."""
-    return _first(spec, base, cache_directory(), download=True)
+    return _first(spec, base, download=True)
 
 
 @contextlib.contextmanager
 def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
     """Like `prepare_data`, without a download; what is not cached is decoded to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
-        yield _first(spec, base, cache_directory(), download=False, store=Path(passing))
+        yield _first(spec, base, download=False, store=Path(passing))
 
 
-def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Path | None = None) -> Prepared:
-    search = [base / spec.path] if spec.path else [base]
+def _first(spec: DataSpec, base: Path, *, download: bool, store: Path | None = None) -> Prepared:
+    cache, search = cache_directory(), [base / spec.path] if spec.path else [base]
     if not search[0].exists():
         raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
     columns = None if spec.columns is None else Columns(**spec.columns.model_dump())

@@ -123,13 +123,11 @@ def deadlines(
 def lost_after(links: Iterable[LinkProfile]) -> float:
     """The default of `timeouts.lost_after`: 8 s, or longer where a healthy peer can be silent for longer. Its packets
     may wait behind a full buffer, and once more after a loss, for some round trips."""
-    shaped = (ON_REAL if profile.real else profile for profile in links)
-    waits = (math.ceil(8 * each.latency + 2 * _longest_queue(each)) for each in shaped)
-    return float(max(Timeouts.lost_after, *waits, 0))
-
-
-def _longest_queue(profile: LinkProfile) -> float:
-    return 8 * (profile.buffer_limit or 0) / profile.rate if profile.rate else 0.0
+    waits = [0.0]
+    for each in (ON_REAL if profile.real else profile for profile in links):
+        longest_queue = 8 * (each.buffer_limit or 0) / each.rate if each.rate else 0.0
+        waits.append(math.ceil(8 * each.latency + 2 * longest_queue))
+    return float(max(Timeouts.lost_after, *waits))
 
 
 def _within(samples: int, limit: int | None) -> int:
@@ -138,11 +136,8 @@ def _within(samples: int, limit: int | None) -> int:
 
 def transfer(links: Iterable[LinkProfile], size: int) -> float:
     """The seconds that ``size`` bytes take over the slowest of these links; 0 without links."""
-    return max((_transfer(profile, size) for profile in links), default=0.0)
-
-
-def _transfer(profile: LinkProfile, size: int) -> float:
-    if profile.real:
-        profile = ON_REAL
-    wait = profile.latency + profile.jitter
-    return wait + size * 8 / profile.rate if profile.rate else wait
+    slowest = 0.0
+    for each in (ON_REAL if profile.real else profile for profile in links):
+        sending = size * 8 / each.rate if each.rate else 0.0
+        slowest = max(slowest, each.latency + each.jitter + sending)
+    return slowest

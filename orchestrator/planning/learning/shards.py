@@ -117,26 +117,22 @@ class Shards:
     sha256: str = ""
 
     def arrays(self) -> dict[str, Indices]:
-        """Every array by its key in the file (`train_key`, `own_test_key`, `personal_key`)."""
-        kinds = ((train_key, self.train), (own_test_key, self.own_test), (personal_key, self.personal))
-        return {key(node): indices for key, held in kinds for node, indices in held.items()}
+        """Every array by its key in the file."""
+        return {f"{node}.{kind}": indices for kind, held in self._kinds.values() for node, indices in held.items()}
+
+    def keys(self, node: str) -> dict[str, str]:
+        """The keys of a node's arrays in the file, by their names in `DataAssignment`."""
+        return {name: f"{node}.{kind}" for name, (kind, held) in self._kinds.items() if node in held}
+
+    @property
+    def _kinds(self) -> dict[str, tuple[str, Mapping[str, Indices]]]:
+        train, own_test, personal = ("train", self.train), ("test", self.own_test), ("personal", self.personal)
+        return {"train_key": train, "own_test_key": own_test, "personal_key": personal}
 
     def write(self, path: Path) -> None:
         """Write the arrays as npz; equal shards give equal bytes."""
         arrays: dict[str, Any] = self.arrays()
         np.savez(path, allow_pickle=False, **arrays)
-
-
-def train_key(node: str) -> str:
-    return f"{node}.train"
-
-
-def own_test_key(node: str) -> str:
-    return f"{node}.test"
-
-
-def personal_key(node: str) -> str:
-    return f"{node}.personal"
 
 
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:

@@ -37,53 +37,40 @@ async def accept_commands(run: RunContext, operations: Callable[[int], Operation
         run.note("note", {"text": f"this run takes no manual faults: {path} cannot be made ({error.strerror})"})
         yield
         return
-    listener = CommandServer(operations)
-    server = await asyncio.start_unix_server(listener.accept, sock=listening, limit=user_socket.LONGEST)
+    connections = Tasks()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            uid = user_socket.user_of(writer.get_extra_info("socket"))
+            if uid != os.geteuid():
+                _say(writer, {"error": f"this run belongs to {user_socket.user_name(os.geteuid())}"})
+            elif len(connections.running) <= AT_ONCE:
+                await _answer_all(operations(uid), reader, writer)
+        except (OSError, ValueError):
+            pass  # the other side is gone, or its line is too long
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(
+        lambda *ends: connections.start(converse(*ends)), sock=listening, limit=user_socket.LONGEST
+    )
     try:
         yield
     finally:
         server.close()
         with contextlib.suppress(OSError):
             path.unlink()
-        await listener.close()
+        await connections.cancel()  # a request that waits for its reply learns that the run is over
 
 
-class CommandServer:
-    """Answers the requests of every connection."""
-
-    def __init__(self, operations: Callable[[int], Operations]) -> None:
-        self._operations = operations
-        self._connections = Tasks()
-
-    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections.start(self._converse(reader, writer))
-
-    async def close(self) -> None:
-        """End every connection. A request that waits for its reply learns that the run is over."""
-        await self._connections.cancel()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer_all(operations: Operations, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while (line := await reader.readline()).endswith(b"\n"):
         try:
-            uid = user_socket.user_of(writer.get_extra_info("socket"))
-            if uid != os.geteuid():
-                _say(writer, {"error": f"this run belongs to {user_socket.user_name(os.geteuid())}"})
-            elif len(self._connections.running) <= AT_ONCE:
-                await self._answer_all(self._operations(uid), reader, writer)
-        except (OSError, ValueError):
-            pass  # the other side is gone, or its line is too long
-        finally:
-            writer.close()
-
-    async def _answer_all(
-        self, operations: Operations, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while (line := await reader.readline()).endswith(b"\n"):
-            try:
-                _say(writer, await _reply(line, operations))
-            except asyncio.CancelledError:
-                _say(writer, OVER)
-                raise
-            await writer.drain()
+            _say(writer, await _reply(line, operations))
+        except asyncio.CancelledError:
+            _say(writer, OVER)
+            raise
+        await writer.drain()
 
 
 async def _reply(line: bytes, operations: Operations) -> dict[str, Any]:

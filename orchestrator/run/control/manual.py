@@ -20,7 +20,6 @@ from orchestrator.fabric.namespaces.wiring import packet_truth
 from orchestrator.host.process.user_socket import user_name
 from orchestrator.planning.faults.manual import ByHand, faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.planning.plan import Plan
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.nodes.session import Session
@@ -81,7 +80,7 @@ class Commands:
 
     def _note(self, made: Sequence[Fault]) -> list[str]:
         """Record what these faults do not do as planned ones would. Returns it in words."""
-        senders = sorted({sender for fault in made for sender in bursts(fault, self._run.plan)} - self._single_packets)
+        senders = sorted(packet_truth(replace(self._run.plan, faults=tuple(made))) - self._single_packets)
         if self._simulated or not senders:
             return []
         said = (
@@ -110,16 +109,3 @@ class Commands:
         self._run.record.flush()  # so that whoever looks sees all until now
         ahead = 0.0 if self._pacing is None else self._pacing.ahead
         return {"t": round(self._run.clock() + ahead, 6), "round": self._session.progress.round or None}
-
-
-def bursts(fault: Fault, plan: Plan) -> set[str]:
-    """The nodes over whose links a fault acts on single packets."""
-    if fault.profile is None:
-        return set()
-    settings, touched = fault.profile, set(fault.links)
-    return {
-        link.source
-        for link in plan.links
-        if (link.source, link.target) in touched
-        and any(each.merged(settings).needs_packet_truth for each in link.extremes)
-    }

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from netem.units import format_size
 from node.resources import processors
 from orchestrator import text
-from orchestrator.drivers.base import (
-    OUT_OF_MEMORY,
-    AnswersForNodes,
-    CanPause,
-    CopiesAssignments,
-    Environment,
-    Exit,
-    LosesHosts,
-)
+from orchestrator.drivers.base import OUT_OF_MEMORY, CanPause, Environment, Exit, UsesHosts
+from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces import tcp
@@ -32,7 +25,7 @@ from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
-from orchestrator.together import Tasks
+from orchestrator.together import Tasks, within
 
 EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process that is already gone
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
@@ -60,6 +53,11 @@ class NodeState:
     @property
     def up(self) -> bool:
         return self.state in ("registered", "running", "paused")
+
+    @property
+    def ending(self) -> bool:
+        """Whether its end is awaited. The last message of a node that ended in order may arrive after its exit."""
+        return self.up or (self.handle is not None and self.state != "starting")
 
 
 class NodeProcesses:
@@ -93,11 +91,15 @@ class NodeProcesses:
             await asyncio.gather(
                 *(tasks.start(self.bring_up(node)) for node in self._plan.nodes if node.name in present)
             )
-            while any(self.nodes[name].state in ("restarting", "starting") for name in present):
-                self._changed.clear()
-                await self._changed.wait()
+            await self._until(lambda: all(self.nodes[name].state not in ("restarting", "starting") for name in present))
         finally:
             await tasks.cancel()
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        """Wait until the states of nodes are so."""
+        while not done():
+            self._changed.clear()
+            await self._changed.wait()
 
     async def train(self) -> None:
         """Tell every registered node to start training. Nodes that register later start at once."""
@@ -116,15 +118,7 @@ class NodeProcesses:
                     await self._driver.resume(state.plan.name)
             if state.up:
                 await self._control.send(state.plan.name, {"type": "stop"})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                # The last message of a node that ended in order may arrive after its exit.
-                while any(
-                    state.up or (state.handle is not None and state.state != "starting")
-                    for state in self.nodes.values()
-                ):
-                    self._changed.clear()
-                    await self._changed.wait()
+        await within(grace, self._until(lambda: not any(state.ending for state in self.nodes.values())))
 
     async def bring_up(self, node: NodePlan) -> None:
         """Start a node and wait until it has registered. If it ends before, the restart policy decides."""
@@ -140,9 +134,9 @@ class NodeProcesses:
             try:
                 self._keep_stack(node, await self._fabric.attach(node, state.handle))
             except OrchestratorError:
-                if not await _within(EXIT_NOTICE, state.gone):
+                if not await within(EXIT_NOTICE, state.gone.wait()):
                     raise  # the node lives, so the error is the link engine's
-            if not await _within(REGISTER_TIMEOUT, state.settled):
+            if not await within(REGISTER_TIMEOUT, state.settled.wait()):
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
                 )
@@ -152,7 +146,7 @@ class NodeProcesses:
             await self._go(state)
 
     def _hold(self, state: NodeState) -> None:
-        if isinstance(self._control, AnswersForNodes):
+        if isinstance(self._control, Programs):
             self._control.hold(state.plan.name, state.handle)
 
     def _keep_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
@@ -166,11 +160,11 @@ class NodeProcesses:
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:
         """The file with a node's assignment, which no host keeps after the start."""
-        async with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
+        with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
             try:
                 yield file
             finally:
-                if isinstance(self._driver, CopiesAssignments):
+                if isinstance(self._driver, UsesHosts):
                     await self._driver.forget(node)
 
     async def _go(self, state: NodeState) -> None:
@@ -239,11 +233,7 @@ class NodeProcesses:
 
     async def _hear_out(self, state: NodeState, exit: Exit) -> None:
         """Wait for the last message of a node that exited with code 0. Without it, the node has failed."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD):
-                while state.state != "done":
-                    self._changed.clear()
-                    await self._changed.wait()
+        await within(LAST_WORD, self._until(lambda: state.state == "done"))
         if state.up and state.handle is None:
             self._failed(state, exit)
 
@@ -290,7 +280,7 @@ class NodeProcesses:
 
     async def _restart(self, state: NodeState) -> None:
         await asyncio.sleep(RESTART_DELAY)
-        if isinstance(self._driver, LosesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
+        if isinstance(self._driver, UsesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
             self._set(state, "crashed", why)
             self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
         elif not self._works.ended.done():
@@ -360,11 +350,3 @@ def how_ended(exit: Exit, limit: int | None) -> str:
     if not exit.out_of_memory:
         return text.how_ended(exit.code)
     return f"{OUT_OF_MEMORY}: {'its host has no more' if limit is None else f'its limit is {format_size(limit)}'}"
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait up to ``seconds`` for an event, and return whether it happened."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from orchestrator.drivers.base import Driver, SensesHosts
+from orchestrator.drivers.base import Driver, UsesHosts
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.run.context import RunContext
 from orchestrator.run.nodes.session import Session
@@ -20,9 +20,13 @@ THIS_HOST = ""
 @contextlib.asynccontextmanager
 async def sensed(run: RunContext, session: Session, driver: Driver, *, virtual: bool) -> AsyncIterator[None]:
     """Read the sensors once a second while the body runs, and all of them at its beginning and at its end."""
-    others = driver if isinstance(driver, SensesHosts) else None
-    here = None if virtual or (others is not None and others.here) else of_this_host(run)
-    if here is not None:
+    others = driver if isinstance(driver, UsesHosts) else None
+    here = None
+    if not virtual and (others is None or not others.here):
+        here = Sensing(
+            lambda readings: run.record.sensors(run.clock(), THIS_HOST, readings),
+            lambda said: run.note("note", {"text": said}),
+        )
         await here.begin()
         session.spawn(here.forever())
     if others is not None:
@@ -34,11 +38,3 @@ async def sensed(run: RunContext, session: Session, driver: Driver, *, virtual: 
             await here.sense(everything=True)
         if others is not None:
             await others.sense()
-
-
-def of_this_host(run: RunContext) -> Sensing:
-    """What reads the sensors of this host into the record."""
-    return Sensing(
-        lambda readings: run.record.sensors(run.clock(), THIS_HOST, readings),
-        lambda said: run.note("note", {"text": said}),
-    )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import AnswersForNodes, Environment, HostChange, HostReadings, LosesHosts, NodeMove
+from orchestrator.drivers.base import Environment, HostChange, HostReadings, NodeMove, UsesHosts
+from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
 from orchestrator.results.record.writer import HOST, INJECTED, MOVED
@@ -69,9 +70,9 @@ class Session:
         self.spawn(self._hear_messages())
         self.processes.watch()
         self.spawn(self._fabric.watch())
-        if isinstance(self._control, AnswersForNodes):
-            self.spawn(self._finish_after(self._control.over))
-        if isinstance(self._driver, LosesHosts):
+        if isinstance(self._control, Programs):
+            self._control.over.add_done_callback(lambda over: self.finish(*over.result()))
+        if isinstance(self._driver, UsesHosts):
             self.spawn(self._hear_news(self._driver.news))
 
     async def start_training(self) -> None:
@@ -95,8 +96,7 @@ class Session:
         def made() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
-            data = {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()}
-            self._record.event(self._clock(), None, INJECTED, self.progress.round or None, data)
+            self._note(INJECTED, {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()})
             if first:
                 self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
 
@@ -115,9 +115,6 @@ class Session:
 
     # Hosts
 
-    async def _finish_after(self, over: asyncio.Future[tuple[str, str | None]]) -> None:
-        self.finish(*await over)
-
     async def _hear_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
         while True:
             match await news.get():
@@ -130,7 +127,7 @@ class Session:
                     self._note_host(MOVED, {**data, "checkpoint": None if checkpoint is None else round(checkpoint, 1)})
 
     def _note_host(self, name: str, data: dict[str, Any]) -> None:
-        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        self._note(name, data)
         self._say(in_words(name, data))
 
     # Messages of nodes
@@ -177,13 +174,17 @@ class Session:
 
     # The record
 
-    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
+    def _note(self, name: str, data: dict[str, Any]) -> None:
+        """Record an event with the present round."""
         self._record.event(self._clock(), None, name, self.progress.round or None, data)
+
+    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
+        self._note(name, data)
         if name == "schedule failed":
             self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
 
     def _note_traffic(self, data: dict[str, Any]) -> None:
-        self._record.event(self._clock(), None, TRAFFIC, self.progress.round or None, data)
+        self._note(TRAFFIC, data)
         over = " is over" if data["phase"] == "end" else ""
         self._say(f"cross traffic on {data['channel']}{over}: {data['kind']}, {text.rate(data['rate'])}")
 

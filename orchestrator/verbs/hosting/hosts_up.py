@@ -72,7 +72,7 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
         holding, undo = stack.enter_context(ExitStack()), await stack.enter_async_context(AsyncExitStack())
         there = await asyncio.to_thread(standing.standing, cluster)
         access = await asyncio.to_thread(_access, cluster, there, identity, holding)
-        agents = Agents(access.server, access.agents.public, LEASE, _ignore, _ignore, _ignore)
+        agents = Agents(access.server, access.agents.public, LEASE)
         stack.push_async_callback(agents.close)
         if there is None:
             undo.push_async_callback(asyncio.to_thread, _undo, cluster, access.server.public)
@@ -160,7 +160,3 @@ def down(*, data: bool) -> Ended:
     if data or there is None:
         result.left |= leftovers.sweep(NAME, Path(), [each for each in names if each not in result.left], data=data)
     return result
-
-
-def _ignore(*_: object) -> None:
-    pass

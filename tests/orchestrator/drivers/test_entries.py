@@ -1,4 +1,4 @@
-"""What each driver needs of the host, and how many files a run under it has open."""
+"""What each driver needs of the host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_driver_has_an_entry() -> None:
     for name in DRIVERS:
         entry = entry_of(name)
-        assert all(callable(each) for each in (entry.missing, entry.open_files, entry.open_environment))
+        assert all(callable(each) for each in (entry.missing, entry.open_environment))
 
 
 def test_a_simulation_needs_nothing(bare: Path) -> None:
@@ -103,19 +103,6 @@ def test_a_registry_that_does_not_answer_is_told_before_a_run(monkeypatch: pytes
     (error,) = entry_of("swarm").missing()
     assert error.what == "no route to registry:5000"
     assert "`docker login`" in error.remedy
-
-
-@pytest.mark.parametrize(
-    ("driver", "files"),
-    [
-        ("namespaces", 64 + 3 * 31),  # an edge with its 30 devices and the cloud; there are only 63 nodes
-        ("docker", 64 + 3 * 63),  # as many containers
-        ("sim", 64 + 4 * 8),  # workers
-    ],
-)
-def test_what_a_run_needs(driver: str, files: int) -> None:
-    plan = make_plan(parse(SCENARIO + f"driver: {driver}\n", "counted.yaml"), None)
-    assert entry_of(driver).open_files(plan, workers=8) == files
 
 
 def _unasked(*_: object, **__: object) -> NoReturn:

@@ -144,6 +144,18 @@ async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
     return made
 
 
+async def congestion_controls(stage: Stage, node: str) -> tuple[str, bytes]:
+    """Those of both ends of a connection from a node to the cloud."""
+    python = (sys.executable, "-I", "-S", "-c")
+    address = stage.plan.node("cloud").address
+    server = await stage.hub.spawn([*python, ACCEPT, address], pid=stage.pids["cloud"])
+    assert server.stdout is not None
+    assert await server.stdout.readline() == b"here\n"
+    connected = await stage.hub.run([*python, CONNECT, address], pid=stage.pids[node])
+    accepted, _ = await server.communicate()
+    return connected, accepted
+
+
 async def test_a_link_has_its_latency_and_others_do_not_exist(stage: Stage) -> None:
     assert 0.020 <= statistics.median(await stage.round_trips("device-0", "cloud")) < BUSY
     assert await stage.round_trips("device-0", "device-1", count=2, timeout=0.1) == [float("inf")] * 2
@@ -153,14 +165,7 @@ async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:
     """Each namespace is given Reno, as by a host that prefers it: the links' routes still have Linux's default."""
     for pid in stage.pids.values():
         await stage.hub.run(["tee", "/proc/sys/net/ipv4/tcp_congestion_control"], pid=pid, stdin="reno")
-    python = (sys.executable, "-I", "-S", "-c")
-    address = stage.plan.node("cloud").address
-    server = await stage.hub.spawn([*python, ACCEPT, address], pid=stage.pids["cloud"])
-    assert server.stdout is not None
-    assert await server.stdout.readline() == b"here\n"
-    connected = await stage.hub.run([*python, CONNECT, address], pid=stage.pids["device-0"])
-    accepted, _ = await server.communicate()
-    assert (connected, accepted) == ("cubic\n", b"cubic\n")
+    assert await congestion_controls(stage, "device-0") == ("cubic\n", b"cubic\n")
     for name, value in tcp.BUFFERS.items():
         found = await stage.hub.run(["cat", f"/proc/sys/net/ipv4/{name}"], pid=stage.pids["cloud"])
         assert found.split() == value.split()
@@ -174,14 +179,7 @@ async def test_a_node_has_the_tcp_settings_of_its_stack_and_they_are_read_back(s
         if name != tcp.CONGESTION:
             found = await stage.hub.run(["cat", f"/proc/sys/net/ipv4/{name}"], pid=stage.pids["device-1"])
             assert found.split() == value.split(), name
-    python = (sys.executable, "-I", "-S", "-c")
-    address = stage.plan.node("cloud").address
-    server = await stage.hub.spawn([*python, ACCEPT, address], pid=stage.pids["cloud"])
-    assert server.stdout is not None
-    assert await server.stdout.readline() == b"here\n"
-    connected = await stage.hub.run([*python, CONNECT, address], pid=stage.pids["device-1"])
-    accepted, _ = await server.communicate()
-    assert (connected, accepted) == ("reno\n", b"cubic\n")  # each end has its own
+    assert await congestion_controls(stage, "device-1") == ("reno\n", b"cubic\n")  # each end has its own
 
 
 async def test_a_congestion_control_that_the_kernel_lacks_leaves_the_usual_one(

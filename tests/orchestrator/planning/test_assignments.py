@@ -86,27 +86,26 @@ def test_assignments_survive_the_way_through_json() -> None:
         assert Assignment.from_json(assignment.to_json()) == assignment
 
 
-async def test_an_assignment_is_a_file_only_while_its_node_starts(tmp_path: Path) -> None:
+def test_an_assignment_is_a_file_only_while_its_node_starts(tmp_path: Path) -> None:
     assignment = seen_from_inside(told()[0]["edge-0"])
     path = tmp_path / "edge-0.json"
     for _ in range(2):  # a restarted node is handed it again
-        async with handed_out(assignment, path) as file:
+        with handed_out(assignment, path) as file:
             assert Assignment.load(file) == assignment
             assert file.stat().st_mode & 0o077 == 0  # it holds the node's secret key
         assert not path.exists()
-    with pytest.raises(RuntimeError):
-        async with handed_out(assignment, path):
-            raise RuntimeError("the node did not start")
+    with pytest.raises(RuntimeError), handed_out(assignment, path):
+        raise RuntimeError("the node did not start")
     assert not path.exists()
 
 
-async def test_a_directory_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "edge-0.json"
-    with pytest.raises(RunError, match=f"edge-0 cannot be started: its assignment {path} cannot be written"):
-        async with handed_out(told()[0]["edge-0"], path):
-            raise AssertionError
+    said = f"edge-0 cannot be started: its assignment {path} cannot be written"
+    with pytest.raises(RunError, match=said), handed_out(told()[0]["edge-0"], path):
+        raise AssertionError
 
 
-async def test_nodes_that_read_no_file_are_handed_none(tmp_path: Path) -> None:
-    async with handed_out(None, tmp_path / "edge-0.json") as file:
+def test_nodes_that_read_no_file_are_handed_none(tmp_path: Path) -> None:
+    with handed_out(None, tmp_path / "edge-0.json") as file:
         assert not file.exists()

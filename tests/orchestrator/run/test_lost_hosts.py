@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import cast
 
 from node.runtime.clock import run_virtual
-from orchestrator.drivers.base import HostChange, HostReadings, NodeMove
+from orchestrator.drivers.base import NodeMove
 from orchestrator.errors import LostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.plan import NodePlan
-from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.driver import FakeControl, FakeHostsDriver
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 
 AGAIN = ["crashed", "restarting", "starting", "registered", "running"]
 
 
-class HostsDriver(FakeDriver):
+class HostsDriver(FakeHostsDriver):
     """``away``: the nodes whose host is lost. ``ready`` answers with ``verdict``, after 20 s for nodes that are away.
     ``losing``: how many times the host of a node is lost just when the node starts."""
 
     def __init__(self, control: FakeControl) -> None:
         super().__init__(control)
-        self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
         self.away: set[str] = set()
         self.verdict: str | None = None
         self.losing = 0

@@ -3,6 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from orchestrator.planning.making import make_plan
+from orchestrator.run.preparation import open_files
+from orchestrator.scenario.reading import parse
+
 PROVIDE = """
 import resource, sys
 from orchestrator.errors import HostError
@@ -31,3 +35,12 @@ def test_a_hard_limit_that_is_too_low_is_refused_with_the_remedy() -> None:
     assert "needs 200 open files" in error
     assert "allows 199: `ulimit -n 200`" in error
     assert soft == "100"
+
+
+def test_what_a_run_needs() -> None:
+    """The cloud, two edges and their 60 devices; or 8 workers."""
+    scenario = (
+        "name: many\nalgorithm: {name: hierfavg, rounds: 1}\ntopology: {edges: 2, devices_per_edge: 30}\ndriver: "
+    )
+    for driver, files in (("namespaces", 64 + 3 * 63), ("sim", 64 + 4 * 8)):
+        assert open_files(make_plan(parse(scenario + driver, "a.yaml"), None), workers=8) == files

@@ -181,9 +181,9 @@ class Agents:
         keys: Keypair,
         agents: str,
         lease: float,
-        on_event: Callable[[str, Message], None],
-        on_loss: Callable[[str, str, float], None],
-        on_arrival: Callable[[str], None],
+        on_event: Callable[[str, Message], None] = lambda host, event: None,
+        on_loss: Callable[[str, str, float], None] = lambda host, reason, silent: None,
+        on_arrival: Callable[[str], None] = lambda host: None,
     ) -> None:
         """``agents``: the public key of the agents."""
         self._lease, self._on_event, self._on_loss, self._on_arrival = lease, on_event, on_loss, on_arrival

@@ -23,9 +23,12 @@ Send = Callable[[int, bytes | None], None]
 
 
 class Relay:
-    """One end: the connections by number. ``send`` carries bytes to the other end, or None for a connection's end."""
+    """One end, at the unix socket ``path``: its connections by number. ``send`` carries bytes to the other end, or None
+    for a connection's end."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, path: Path, send: Send) -> None:
+        self._endpoint = Endpoint(f"ipc://{path}")
+        self._path = self._endpoint.address.removeprefix("ipc://")
         self._send = send
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks = Tasks()
@@ -44,6 +47,7 @@ class Relay:
         for writer in self._writers.values():
             writer.close()
         await self._tasks.cancel()
+        self._endpoint.close()
 
     async def _pump(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry what is read to the other end until either end is done."""
@@ -66,23 +70,20 @@ def _hung_up(writer: asyncio.StreamWriter) -> bool:
 
 
 class NodesEnd(Relay):
-    """The end at the nodes: a unix socket at ``path``."""
+    """The end at the nodes, which connect to the socket."""
 
     def __init__(self, path: Path, send: Send) -> None:
-        super().__init__(send)
-        self._endpoint = Endpoint(f"ipc://{path}")
+        super().__init__(path, send)
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> None:
-        path = self._endpoint.address.removeprefix("ipc://")
-        self._server = await asyncio.start_unix_server(self._accept, path)
+        self._server = await asyncio.start_unix_server(self._accept, self._path)
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
         await super().close()
-        self._endpoint.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = next(self._numbers)
@@ -91,11 +92,10 @@ class NodesEnd(Relay):
 
 
 class OrchestratorsEnd(Relay):
-    """The end at the orchestrator: each connection goes on to the unix socket at ``path``."""
+    """The end at the orchestrator: each connection continues to the socket."""
 
     def __init__(self, path: Path, send: Send) -> None:
-        super().__init__(send)
-        self._endpoint = Endpoint(f"ipc://{path}")
+        super().__init__(path, send)
         self._latest = 0
         self._early: dict[int, list[bytes | None]] = {}  # what came before the socket was connected
 
@@ -109,13 +109,9 @@ class OrchestratorsEnd(Relay):
         else:
             super().take(connection, data)
 
-    async def close(self) -> None:
-        await super().close()
-        self._endpoint.close()
-
     async def _connect(self, connection: int) -> None:
         try:
-            reader, writer = await asyncio.open_unix_connection(self._endpoint.address.removeprefix("ipc://"))
+            reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:
             del self._early[connection]
             self._send(connection, None)

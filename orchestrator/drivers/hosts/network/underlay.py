@@ -51,11 +51,8 @@ async def measure_all(ends: Iterable[HostEnd], prober: HostsProber) -> Between:
 
 async def measure_pair(one: HostEnd, other: HostEnd, prober: HostsProber) -> Underlay:
     """Measure between two hosts: half of the round trip, as their clocks differ. HostError if no packet comes back."""
-    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
-        arguments = probe_arguments(other.address, ready, plan_probe(LinkProfile(), LinkProfile()))
-        said = await prober.probe(NodeHandle(one.pid, one.name), arguments)
-    trip = Measurement.from_mapping(said).rtt_median
-    if trip is None:
+    found = await _measure(one, other, prober, plan_probe(LinkProfile(), LinkProfile()))
+    if (trip := found.rtt_median) is None:
         raise HostError(
             f"no packet of {one.name} comes back from {other.name} ({other.address})",
             "do the hosts reach each other by these addresses, also by UDP?",
@@ -72,18 +69,20 @@ async def rates_between(
     stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
     wait = 2 * delay + ECHO_WAIT
     plan = ProbePlan(count=1, spacing=wait, size=PROBE_PAYLOAD, wait=wait, forward=stream, back=stream)
-    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
-        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, plan))
-    found = Measurement.from_mapping(said)
+    found = await _measure(one, other, prober, plan)
     return found.forward.rate, found.back.rate
 
 
 async def passes(one: HostEnd, other: HostEnd, prober: HostsProber, size: int) -> bool:
     """Whether IP packets of ``size`` bytes come back from the other end."""
     sending = ProbePlan(count=5, spacing=0.02, size=size - HEADERS, wait=ECHO_WAIT, forward=None, back=None)
+    return (await _measure(one, other, prober, sending)).rtt_median is not None
+
+
+async def _measure(one: HostEnd, other: HostEnd, prober: HostsProber, plan: ProbePlan) -> Measurement:
     async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
-        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, sending))
-    return Measurement.from_mapping(said).rtt_median is not None
+        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, plan))
+    return Measurement.from_mapping(said)
 
 
 def refuse_short(plan: Plan, between: Between) -> None:

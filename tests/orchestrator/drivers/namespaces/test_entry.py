@@ -6,7 +6,6 @@ from pathlib import Path
 from node.assignment import Assignment, Keypair, PluginSource
 from orchestrator.drivers.namespaces.entry import first_to_train
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.learning.shards import train_key
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -25,7 +24,7 @@ def small() -> Plan:
 
 def test_the_fork_server_gets_the_first_assignment_of_a_device_without_secrets() -> None:
     first = Assignment.from_json(first_to_train(small(), DIRECTORY))
-    assert (first.node, first.data.train_key) == ("device-0-0", train_key("device-0-0"))
+    assert (first.node, first.data.train_key) == ("device-0-0", "device-0-0.train")
     assert (first.keys, first.control_key, first.peers) == (Keypair(public="", secret=""), "", ())
 
 

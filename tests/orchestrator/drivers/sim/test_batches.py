@@ -57,7 +57,7 @@ class Noting:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Done:
         owner = getattr(fn, "__self__", None)
-        self.sizes.append(len(owner.nodes) if isinstance(owner, Crew) else 0)
+        self.sizes.append(len(owner.learners) if isinstance(owner, Crew) else 0)
         self.steps.append(Done(fn, args))
         return self.steps[-1]
 
@@ -129,7 +129,7 @@ def test_a_simulation_in_batches_has_the_accuracies_of_one_by_one(
 
     def noting(workers: Workers, fn: Callable[..., Any], *args: Any) -> Any:
         owner = getattr(fn.fn if isinstance(fn, Seeded) else fn, "__self__", None)
-        sizes.extend([len(owner.nodes)] if isinstance(owner, Crew) else [])
+        sizes.extend([len(owner.learners)] if isinstance(owner, Crew) else [])
         return submit(workers, fn, *args)
 
     monkeypatch.setattr(Workers, "submit", noting)

@@ -95,13 +95,9 @@ async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: 
 
 async def test_a_step_that_ends_before_the_agents_are_there_is_told(folder: Path) -> None:
     (folder / "bin/srun").write_text("#!/bin/sh\nexit 4\n")
-    agents = Agents(keypair(), keypair().public, 15.0, _never, _never, _never)
+    agents = Agents(keypair(), keypair().public, 15.0)
     async with AsyncExitStack() as stack:
         end = await started(folder, stack)
         with pytest.raises(HostError, match=r"ended \(exit code 4\): see `logs slurm`: what to do"):
             await wait_for(agents, ["n1", "n2"], end, patience=90.0, remedy="what to do")
     await agents.close()
-
-
-def _never(*_: object) -> None:
-    raise AssertionError("no agent is there")

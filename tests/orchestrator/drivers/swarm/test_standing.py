@@ -133,7 +133,7 @@ def ignore(*_: object) -> None:
 
 async def test_an_agent_that_waits_does_not_hear_a_stranger() -> None:
     keys = left()
-    stranger = Agents(keypair(), keys.agents.public, 10.0, ignore, ignore, ignore)
+    stranger = Agents(keypair(), keys.agents.public, 10.0)
     try:
         assert not await hears(keys, stranger.listen(LOOPBACK), waits=2.5)  # a beat is sent each second
         assert stranger.online == []
@@ -143,7 +143,7 @@ async def test_an_agent_that_waits_does_not_hear_a_stranger() -> None:
 
 async def test_an_agent_that_waits_hears_who_has_the_secret_key_and_then_has_a_lease() -> None:
     keys = left()
-    agents = Agents(keys.server, keys.agents.public, 10.0, ignore, ignore, ignore)
+    agents = Agents(keys.server, keys.agents.public, 10.0)
     waiting = asyncio.create_task(hears(keys, agents.listen(LOOPBACK), waits=60.0))
     try:
         assert await agents.wait_for(["pc-1"], 10.0) == []

@@ -69,14 +69,10 @@ class WritingHub:
         self.counts: list[dict[str, Any]] = []  # the filters that count what comes over the trunk
         self.answer_latency = answer_latency
 
-    async def run(
-        self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
-    ) -> str:
-        return (await self.attempt(argv, pid=pid, stdin=stdin, environment=environment))[1]
+    async def run(self, argv: list[str], *, pid: int | None = None, stdin: str = "") -> str:
+        return (await self.attempt(argv, pid=pid, stdin=stdin))[1]
 
-    async def attempt(
-        self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
-    ) -> tuple[int, str, str]:
+    async def attempt(self, argv: list[str], *, pid: int | None = None, stdin: str = "") -> tuple[int, str, str]:
         self.ran += [(pid, line) for line in stdin.splitlines() or [" ".join(argv)]]
         return int(bool(self.refused) and self.refused in " ".join(argv)), "", ""
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.base import Driver, HostChange, HostReadings
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.host.sensors.sources import discover
@@ -18,24 +18,20 @@ from orchestrator.results.record.writer import DATABASE, Record
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.nodes.sensors import sensed
-from tests.fakes.driver import FakeControl, FakeDriver
+from tests.fakes.driver import FakeControl, FakeDriver, FakeHostsDriver
 from tests.orchestrator.host.sensors import trees
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 
 BYTES_A_MINUTE = 60_000  # docs/reference/record.md
 
 
-class SensingDriver(FakeDriver):
+class SensingDriver(FakeHostsDriver):
     """A driver of several hosts. Each has one sensor, whose value is the number of calls."""
 
     def __init__(self, control: FakeControl, *, here: bool) -> None:
         super().__init__(control)
         self.here = here
-        self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
         self.calls = 0
-
-    async def ready(self, node: str) -> str | None:
-        return None
 
     async def sense(self) -> None:
         self.calls += 1

@@ -1,28 +1,33 @@
 """The encoding of values between the simulation and its workers, in shared memory: plain data, arrays, dataclasses.
 
-Values are pickled. The bytes of arrays lie in the memory before the pickle (PEP 574), and are not copied again. The
-workers are forks of this process, so neither side trusts the other with anything new. What crosses has no state that a
-step could change: a dataclass or function of `node`, or of the run's plug-ins, is encoded by its name, and the learner
-of a node by that node, because each worker has it.
+Plain values are encoded as msgpack. The bytes of arrays lie in the memory before the msgpack, which holds their places,
+types and shapes. A dataclass or function of `node`, or of the run's plug-ins, is encoded by its name. The codec does
+not use pickle, so decoding creates only these classes and functions. A frozen dataclass of `node` with plain values,
+such as an algorithm's parameters, is a *constant*: encoded once, decoded once, and shared by all steps that get it.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Callable, Iterable
-from dataclasses import is_dataclass
-from types import FunctionType, MethodType
+import functools
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import FunctionType
 from typing import Any
 
+import msgpack
 import numpy as np
+from numpy.typing import NDArray
 
-from node.learning.together import Crew
-from node.learning.training import Learner
 from node.plugins import is_of_plugin
 
+_ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION, _CONSTANT = 1, 2, 3, 4, 5, 6
+_PLAIN = (str, int, float, bool, type(None))
+_REMEMBERED = 64  # constants
 _ALIGNMENT = 64
-_OF_ARRAYS = ("numpy", "builtins")  # the packages of functions and types that numbers and arrays are made with
+
+Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape of each array
 
 
 class CannotCrossError(TypeError):
@@ -31,61 +36,161 @@ class CannotCrossError(TypeError):
 
 def write(value: Any, memory: memoryview) -> int:
     """Write ``value`` to ``memory`` and return the offset of its head. CannotCrossError if the value cannot cross."""
-    arrays: list[pickle.PickleBuffer] = []
-    body = io.BytesIO()
-    try:
-        _Pickler(body, protocol=5, buffer_callback=arrays.append).dump(value)
-    except (pickle.PicklingError, AttributeError) as error:  # of what has no name
-        raise CannotCrossError(f"{error}") from None
-    places, end = [], 0
-    for content in (each.raw() for each in arrays):
-        places.append((end, end + content.nbytes))
-        _put(memory, end, content)
-        end += -(-content.nbytes // _ALIGNMENT) * _ALIGNMENT
-    _put(memory, end, pickle.dumps((places, body.getvalue())))
-    return end
+    writer = _Writer(memory)
+    head = writer.pack(value)
+    end = writer.used + 8 + len(head)
+    writer.check(end)
+    memory[writer.used : end] = len(head).to_bytes(8, "big") + head
+    return writer.used
 
 
-def read(memory: memoryview, head: int, *, copy: bool, learner_of: Callable[[str], Learner] | None = None) -> Any:
-    """Read the value at ``head``. Its arrays are read-only views of ``memory``, or copies. ``learner_of``: that of
-    a node."""
-    places, body = pickle.loads(memory[head:])
-    contents = (memory.toreadonly()[start:end] for start, end in places)
-    return _Unpickler(body, map(bytearray, contents) if copy else contents, learner_of).load()
+def read(memory: memoryview, head: int, *, copy: bool) -> Any:
+    """Read the value at ``head``. Its arrays are read-only views of ``memory``, or copies."""
+    size = int.from_bytes(memory[head : head + 8], "big")
+    return _ArrayReader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
 
 
-def _put(memory: memoryview, start: int, content: memoryview | bytes) -> None:
-    if (end := start + len(content)) > len(memory):
-        raise CannotCrossError(f"more than {len(memory)} bytes")
-    memory[start:end] = content
+class _Writer:
+    def __init__(self, memory: memoryview) -> None:
+        self.used = 0
+        self._memory = memory
 
+    def pack(self, value: Any) -> bytes:
+        packed: bytes = msgpack.packb(self._prepared(value), default=self._convert, strict_types=True)
+        return packed
 
-class _Pickler(pickle.Pickler):
-    def persistent_id(self, value: Any) -> str | None:
-        return value.node if isinstance(value, Learner) else None
+    def check(self, end: int) -> None:
+        if end > len(self._memory):
+            raise CannotCrossError(f"more than {len(self._memory)} bytes")
 
-    def reducer_override(self, value: Any) -> Any:
-        """Refuse what is neither plain data, nor an array, a dataclass or a name. Arrays arrive in the order of C."""
+    def _prepared(self, value: Any) -> Any:
+        """Replace each map of arrays by one extension value, because a model's weights are many arrays."""
+        if isinstance(value, list):
+            return [self._prepared(each) for each in value]
+        if isinstance(value, dict) and value and all(isinstance(each, np.ndarray) for each in value.values()):
+            return msgpack.ExtType(_ARRAYS, self._place_all(value))
+        return value
+
+    def _convert(self, value: Any) -> Any:
+        """Convert a value of a type that msgpack does not know."""
+        if isinstance(value, np.ndarray):
+            return msgpack.ExtType(_ARRAY, self._place_all({"": value}))
         if isinstance(value, np.generic):
-            return type(value.item()), (value.item(),)
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            return np.asarray(value, order="C").__reduce_ex__(5)
-        if isinstance(value, MethodType) and isinstance(value.__self__, Learner | Crew):
-            return getattr, (value.__self__, value.__name__)
-        if isinstance(value, type | FunctionType):
-            crosses = value.__module__.partition(".")[0] in ("node", *_OF_ARRAYS) or is_of_plugin(value.__module__)
-        else:
-            crosses = isinstance(value, np.dtype | Crew) or is_dataclass(value) or value is getattr
-        if not crosses:
-            raise CannotCrossError(f"a {type(value).__name__} cannot be sent to a worker")
-        return NotImplemented
+            return value.item()
+        if isinstance(value, tuple):
+            return msgpack.ExtType(_TUPLE, self.pack(list(value)))
+        if is_dataclass(value) and not isinstance(value, type):
+            if (constant := _constant(value)) is not None:
+                return msgpack.ExtType(_CONSTANT, constant)
+            values = {field.name: self._prepared(getattr(value, field.name)) for field in fields(value)}
+            return msgpack.ExtType(_RECORD, self.pack([*_name(type(value)), values]))
+        if isinstance(value, FunctionType):
+            return msgpack.ExtType(_FUNCTION, self.pack(_name(value)))
+        raise CannotCrossError(f"a {type(value).__name__} cannot be sent to a worker")
+
+    def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+        packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
+        start, self.used = self.used, self.used + size
+        self.check(self.used)
+        for array, (_, dtype, shape, place) in zip(arrays.values(), places, strict=True):
+            if array.size:
+                np.frombuffer(self._memory, dtype, array.size, start + place).reshape(shape)[...] = array
+        return start.to_bytes(8, "big") + packed
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, body: bytes, arrays: Iterable[Any], learner_of: Callable[[str], Learner] | None) -> None:
-        super().__init__(io.BytesIO(body), buffers=arrays)
-        self._learner_of = learner_of
+class _ArrayReader:
+    def __init__(self, memory: memoryview, copy: bool) -> None:
+        self._memory = memory
+        self._copy = copy
 
-    def persistent_load(self, node: str) -> Learner:
-        assert self._learner_of is not None, "only steps have learners"
-        return self._learner_of(node)
+    def unpack(self, data: bytes | memoryview) -> Any:
+        return msgpack.unpackb(data, ext_hook=self._revive, strict_map_key=False)
+
+    def _revive(self, code: int, data: bytes) -> Any:
+        if code == _ARRAYS:
+            return self._arrays(data)
+        if code == _ARRAY:
+            return self._arrays(data)[""]
+        if code == _CONSTANT:
+            return _known(data)
+        content = self.unpack(data)
+        if code == _TUPLE:
+            return tuple(content)
+        thing = _find(*content[:2])
+        return thing if code == _FUNCTION else thing(**content[2])
+
+    def _arrays(self, data: bytes) -> dict[str, NDArray[Any]]:
+        start = int.from_bytes(data[:8], "big")
+        found = {}
+        for name, dtype, shape, place in _placed(_layout(data[8:]))[1]:
+            count = math.prod(shape)
+            view = np.frombuffer(self._memory, dtype, count, start + place) if count else np.empty(0, dtype)
+            found[name] = view.reshape(shape).copy() if self._copy else view.reshape(shape)
+        return found
+
+
+@functools.lru_cache(maxsize=256)
+def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...], int]], int]:
+    """A layout as msgpack, the name, type, shape and place of each array, and the number of bytes of all arrays."""
+    places = []
+    end = 0
+    for name, code, shape in layout:
+        dtype = np.dtype(code)
+        if dtype.hasobject:
+            raise CannotCrossError(f"an array of {dtype} cannot be sent to a worker")
+        places.append((name, dtype, shape, end))
+        end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    return msgpack.packb(layout), places, end
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(packed: bytes) -> Layout:
+    return tuple((name, code, tuple(shape)) for name, code, shape in msgpack.unpackb(packed))
+
+
+_constants: dict[int, tuple[Any, bytes]] = {}  # by identity: equal ones may differ in type, as 1 and 1.0
+
+
+def _constant(value: Any) -> bytes | None:
+    """The msgpack of a constant; None if the value, a dataclass, is none."""
+    if id(value) in _constants:
+        return _constants[id(value)][1]
+    kind = type(value)
+    if not kind.__dataclass_params__.frozen or not kind.__module__.startswith("node."):
+        return None  # a plug-in may be replaced by another one of the same name
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    if not all(type(each) in _PLAIN for each in values.values()):
+        return None
+    packed: bytes = msgpack.packb([*_name(kind), values])
+    if len(_constants) >= _REMEMBERED:
+        _constants.clear()
+    _constants[id(value)] = value, packed  # the value stays alive, so that no other gets its identity
+    return packed
+
+
+@functools.lru_cache(_REMEMBERED)
+def _known(packed: bytes) -> Any:
+    module, name, values = msgpack.unpackb(packed)
+    return _find(module, name)(**values)
+
+
+def _name(thing: Callable[..., Any]) -> list[str]:
+    ours = thing.__module__.startswith("node.") or is_of_plugin(thing.__module__)
+    if not ours or "<" in thing.__qualname__:
+        raise CannotCrossError(
+            f"{thing.__module__}.{thing.__qualname__} is not a named function or class of `node` or of a plug-in"
+        )
+    return [thing.__module__, thing.__qualname__]
+
+
+def _find(module: str, name: str) -> Any:
+    return _found(importlib.import_module(module), name)
+
+
+@functools.lru_cache(maxsize=256)
+def _found(module: Any, name: str) -> Any:
+    """By the module itself: the module of a plug-in that has changed is another one of the same name."""
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

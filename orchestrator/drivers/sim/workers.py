@@ -24,6 +24,8 @@ from typing import Any
 
 import torch
 
+from node.learning.devices import Seeded
+from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
@@ -89,7 +91,17 @@ class _Worker:
     def start(self, step: WorkerStep) -> None:
         """Send a step to the worker. CannotCrossError if it cannot cross."""
         slot = self.free[0]
-        head = write((step.fn, step.args), self.memory[slot][0])
+        fn: Any = step.fn
+        draws: list[Any] | None = None
+        if isinstance(fn, Seeded):
+            draws, fn = [fn.seed, fn.device], fn.fn
+        owner = getattr(fn, "__self__", None)
+        task: list[Any] = [None, fn]
+        if isinstance(owner, Learner):
+            task = [owner.node, fn.__name__]
+        elif isinstance(owner, Crew):
+            task = [[each.node for each in owner.learners], fn.__name__]
+        head = write([draws, *task, *step.args], self.memory[slot][0])
         self.free.popleft()
         self.doing[slot] = step
         with contextlib.suppress(ConnectionError):  # `collect` detects it
@@ -180,7 +192,7 @@ class Workers:
         try:
             worker.start(step)
         except CannotCrossError:
-            step.done = step.failed = True  # `WorkerStep.result` runs it in this process
+            step.done = step.failed = True  # `Job.result` runs it in this process
         return True
 
 
@@ -197,12 +209,18 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
 
 
+def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
+    """The learner of a node, or those of several that train together."""
+    return learner_of(nodes) if isinstance(nodes, str) else Crew([learner_of(each) for each in nodes])
+
+
 def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:
     while len(token := link.recv(_TOKEN.size, socket.MSG_WAITALL)) == _TOKEN.size:
         slot, head = _TOKEN.unpack(token)
         try:
-            fn, args = read(memory[slot][0], head, copy=False, learner_of=learner_of)
-            answer = write(fn(*args), memory[slot][1])
+            draws, node, name, *args = read(memory[slot][0], head, copy=False)
+            fn = name if node is None else getattr(_owner(node, learner_of), name)
+            answer = write((fn if draws is None else Seeded(fn, *draws))(*args), memory[slot][1])
         except Exception as error:
             answer = -1 - write(f"{type(error).__name__}: {error}"[:1000], memory[slot][1])
         link.sendall(_TOKEN.pack(slot, answer))

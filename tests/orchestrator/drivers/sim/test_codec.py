@@ -61,6 +61,16 @@ def test_records_and_functions_of_node() -> None:
     np.testing.assert_array_equal(term.w_t["n"], 2)
 
 
+def test_constants_are_shared_and_keep_their_types() -> None:
+    params = FedAvg(learning_rate=0.3)
+    first, again = cross([params, params]), cross(params)
+    assert first == [params, params]
+    assert first[0] is first[1] is again
+    whole, real = cross([Evaluation(1, 1, {}), Evaluation(1.0, 1, {})])
+    assert type(whole.loss) is int
+    assert type(real.loss) is float
+
+
 @pytest.mark.parametrize(
     "value",
     [lambda: 1, object(), print, np.array([None]), Any],

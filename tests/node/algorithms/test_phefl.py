@@ -62,8 +62,8 @@ def test_equations_8_and_9() -> None:
 
 
 def test_published_parameter_counts() -> None:
-    assert MODELS["phefl-cnn"].parameters((1, 28, 28), 10) == 1_663_370
-    assert MODELS["phefl-cnn"].parameters((3, 32, 32), 10) == 2_156_490
+    assert MODELS["phefl-cnn"].size((1, 28, 28), 10).parameters == 1_663_370
+    assert MODELS["phefl-cnn"].size((3, 32, 32), 10).parameters == 2_156_490
 
 
 def test_alpha_1_is_onlyedge(digits: Prepared, tmp_path: Path) -> None:

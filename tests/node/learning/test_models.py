@@ -73,7 +73,7 @@ def test_the_work_of_a_forward_pass_is_the_catalogues(name: str, side: int) -> N
     ],
 )
 def test_published_parameter_counts(name: str, shape: Shape, classes: int, parameters: int) -> None:
-    assert MODELS[name].parameters(shape, classes) == parameters
+    assert MODELS[name].size(shape, classes).parameters == parameters
 
 
 def test_registries_agree() -> None:
@@ -137,9 +137,8 @@ def test_resnet_by_width_and_initialisation() -> None:
     for name in ("fixup", "kaiming", "torch"):
         params = {"width": 8, "initialisation": name}
         model = build("resnet18", (1, 28, 28), 10, 0, params)
-        assert sum(each.numel() for each in model.parameters()) == MODELS["resnet18"].parameters(
-            (1, 28, 28), 10, params
-        )
+        size = MODELS["resnet18"].size((1, 28, 28), 10, params)
+        assert sum(each.numel() for each in model.parameters()) == size.parameters
         found[name] = model.views["extractor.4.second.weight"].var()  # 16 channels, from 16
     assert found["fixup"] == 0
     assert found["kaiming"] == pytest.approx(2 / (9 * 16), rel=0.1)

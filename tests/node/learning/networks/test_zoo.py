@@ -37,7 +37,7 @@ def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) ->
 
 def test_resnet18_is_the_published_one() -> None:
     """torchvision's documentation: 11,689,512 parameters with 1,000 classes."""
-    assert MODELS["torchvision"].parameters((3, 32, 32), 1000) == 11_689_512
+    assert MODELS["torchvision"].size((3, 32, 32), 1000).parameters == 11_689_512
 
 
 def test_pictures_are_scaled_and_grey_gets_three_channels() -> None:

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ from node.messaging.wire import Message, Tensors
 from node.runtime import checkpoint as checkpoints
 from node.runtime.checkpoint import Checkpoint
 from node.runtime.compute import Compute, Mode
+
+T = TypeVar("T")
 
 _LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
 
@@ -258,7 +260,7 @@ class Role:
         """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
         self._reporter.event(event, round=round, **fields)
 
-    async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
+    async def compute(self, fn: Callable[..., T], *args: Any, samples: int = 0, mode: Mode = "train") -> T:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
         ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
@@ -269,7 +271,8 @@ class Role:
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self._computed[name, self._round] += 1
             fn = self.learner.seeded(fn, name, str(self._round), str(self._computed[name, self._round]))
-        return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
+        found: T = await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
+        return found
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:
         """Record values. ``scope`` says what was measured: "global", "own" or "train".

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from node.catalogue.datasets import MAIN_METRIC
 from node.learning.aggregation import State, weighted_mean, with_statistics_of
 from node.learning.local_training import LocalTraining
-from node.learning.training import ExtraLoss, Forward, TrainResult
+from node.learning.training import Evaluation, ExtraLoss, Forward, Scope, TrainResult
 from node.messaging.gathering import needed
 from node.messaging.wire import Message
 from node.role import Role
@@ -30,13 +30,23 @@ async def train(
     return result
 
 
+async def evaluated(
+    role: Role, w: State, scope: Scope, limit: int | None = None, forward: Forward | None = None
+) -> Evaluation:
+    """The evaluation of `w` on one of the node's test sets, or on `limit` samples of it."""
+    samples = role.learner.test_samples(scope, limit)
+    found: Evaluation = await role.compute(
+        role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate"
+    )
+    return found
+
+
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
     """Report loss and metrics of `w` on every test set of the node: "global", "own", both or none. Returns the
     accuracies by test set, of a regression the mean absolute errors."""
     limit, found, main = role.params.evaluate_samples, {}, MAIN_METRIC[role.learner.data.task]
     for scope in role.learner.tests:
-        samples = role.learner.test_samples(scope, limit)
-        result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
+        result = await evaluated(role, w, scope, limit, forward)
         role.report(round=round, scope=scope, **({main: result.metrics[main], "loss": result.loss} | result.metrics))
         found[str(scope)] = float(result.metrics[main])
     return found
@@ -83,8 +93,7 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     if not holding:
         return w
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
-    mean: State = await role.compute(weighted_mean, states, samples, mode="other")
-    return mean
+    return await role.compute(weighted_mean, states, samples, mode="other")
 
 
 async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:

@@ -46,13 +46,13 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.common import participants, report_mean, round_of
+from node.algorithms.common import evaluated, joined, parted, participants, report_mean, round_of
 from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
-from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, flat, lesson, under
+from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, lesson
 from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
@@ -222,7 +222,7 @@ class Client(Role):
                 sigma=released.sigma,
                 guarantee="each embedding, once, given the model" if self.params.privacy == "clip" else "none",
             )
-        tensors = flat("model", self.theta) | {"embeddings": released.values, "labels": labels}
+        tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
         await self.send(self.parent, "knowledge", tensors, round=t, samples=count, **model)
 
@@ -314,11 +314,7 @@ class Client(Role):
         return Cost(self.learner.outline, pictures_of(self.learner), self.params)
 
     async def accuracy(self, scope: Scope) -> float:
-        limit = self.params.evaluate_samples
-        samples = self.learner.test_samples(scope, limit)
-        evaluate = self.learner.evaluate
-        result = await self.compute(evaluate, self.theta, scope, limit, samples=samples, mode="evaluate")
-        return float(result.accuracy)
+        return (await evaluated(self, self.theta, scope, self.params.evaluate_samples)).accuracy
 
     async def keep(self, t: int) -> None:
         await self.checkpoint(t, self.theta, trained=self.trained, exchanged=self.exchanged)
@@ -329,7 +325,7 @@ def shared(messages: Sequence[Message]) -> Knowledge:
     holding = [each for each in messages if each.fields["samples"]]
     return Knowledge(
         {
-            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], under("model", each.tensors))
+            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], parted(each.tensors, "model"))
             for each in holding
         },
         {each.sender: each.tensors["embeddings"] for each in holding},

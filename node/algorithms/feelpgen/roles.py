@@ -53,6 +53,7 @@ from node.algorithms.common import (
     average,
     drawn,
     evaluate,
+    evaluated,
     joined,
     parted,
     participants,
@@ -243,9 +244,7 @@ class Edge(Role):
     async def evaluate_trained(self, t: int) -> None:
         """Report the accuracy before silos exchange models, to show the gain of the exchange."""
         if "own" in self.learner.tests:
-            limit = self.params.evaluate_samples
-            samples = self.learner.test_samples("own", limit)
-            result = await self.compute(self.learner.evaluate, self.w, "own", limit, samples=samples, mode="evaluate")
+            result = await evaluated(self, self.w, "own", self.params.evaluate_samples)
             self.report(round=t, scope="own", accuracy_before_meeting=result.accuracy)
 
     async def keep(self, t: int) -> None:

@@ -13,6 +13,7 @@ import platform
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -242,7 +243,7 @@ def _report_traffic(transport: Transport, control: ControlClient) -> None:
 
 
 def _beat() -> dict[str, Any]:
-    return {"type": "beat", "cpu": resources.processor_seconds(), "rss": resources.resident_bytes()}
+    return {"type": "beat", "cpu": time.process_time(), "rss": resources.resident_bytes()}
 
 
 def _use_one_thread() -> None:

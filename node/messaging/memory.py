@@ -134,9 +134,7 @@ class MemoryTransport:
         self._network.endpoints[self.node] = self
         self.frozen = self.node in self._network.frozen
         for peer in self._states:
-            self._pairs[peer] = pair = self._network.pair(self.node, peer)
-            pair.ends[self.node] = self
-            pair.update()
+            self.admit(peer)
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
         peers = list(to)

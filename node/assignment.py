@@ -224,18 +224,7 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do the work that only the first reading of an assignment needs."""
-        parts: list[Any] = [
-            Keypair,
-            PeerAddress,
-            DataAssignment,
-            Hardware,
-            Gathering,
-            Timeouts,
-            Stop,
-            Target,
-            PluginSource,
-        ]
-        for kind in [cls, *parts]:
+        for kind in filter(is_dataclass, list(globals().values())):
             _hints(kind)
 
     @classmethod

@@ -226,28 +226,22 @@ class LinkProfile:
         """A readable line: "40ms ±5ms, loss 0.5%, 50mbit"."""
         if self.real:
             return "not shaped"
-        parts = []
+        parts, written = [], self.to_mapping()
         if self.latency or self.jitter:
             delay = units.format_duration(self.latency)
             if self.jitter:
-                delay += f" ±{units.format_duration(self.jitter)}"
+                delay += f" ±{written['jitter']}"
                 delay += "" if self.distribution == "normal" else f" {self.distribution}"
             parts.append(delay)
         if isinstance(self.loss, GilbertElliott):
             parts.append(f"loss {100 * self.mean_loss:.3g}% in bursts of {self.loss.mean_burst:.3g} packets")
         elif self.loss:
-            parts.append(f"loss {units.format_fraction(self.loss)}")
+            parts.append(f"loss {written['loss']}")
         if self.rate is not None:
-            parts.append(units.format_rate(self.rate))
-        if self.buffer is not None:
-            parts.append(f"buffer {units.format_duration(self.buffer)}")
-        if self.buffer_bytes is not None:
-            parts.append(f"buffer {units.format_size(self.buffer_bytes)}")
-        for name in FRACTIONS:
-            if value := getattr(self, name):
-                parts.append(f"{name} {units.format_fraction(value)}")
+            parts.append(written["rate"])
+        parts += [f"{name} {written[name]}" for name in ("buffer", *FRACTIONS) if name in written]
         if self.silence:
-            parts.append(f"silent for {units.format_duration(self.silence)}")
+            parts.append(f"silent for {written['silence']}")
         return ", ".join(parts) or "unimpaired"
 
     @property

@@ -358,7 +358,7 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
         reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
     )
     return KernelLinkState(
-        index=_index(leaf),
+        index=int(leaf["parent"].removeprefix("1:"), 16),
         profile=profile,
         limit=options["limit"],
         seed=options.get("seed"),
@@ -368,10 +368,6 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
         backlog=leaf["backlog"],
         backlog_packets=leaf["qlen"],
     )
-
-
-def _index(leaf: Mapping[str, Any]) -> int:
-    return int(leaf["parent"].removeprefix("1:"), 16)
 
 
 def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:

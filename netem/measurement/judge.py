@@ -68,16 +68,6 @@ def judged(
     return Judgement(quantity, asked, measured, low, high, verdict, detail)
 
 
-def judge(
-    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
-) -> tuple[list[Judgement], list[Judgement]]:
-    """All verdicts on the forward direction (including the round trip) and on the backward direction."""
-    there = judge_direction(forward, plan, measurement.forward, plan.forward)
-    return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(
-        back, plan, measurement.back, plan.back
-    )
-
-
 def judge_direction(
     profile: LinkProfile,
     plan: ProbePlan,

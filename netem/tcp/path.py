@@ -26,26 +26,6 @@ def is_random(forward: LinkProfile, backward: LinkProfile) -> bool:
 class Path:
     """Both directions of the link, in the quantities that a round needs."""
 
-    __slots__ = (
-        "_back",
-        "_forward",
-        "_random",
-        "_share",
-        "acknowledgements",
-        "buffer",
-        "byte",
-        "corrupt",
-        "duplicate",
-        "jitter",
-        "latency",
-        "losses",
-        "odd",
-        "pace",
-        "reorder",
-        "round_trip",
-        "wavers",
-    )
-
     def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
         acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate if backward.rate else 0.0
         self._forward = forward

@@ -22,7 +22,7 @@ begins with the global model, and with W_i = 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import edgebed
+from edgebed.baselines import plugin
 
 LOSSES, DEVIATION, MOST_EPOCHS = 10, 0.1, 100
 
@@ -138,26 +139,12 @@ class Client(edgebed.Role):
             own = result.weights
             self.report(round=t, scope="train", loss=result.loss)
             if names:
-                self.report(round=t, scope="train", global_weight=mean_of(weights, names))
+                every = np.concatenate([weights[name].ravel() for name in names])
+                self.report(round=t, scope="train", global_weight=float(every.mean()))
             await edgebed.evaluate(self, own, t)
             await self.send(self.parent, "update", own, round=t, samples=result.samples)
 
 
-def mean_of(weights: edgebed.State, names: Collection[str]) -> float:
-    """The mean weight of the global model over all entries."""
-    return float(np.concatenate([weights[name].ravel() for name in names]).mean())
-
-
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedala",
-            params=FedALA,
-            summary="FedAvg; each client learns, entry by entry, how much of the global model to take",
-            edges="optional",
-            devices="optional",
-            flat=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; each client learns, entry by entry, how much of the global model to take"
+PLUGIN = plugin("fedala", FedALA, SUMMARY)

@@ -31,6 +31,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import edgebed
+from edgebed.baselines import plugin
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -200,17 +201,5 @@ class Worker(edgebed.Role):
 
 
 ROLES = {"cloud": Cloud, "edge": Worker, "device": Worker}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedasync",
-            params=FedAsync,
-            summary="asynchronous: each update is mixed into the model, the less the staler it is",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            population=True,
-            asynchronous=True,
-        )
-    ]
-)
+SUMMARY = "asynchronous: each update is mixed into the model, the less the staler it is"
+PLUGIN = plugin("fedasync", FedAsync, SUMMARY, population=True, asynchronous=True)

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
 from edgebed.baselines.fedproto import class_means
 
 
@@ -111,4 +111,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models learn from the others' mean logits of each class (FedDistill)"
-PLUGIN = personal.plugin("feddistill", FedDistill, SUMMARY, floats=True, classes=True)
+PLUGIN = plugin("feddistill", FedDistill, SUMMARY, personal=True, floats=True, classes=True)

@@ -43,6 +43,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, one_hot, softmax
 
 import edgebed
+from edgebed.baselines import plugin
 
 NOISE = 32  # numbers in ε, as in the published code for MNIST
 CLASSIFIER = "classifier."
@@ -311,18 +312,5 @@ class Client(edgebed.Role):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedgen",
-            params=FedGen,
-            summary="FedAvg; clients also learn from features that a generator makes for all labels",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            featured=True,
-            whole=True,
-            classes=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; clients also learn from features that a generator makes for all labels"
+PLUGIN = plugin("fedgen", FedGen, SUMMARY, featured=True, whole=True, classes=True)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,4 +68,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)"
-PLUGIN = personal.plugin("lgfedavg", LGFedAvg, SUMMARY, aligned=True)
+PLUGIN = plugin("lgfedavg", LGFedAvg, SUMMARY, personal=True, aligned=True)

@@ -11,28 +11,12 @@ last checkpoint. Its accuracies travel with what it shares, and the cloud report
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import Tensor
 
 import edgebed
 
 Extra = Callable[[edgebed.Model, edgebed.MiniBatch], Tensor]
-
-
-def plugin(name: str, params: type[edgebed.LocalTraining], summary: str, **needs: Any) -> edgebed.Plugin:
-    """The plug-in of an algorithm of this kind. ``needs``: what it declares about models, see `edgebed.Algorithm`."""
-    declared = edgebed.Algorithm(
-        name,
-        params=params,
-        summary=summary,
-        edges="optional",
-        devices="optional",
-        flat=True,
-        personal=True,
-        **needs,
-    )
-    return edgebed.Plugin(algorithms=[declared])
 
 
 class Cloud(edgebed.Role):

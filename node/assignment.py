@@ -224,8 +224,9 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do the work that only the first reading of an assignment needs."""
-        for kind in filter(is_dataclass, list(globals().values())):
-            _hints(kind)
+        for kind in list(globals().values()):
+            if is_dataclass(kind):
+                _hints(cast(type[Any], kind))
 
     @classmethod
     def load(cls, path: str | Path) -> Assignment:

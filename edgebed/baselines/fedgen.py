@@ -202,7 +202,8 @@ class Distilled:
     seed: int
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        drawn = torch.multinomial(self._p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
+        p = torch.tensor(self.labels)
+        drawn = torch.multinomial(p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
         z = self.features(torch.cat([drawn, batch.y]))
         loss = self.weight * cross_entropy(model.classifier(z[: self.batch]), drawn)
         if not self.agreement:
@@ -217,10 +218,6 @@ class Distilled:
             noise = torch.rand(len(y), NOISE, generator=self._random).to(y.device)
             z: Tensor = self._generator.to(y.device)(noise, y)
         return z
-
-    @cached_property
-    def _p(self) -> Tensor:
-        return torch.tensor(self.labels)
 
     @cached_property
     def _generator(self) -> Generator:

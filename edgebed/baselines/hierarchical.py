@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import edgebed
-from edgebed.baselines import fedala, fedasync, sdfeel
+from edgebed.baselines import fedala, sdfeel
+
+FEDPROX: Any = edgebed.algorithm("fedprox").roles["device"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +59,6 @@ class ESPerHFL(sdfeel.Clusters):
 
     mixing: float = edgebed.number(0.5, low=0, high=1)
     mixing_rate: float = edgebed.number(0.1, low=0)
-
-
-@dataclass(frozen=True)
-class Proximal(fedasync.Proximal):
-    """(μ / 2) ‖w_i − w‖², FedAsync's term with x_τ = w and ρ = μ, for devices that train together too."""
-
-    @property
-    def arrays(self) -> edgebed.State:
-        return self.start
-
-    @property
-    def form(self) -> float:
-        return self.rho
 
 
 def trainable(model: edgebed.Model) -> list[Tensor]:
@@ -161,7 +150,7 @@ class ProximalDevice(sdfeel.Device):
     """Trains near the edge's model."""
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
-        result = await edgebed.train(self, w, r, self.params, Proximal(w, self.params.mu))
+        result = await FEDPROX.train(self, w, r)
         return result.weights, result.loss
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import MAIN_METRIC
-from node.learning.aggregation import State, weighted_mean, with_statistics_of
+from node.learning.aggregation import STATISTICS, State, weighted_mean
 from node.learning.local_training import LocalTraining
 from node.learning.training import Evaluation, ExtraLoss, Forward, Scope, TrainResult
 from node.messaging.gathering import needed
@@ -47,7 +47,7 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
     limit, found, main = role.params.evaluate_samples, {}, MAIN_METRIC[role.learner.data.task]
     for scope in role.learner.tests:
         result = await evaluated(role, w, scope, limit, forward)
-        role.report(round=round, scope=scope, **({main: result.metrics[main], "loss": result.loss} | result.metrics))
+        role.report(round=round, scope=scope, **{main: result.metrics[main], "loss": result.loss, **result.metrics})
         found[str(scope)] = float(result.metrics[main])
     return found
 
@@ -99,7 +99,9 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
 async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:
     """`average` at an edge with HierFAVG's parameters, which may leave out batch normalisation's `statistics`."""
     mean = await average(role, updates, w)
-    return mean if role.params.statistics == "averaged" else with_statistics_of(w, mean)
+    if role.params.statistics == "averaged":
+        return mean
+    return {name: w[name] if name.endswith(STATISTICS) else values for name, values in mean.items()}
 
 
 def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> list[Message]:

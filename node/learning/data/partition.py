@@ -138,10 +138,6 @@ class Task:
         return random.permutation(np.flatnonzero(self.labels == label))
 
 
-def _iid(_: IID, task: Task, random: np.random.Generator) -> Parts:
-    return np.array_split(random.permutation(len(task.labels)), task.clients)
-
-
 def _dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> Parts:
     if scheme.over == "edges":
         if len(task.groups) == 1:
@@ -298,7 +294,7 @@ def _by_subject(_: BySubject, task: Task, random: np.random.Generator) -> Parts:
 
 
 _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
-    IID: _iid,
+    IID: lambda _, task, random: np.array_split(random.permutation(len(task.labels)), task.clients),
     Dirichlet: _dirichlet,
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,

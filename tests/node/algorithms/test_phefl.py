@@ -10,7 +10,6 @@ import pytest
 from node.algorithms.parameters import PHEFL, EdgeCloud, HierFAVG, OnlyEdge
 from node.algorithms.phefl import cloud_model, personal_model, personal_weight
 from node.assignment import Gathering
-from node.catalogue.models import MODELS
 from node.catalogue.partitions import LabelsPerEdge
 from node.learning.aggregation import State, weighted_mean
 from node.learning.data.datasets import Prepared
@@ -59,11 +58,6 @@ def test_equations_8_and_9() -> None:
     assert (personal_weight(0.0, 0.4), personal_weight(0.4, 0.0), personal_weight(0.0, 0.0)) == (0.0, 1.0, 0.5)
     eam, cam = ({"w": np.array([value], np.float32)} for value in (2, 10))
     assert personal_model(0.75, eam, cam)["w"] == pytest.approx([4.0])
-
-
-def test_published_parameter_counts() -> None:
-    assert MODELS["phefl-cnn"].size((1, 28, 28), 10).parameters == 1_663_370
-    assert MODELS["phefl-cnn"].size((3, 32, 32), 10).parameters == 2_156_490
 
 
 def test_alpha_1_is_onlyedge(digits: Prepared, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ class Assignment:
         """Do the work that only the first reading of an assignment needs."""
         for kind in list(globals().values()):
             if is_dataclass(kind):
-                _hints(cast(type[Any], kind))
+                _hints(cast(Any, kind))
 
     @classmethod
     def load(cls, path: str | Path) -> Assignment:

@@ -47,11 +47,11 @@ class FedALA(edgebed.LocalTraining):
         return super().longest_training(work) + math.ceil(self.sampled * work.samples)
 
 
-def upper(trained: Sequence[str], layers: int) -> list[str]:
-    """The trained entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
-    names = list(dict.fromkeys(name.rpartition(".")[0] for name in trained))
+def upper(entries: Sequence[str], layers: int) -> list[str]:
+    """The entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in entries))
     last = set(names[len(names) - layers :] if layers else [])
-    return [name for name in trained if name.rpartition(".")[0] in last]
+    return [name for name in entries if name.rpartition(".")[0] in last]
 
 
 def aggregated(own: edgebed.State, w: edgebed.State, weights: Mapping[str, NDArray[Any]]) -> edgebed.State:

@@ -32,7 +32,8 @@ from torch import Tensor
 import edgebed
 from edgebed.baselines import fedala, sdfeel
 
-FEDPROX: Any = edgebed.algorithm("fedprox").roles["device"]
+HIERFAVG: Any = edgebed.algorithm("hierfavg").roles
+Device: Any = HIERFAVG["device"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,25 +134,10 @@ def next_mixing(mixing: float, rate: float, y: edgebed.State, g: edgebed.State, 
     return min(max(mixing - rate * slope, 0.0), 1.0)
 
 
-class Edge(sdfeel.Edge):
-    """Aggregates the models of its devices between two models of the cloud. Evaluates its own model."""
-
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            message = await self.receive("model", sender=self.parent)
-            t = edgebed.round_of(message)
-            w, samples = await self.aggregate(message.tensors, t)
-            await edgebed.evaluate(self, w, t)
-            await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
-
-
-class ProximalDevice(sdfeel.Device):
+class ProximalDevice(Device):  # type: ignore[misc]
     """Trains near the edge's model."""
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
-        result = await FEDPROX.train(self, w, r)
-        return result.weights, result.loss
+    train = edgebed.algorithm("fedprox").roles["device"].train  # type: ignore[attr-defined]
 
 
 class MetaDevice(sdfeel.Device):
@@ -207,7 +193,7 @@ class MixingEdge(sdfeel.Edge):
             await self.send(self.parent, "update", y if samples else None, round=t, samples=samples)
 
 
-TREE = {"cloud": fedala.Cloud, "edge": Edge}
+TREE = {"cloud": fedala.Cloud, "edge": HIERFAVG["edge"]}
 ROLES = {
     "fedprox-h": TREE | {"device": ProximalDevice},
     "hpfl": TREE | {"device": MetaDevice},

@@ -15,7 +15,7 @@ from typing import Literal
 
 from netem.impair import Impairment
 from netem.jitter import quantile
-from netem.measurement.intervals import CONFIDENCE_Z, binomial_range
+from netem.measurement.intervals import CONFIDENCE_Z, binomial_range, design_effect
 from netem.measurement.measure import (
     EVENTS_TO_SEE,
     JITTERS,
@@ -25,7 +25,6 @@ from netem.measurement.measure import (
     OneWay,
     ProbePlan,
     Saturation,
-    effect,
     lost_fraction,
 )
 from netem.measurement.tally import UDP_HEADERS
@@ -138,7 +137,7 @@ def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
     chain are correlated, so a train contains less information about their number: its length is divided by the design
     effect (see `design_effect`)."""
     lost = None if direction.received is None else direction.sent - direction.received
-    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
+    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, design_effect(profile.loss))
 
 
 def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:

@@ -83,8 +83,6 @@ class Path:
 class LossProcess:
     """Draws the packets that TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
 
-    __slots__ = ("_bad", "_gap", "_random", "_states", "_stay")
-
     def __init__(self, profile: LinkProfile, random: Random) -> None:
         chain = profile.loss
         if not isinstance(chain, GilbertElliott):

@@ -99,7 +99,7 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
 async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:
     """`average` at an edge with HierFAVG's parameters, which may leave out batch normalisation's `statistics`."""
     mean = await average(role, updates, w)
-    if role.params.statistics == "averaged":
+    if getattr(role.params, "statistics", "averaged") == "averaged":
         return mean
     return {name: w[name] if name.endswith(STATISTICS) else values for name, values in mean.items()}
 

@@ -59,7 +59,7 @@ class Edge(Role):
     async def aggregate(self, w: State, t: int) -> tuple[State, int]:
         """The edge's model after κ₂ edge rounds that begin with `w`, and |D^ℓ|."""
         samples = 0
-        for r in edge_rounds(t, self.params.kappa2):
+        for r in edge_rounds(t, self.params.edge_rounds):
             with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
                 await self.publish(devices, "model", w, round=r)
@@ -78,7 +78,7 @@ class Device(Role):
             model = await self.receive("model", sender=self.parent)
             r = round_of(model)
             result = await self.train(model.tensors, r)
-            t, more = divmod(r, self.params.kappa2)
+            t, more = divmod(r, self.params.edge_rounds)
             if not more:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", loss=result.loss)
                 await self.score(result.weights, t)

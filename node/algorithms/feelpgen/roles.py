@@ -73,6 +73,7 @@ from node.algorithms.feelpgen.generator import (
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
+from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -98,11 +99,6 @@ class Ranked:
     age: int
     kl: float
     weight: float
-
-
-def inner_rounds(t: int, T: int) -> range:
-    """Numbers of the inner rounds of round t. Each is unique in the run."""
-    return range((t - 1) * T + 1, t * T + 1)
 
 
 def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
@@ -217,7 +213,7 @@ class Edge(Role):
                 await self.announce(self.t)
             async for t in self.rounds():
                 self.t, self.samples = t, 0
-                for r in inner_rounds(t, self.params.inner_rounds):
+                for r in edge_rounds(t, self.params.inner_rounds):
                     await self.inner_round(r)
                 await self.evaluate_trained(t)
                 await meet(t)

@@ -29,7 +29,7 @@ from node.catalogue.partitions import (
     PartitionScheme,
 )
 from node.learning.data import flower
-from node.learning.data.labels import apportion, take_in_proportion
+from node.learning.data.labels import apportion, take, take_in_proportion
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
@@ -356,12 +356,7 @@ def own_test(
         present = np.where(available > 0, wanted, 0)
         return own_test(test_labels, present, seed, balanced=balanced, limit=limit)
     size = size if limit is None else min(size, limit)
-    random = np.random.default_rng(seed)
-    chosen = [
-        random.permutation(np.flatnonzero(test_labels == label))[:count]
-        for label, count in enumerate(apportion(shares, int(size)))
-    ]
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+    return take(test_labels, apportion(shares, int(size)), np.random.default_rng(seed))
 
 
 def own_test_of(

@@ -113,9 +113,12 @@ class Cloud(edgebed.Role):
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
             await self.publish(self.children, "model", w, round=t)
-            w = await edgebed.average(self, await self.gather("update", self.children, round=t), w)
+            w = await self.aggregate(w, t)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
+
+    async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
+        return await edgebed.average(self, await self.gather("update", self.children, round=t), w)
 
 
 class Client(edgebed.Role):

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import edgebed
-from edgebed.baselines import plugin
+from edgebed.baselines import fedala, plugin
 from edgebed.baselines.compressed import added, vector
 
 Words = NDArray[np.uint32]
@@ -120,16 +120,8 @@ def as_tensor(value: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(value, np.uint8)
 
 
-class Cloud(edgebed.Role):
+class Cloud(fedala.Cloud):
     """Its model has the final accuracy on the global test set."""
-
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            w = await self.aggregate(w, t)
-            await edgebed.evaluate(self, w, t)
-            await self.checkpoint(t, w)
 
     async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
         """The next model. `w` itself if the sum cannot be unmasked, or has fewer clients than the threshold."""

@@ -19,13 +19,9 @@ its current cloud round again.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from node.algorithms.common import average_of_devices, evaluate, fitting, participants, round_of, train
 from node.algorithms.fedavg import Cloud
-from node.algorithms.parameters import HierFAVG
 from node.learning.aggregation import State
-from node.learning.local_training import LocalTraining
 from node.learning.training import TrainResult
 from node.role import Role
 
@@ -33,11 +29,6 @@ from node.role import Role
 def edge_rounds(t: int, kappa2: int) -> range:
     """Numbers of the edge rounds in cloud round t. Each is unique in the run, so that late updates are recognised."""
     return range((t - 1) * kappa2 + 1, t * kappa2 + 1)
-
-
-def local_training(params: HierFAVG) -> LocalTraining:
-    """Local training of κ₁ mini-batch steps, if κ₁ is given."""
-    return params if params.kappa1 is None else replace(params, steps=params.kappa1, kappa1=None)
 
 
 class Edge(Role):
@@ -85,7 +76,7 @@ class Device(Role):
             await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
 
     async def train(self, w: State, r: int) -> TrainResult:
-        return await train(self, w, r, local_training(self.params))
+        return await train(self, w, r, self.params.of_device)
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t)

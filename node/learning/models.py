@@ -30,6 +30,8 @@ from node.learning.networks import transformer, zoo
 from node.learning.networks.lora import adapt
 from node.parameters import read_parameters
 
+Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
+
 
 class Model(nn.Module):
     """`classifier(extractor(x))`: x (N, *shape) normalised floats or integer tokens, or a dictionary or tuple of
@@ -184,42 +186,42 @@ def he_normal(convolution: nn.Conv2d) -> None:
     nn.init.zeros_(convolution.bias)
 
 
-def _made(name: str, shape: Shape, classes: int, params: Any) -> Model:
+def _made(name: str, shape: Shape, classes: int, params: Any) -> Parts:
     """A model that is one of `NETWORKS`."""
     network = NETWORKS[name](Layers(shape), classes, params)
     order = sorted(enumerate(network.modules), key=lambda each: each[1][0] != "ResidualBlock")  # these draw first
     drawn = {place: getattr(nn, kind, ResidualBlock)(*given) for place, (kind, given) in order}
     made = [drawn[place] for place in range(len(drawn))]
     extractor, classifier = made[: network.classifier], made[network.classifier :]
-    return Model(nn.Sequential(*extractor), classifier[0] if len(classifier) == 1 else nn.Sequential(*classifier))
+    return nn.Sequential(*extractor), classifier[0] if len(classifier) == 1 else nn.Sequential(*classifier)
 
 
-def phefl_cnn(shape: Shape, classes: int, params: Any) -> Model:
+def phefl_cnn(shape: Shape, classes: int, params: Any) -> Parts:
     """Weights start Glorot-uniform and biases at zero, as in TensorFlow, which PHE-FL used."""
-    model = _made("phefl-cnn", shape, classes, params)
-    for parameter in model.parameters():
+    parts = _made("phefl-cnn", shape, classes, params)
+    for parameter in (parameter for part in parts for parameter in part.parameters()):
         if parameter.ndim > 1:
             nn.init.xavier_uniform_(parameter)
         else:
             nn.init.zeros_(parameter)
-    return model
+    return parts
 
 
-def resnet18(shape: Shape, classes: int, params: ResNet) -> Model:
-    model = _made("resnet18", shape, classes, params)
+def resnet18(shape: Shape, classes: int, params: ResNet) -> Parts:
+    extractor, classifier = _made("resnet18", shape, classes, params)
     if params.initialisation == "kaiming":
-        for module in model.extractor.modules():
+        for module in extractor.modules():
             if isinstance(module, nn.Conv2d):
                 he_normal(module)
-    return model
+    return extractor, classifier
 
 
-BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
+BUILDERS: dict[str, Callable[[Shape, int, Any], Parts]] = {
     **{name: partial(_made, name) for name in NETWORKS},
     "phefl-cnn": phefl_cnn,
     "resnet18": resnet18,
-    "char-transformer": lambda *given: Model(*transformer.char_transformer(*given)),
-    "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
+    "char-transformer": transformer.char_transformer,
+    "torchvision": zoo.torchvision_network,
 }
 
 
@@ -240,12 +242,9 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
     except ValueError as error:
         raise ModelError(str(error)) from error
     with seeded(seed):
-        if entry.build is None:
-            model = BUILDERS[name](shape, classes, chosen)
-        else:
-            made = entry.build(shape, classes, chosen)
-            parts = made if isinstance(made, tuple) else (made, nn.Identity())
-            model = Model(*parts, frozen_travels=entry.frozen_travels)
+        made = (entry.build or BUILDERS[name])(shape, classes, chosen)
+        parts = made if isinstance(made, tuple) else (made, nn.Identity())
+        model = Model(*parts, frozen_travels=entry.frozen_travels)
         if isinstance(chosen, Features) and chosen.features is not None:
             own = cast(nn.Linear, model.classifier).in_features
             model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))

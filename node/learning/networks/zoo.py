@@ -23,8 +23,6 @@ from node.catalogue.sizes import EVALUATION, TRAINING, Size
 from node.learning.devices import device_of, each
 from node.learning.networks.vision import torchvision
 
-Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
-
 
 class Scaled(nn.Module):
     """Pictures as input of torchvision's networks: scaled to a square; grey ones get three equal channels."""
@@ -38,7 +36,7 @@ class Scaled(nn.Module):
         return scaled.expand(-1, 3, -1, -1)
 
 
-def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> Parts:
+def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> tuple[nn.Module, nn.Module]:
     """One of torchvision's networks without its last layer, for pictures scaled to ``image_size``, and a linear
     classifier. ViT-Tiny is torchvision's vision transformer of 12 layers, 3 heads and 192 features."""
     extractor = nn.Sequential(Scaled(params.image_size), _backbone(params))

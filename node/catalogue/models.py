@@ -177,6 +177,10 @@ class ModelEntry:
             layers=own.layers + 1 if own.layers else 0,
         )
 
+    def parameters(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> int:
+        """Number of trained parameters for samples of `shape` and `classes` classes."""
+        return self.size(shape, classes, params).parameters
+
 
 def _described(name: str, summary: str, params: type[Parameters]) -> ModelEntry:
     """A model that is one of `NETWORKS`."""

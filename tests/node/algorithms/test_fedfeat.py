@@ -67,7 +67,7 @@ def shared(learner: Learner, params: FedFeat) -> Shared:
     ],
 )
 def test_parameters_of_table_1(model: str, params: dict[str, int], shape: tuple[int, ...], parameters: int) -> None:
-    assert MODELS[model].size(shape, 10, params).parameters == parameters
+    assert MODELS[model].parameters(shape, 10, params) == parameters
     built = build(model, shape, 10, 0, params)
     assert sum(each.numel() for each in built.parameters()) == parameters
 

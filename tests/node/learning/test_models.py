@@ -73,7 +73,7 @@ def test_the_work_of_a_forward_pass_is_the_catalogues(name: str, side: int) -> N
     ],
 )
 def test_published_parameter_counts(name: str, shape: Shape, classes: int, parameters: int) -> None:
-    assert MODELS[name].size(shape, classes).parameters == parameters
+    assert MODELS[name].parameters(shape, classes) == parameters
 
 
 def test_registries_agree() -> None:

@@ -55,17 +55,18 @@ def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[st
     return [[*add, "handle", "2:", "u32", "divisor", "256"], jump]
 
 
-def entry_command(device: str, flow: Match, parent: str) -> list[str]:
-    """The command that adds a match to a table by target, or replaces the one of its target in place. The table must
-    have one source, and the targets must differ in their last 19 bits."""
+def flow_command(device: str, flow: Match) -> list[str]:
+    """The command that adds a match to the table by target of arriving packets, or replaces the one of its target in
+    place. The table must have one source, and the targets must differ in their last 19 bits."""
     bucket, number = _place(flow.target or "")
     handle = ("handle", f"2:{bucket:x}:{number:x}", "u32", "ht", f"2:{bucket:x}:")
-    return [*_filter("replace", device, parent), *handle, *_match(flow)]
+    return [*_filter("replace", device, INGRESS), *handle, *_match(flow)]
 
 
-def remove_entry_command(device: str, target: str, parent: str) -> list[str]:
+def stop_flow_command(device: str, target: str) -> list[str]:
+    """The command after which the packets to an address match nothing."""
     bucket, number = _place(target)
-    return [*_filter("del", device, parent), "handle", f"2:{bucket:x}:{number:x}", "u32"]
+    return [*_filter("del", device, INGRESS), "handle", f"2:{bucket:x}:{number:x}", "u32"]
 
 
 def _filter(verb: str, device: str, parent: str) -> list[str]:

@@ -152,7 +152,7 @@ class Role:
 
     async def send(
         self,
-        to: str | Iterable[str],
+        to: str | Iterable[str] | None,
         kind: str,
         tensors: Tensors | None = None,
         *,
@@ -164,11 +164,11 @@ class Role:
         The tensors are copied at once. A message to a peer that went away is dropped. Use ``publish`` for a message
         that a peer needs when it comes back.
         """
-        await self._exchange.send([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+        await self._exchange.send(self._peers(to), self._message(kind, tensors, round, fields))
 
     async def publish(
         self,
-        to: str | Iterable[str],
+        to: str | Iterable[str] | None,
         kind: str,
         tensors: Tensors | None = None,
         *,
@@ -179,7 +179,7 @@ class Role:
 
         Each of these peers that joins later or comes back gets it then, until the next ``publish`` of the kind.
         """
-        await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+        await self._exchange.publish(self._peers(to), self._message(kind, tensors, round, fields))
 
     async def publish_each(
         self, kind: str, tensors: Mapping[str, Tensors | None], *, round: int | None = None, **fields: Any
@@ -360,6 +360,11 @@ class Role:
         self.ended_by = "stopped"
         self.leaving = leaving
         self._exchange.stop()
+
+    def _peers(self, to: str | Iterable[str] | None) -> Iterable[str]:
+        if to is None:
+            raise NodeError(f"{self.name} has no parent that it could send to")
+        return [to] if isinstance(to, str) else to
 
     def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
         if kind in RESERVED_KINDS:

@@ -35,6 +35,7 @@ import edgebed
 
 Vector = NDArray[Any]
 Tensors = Mapping[str, Vector]
+Peers = str | Iterable[str] | None
 PASSES = 6  # of `quantised` over an update, as measured, for the clock of a simulation
 BASES = ("fedavg", "fedprox", "fednova", "hierfavg")
 
@@ -138,7 +139,7 @@ class Compressing(edgebed.Role):
             self.received = message.tensors
         return message
 
-    async def send(self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+    async def send(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
         if kind == "update" and tensors:
             trained = self.learner.trained
             update = vector(tensors, trained) - vector(self.received, trained)
@@ -146,8 +147,8 @@ class Compressing(edgebed.Role):
             tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
         await super().send(to, kind, tensors, **more)
 
-    async def publish(self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, **more: Any) -> None:
-        to = [to] if isinstance(to, str) else list(to)
+    async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+        to = [to] if isinstance(to, str) else list(to or ())
         if kind == "model" and tensors:
             self.published = {**self.published, **dict.fromkeys(to, tensors)}
         await super().publish(to, kind, tensors, **more)

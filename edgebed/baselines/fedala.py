@@ -126,7 +126,6 @@ class Client(edgebed.Role):
     set."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         p, own, once = self.params, None, False
         names, initial = upper(self.learner.trained, p.layers), self.learner.initial()
         weights = {name: np.ones_like(initial[name]) for name in names}

@@ -25,7 +25,7 @@ update is not finite gets no other model; of a population, another client is tri
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -73,13 +73,10 @@ class Proximal:
     rho: float
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        return self.of_weights(model, {name: start.to(batch.x.device) for name, start in self._starts.items()})
-
-    def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term with x_τ in `arrays`."""
         import torch
 
-        distances = [torch.sum((x - arrays[name]) ** 2) for name, x in model.named_parameters() if name in arrays]
+        starts = {name: start.to(batch.x.device) for name, start in self._starts.items()}
+        distances = [torch.sum((x - starts[name]) ** 2) for name, x in model.named_parameters() if name in starts]
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property
@@ -180,7 +177,6 @@ class Worker(edgebed.Role):
     """Trains on its own data, again and again, from the newest model that the server handed out."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if self.lasting:
             await self.publish(self.parent, "update")
         while True:

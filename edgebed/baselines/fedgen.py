@@ -292,7 +292,6 @@ class Client(edgebed.Role):
     one."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         counts = await self.compute(self.learner.apply, label_counts, mode="other")
         beside = await self.compute(self.learner.apply, distilled_work, self.params, mode="other")
         while True:

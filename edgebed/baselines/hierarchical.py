@@ -177,7 +177,6 @@ class MixingEdge(sdfeel.Edge):
     """Mixes its own model with the cloud's, and learns how much of each to take."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         y, mixing = {}, self.params.mixing
         if self.restored is not None:
             y, mixing = self.restored.tensors, self.restored.fields["mixing"]

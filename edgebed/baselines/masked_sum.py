@@ -219,7 +219,6 @@ class Client(edgebed.Role):
                     await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
 
     async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: int) -> None:
-        assert self.parent is not None
         await self.send(self.parent, kind, tensors, round=t, **fields)
 
 

@@ -66,7 +66,6 @@ class Client(edgebed.Role):
                 await self.checkpoint(t, kept)
             shared = await self.share(kept, common, t) if self.learner.samples else {}
             accuracies = await self.score(kept, common, t)
-            assert self.parent is not None
             await self.send(self.parent, "shared", shared, round=t, samples=self.learner.samples, **accuracies)
 
     def start(self) -> edgebed.State:

@@ -122,7 +122,6 @@ class Client(edgebed.Role):
     """Corrects each of its steps by the difference of the control variates."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if self.restored is None:
             initial = self.learner.initial()
             c_i = {name: np.zeros_like(initial[name]) for name in self.learner.trained}

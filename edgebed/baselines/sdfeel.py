@@ -139,7 +139,6 @@ class Device(edgebed.Role):
     """Trains on its own data."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             r = edgebed.round_of(model)

@@ -236,7 +236,6 @@ class Client(fedavg.Client):
 
     async def extract(self, w: State, t: int) -> None:
         """Answer with features from the extractor in `w`."""
-        assert self.parent is not None
         shared: Shared = await self.compute(
             self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
         )

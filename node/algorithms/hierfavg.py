@@ -39,7 +39,6 @@ class Edge(Role):
     """
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             t = round_of(model)
@@ -64,7 +63,6 @@ class Device(Role):
     """Trains on its own data."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             r = round_of(model)

@@ -78,7 +78,6 @@ class Edge(hierfavg.Edge):
     """Averages its devices and mixes the result with the cloud's model for it (Algorithm 2)."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         eam: State = self.restored.tensors if self.restored else {}
         trained = self.restored.round if self.restored else 0
         samples = self.restored.fields["samples"] if self.restored else 0

@@ -150,7 +150,6 @@ class Client(Role):
     """Keeps its own model, and is teacher and student of its peers."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if not self.neighbours and self.params.exchange_epochs:
             raise NodeError(f"{self.name} reaches no other client: give links an edge-edge, or topology mesh: true")
         self.theta: State = self.restored.tensors if self.restored else self.learner.initial()
@@ -201,7 +200,6 @@ class Client(Role):
 
     async def share(self, t: int) -> None:
         """Send θ_k, E_k and Y_k to the coordinator. A client without data sends an empty message."""
-        assert self.parent is not None
         if not self.learner.samples:
             await self.send(self.parent, "knowledge", round=t, samples=0)
             return
@@ -293,7 +291,6 @@ class Client(Role):
 
     async def conclude(self, t: int) -> None:
         """Evaluate θ_k on the global and the own test set, and report the accuracies."""
-        assert self.parent is not None
         accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
         for scope, accuracy in accuracies.items():
             self.report(round=t, scope=scope, accuracy=accuracy)
@@ -301,7 +298,6 @@ class Client(Role):
 
     async def judge(self, inverted: Message, t: int) -> None:
         """Compare the coordinator's reconstructions with this client's private pictures."""
-        assert self.parent is not None
         shared = inverted.fields["shared"][self.name]
         found = await self.compute(
             self.learner.apply, judge, inverted.tensors, self.params, self.seed("embeddings", str(shared)), mode="other"

@@ -155,7 +155,6 @@ class Edge(Role):
 
     async def learn(self, model: Message | None = None) -> None:
         """Take part in rounds for ever. `model` is the message of the first round, if it has arrived already."""
-        assert self.parent is not None
         while True:
             model = model or await self.receive("model", sender=self.parent)
             t = round_of(model)
@@ -238,7 +237,6 @@ class Edge(Role):
 
     async def offer(self, made: EncryptedSet) -> None:
         """Tell the neighbours that the set can be requested, or that there is none; and tell the cloud."""
-        assert self.parent is not None
         self.own = made.parts()
         fields = {"parts": len(self.own), "low": made.low, "high": made.high}
         await self.publish(self.neighbours, "offer", {"layer": made.layer}, round=None, **fields)

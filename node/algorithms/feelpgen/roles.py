@@ -334,7 +334,6 @@ class Device(Role):
     """Trains on its own data and on features of the silo's generator."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         p, apply = self.params, self.learner.apply
         sizes = (p.generator_hidden, p.generated_batch, p.batch_size, bool(p.agreement_factor))
         beside = await self.compute(apply, reinforcement_work, *sizes, mode="other")

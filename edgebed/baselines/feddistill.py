@@ -105,8 +105,7 @@ class Client(personal.Client):
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         samples, apply = self.learner.samples, self.learner.apply
-        own: edgebed.State = await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
-        return own
+        return await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -78,10 +78,9 @@ class Cloud(personal.Cloud):
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         features, classes = representations([update.tensors for update in updates])
         work = self.params.header_epochs * len(classes)
-        header: edgebed.State = await self.compute(
+        return await self.compute(
             self.learner.apply, train_header, common, features, classes, self.params, t, samples=work, mode="classifier"
         )
-        return header
 
 
 class Client(fedproto.Client):

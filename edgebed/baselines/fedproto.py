@@ -135,8 +135,7 @@ class Client(personal.Client):
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         samples, apply = self.learner.samples, self.learner.apply
-        own: edgebed.State = await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
-        return own
+        return await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
 
     async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
         by_prototypes = self.params.inference == "prototypes" and bool(common["counts"].any())

@@ -145,8 +145,7 @@ class MetaDevice(sdfeel.Device):
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
         step, work = (self.learner.apply, meta_train, w, self.params, r), 2 * self.learner.work(self.params)
-        learned: tuple[edgebed.State, float] = await self.compute(*step, samples=work, mode="train")
-        return learned
+        return await self.compute(*step, samples=work, mode="train")
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
         if not self.learner.samples:

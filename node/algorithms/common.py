@@ -26,8 +26,7 @@ async def train(
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
     takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
     samples = math.ceil(role.learner.work(params) * (params.passes + beside))
-    result: TrainResult = await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
-    return result
+    return await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
 
 
 async def evaluated(
@@ -35,10 +34,7 @@ async def evaluated(
 ) -> Evaluation:
     """The evaluation of `w` on one of the node's test sets, or on `limit` samples of it."""
     samples = role.learner.test_samples(scope, limit)
-    found: Evaluation = await role.compute(
-        role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate"
-    )
-    return found
+    return await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
 
 
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:

@@ -182,10 +182,9 @@ class Edge(Role):
         training = p.training(epochs)
         samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
         start = self.theta_k if t == 1 and self.theta_k is not None else w
-        result: TrainResult = await self.compute(
+        return await self.compute(
             self.learner.train, start, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
         )
-        return result
 
     async def lessons(self, t: int, epochs: int) -> tuple[EncryptedSet, ...]:
         """For each local epoch, |D_k| samples of the set of i* ~ U({1, …, K} \\ {k}), among the sets that are here."""

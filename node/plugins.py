@@ -281,8 +281,7 @@ class _Compiled(SourceFileLoader):
     last changed in the same second, so it misses some changes."""
 
     def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 _imported: dict[str, str] = {}  # the hash of each top-level package when it was imported

@@ -271,8 +271,7 @@ class Role:
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self._computed[name, self._round] += 1
             fn = self.learner.seeded(fn, name, str(self._round), str(self._computed[name, self._round]))
-        found: T = await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
-        return found
+        return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:
         """Record values. ``scope`` says what was measured: "global", "own" or "train".

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.algorithms.common import parted
 from node.algorithms.parameters import PHEFL, EdgeCloud, HierFAVG, OnlyEdge
 from node.algorithms.phefl import cloud_model, personal_model, personal_weight
 from node.assignment import Gathering
@@ -29,13 +30,9 @@ def update(edge: str, value: float, samples: int) -> Message:
     return Message("update", edge, 1, {"samples": samples}, {"w": np.array([value], np.float32)})
 
 
-def models_of(run: Federation, node: str = "cloud") -> dict[str, State]:
+def models_of(run: Federation) -> dict[str, State]:
     """CAM of each edge, as the cloud keeps them."""
-    models: dict[str, State] = {}
-    for key, values in run.state(node).items():
-        edge, name = key.split(" ", 1)
-        models.setdefault(edge, {})[name] = values
-    return models
+    return {node: parted(run.state("cloud"), node) for node in run.tree if node.startswith("edge")}
 
 
 def test_equations_6_and_7() -> None:

@@ -34,8 +34,8 @@ from node.role import Role
 class ProximalTerm:
     """(μ / 2) ‖w − w^t‖² over the trained parameters, as a term of each mini-batch's loss."""
 
-    arrays: State  # w^t
-    form: float  # μ
+    w_t: State
+    mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
         return self.of_weights(model, self._anchors.on(batch.x.device))
@@ -43,11 +43,19 @@ class ProximalTerm:
     def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
         """The term with w^t in `arrays`, as clients that train together need it."""
         distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
-        return self.form / 2 * torch.stack(distances).sum()
+        return self.mu / 2 * torch.stack(distances).sum()
+
+    @property
+    def arrays(self) -> State:
+        return self.w_t
+
+    @property
+    def form(self) -> float:
+        return self.mu
 
     @cached_property
     def _anchors(self) -> Constants:
-        return Constants(self.arrays)
+        return Constants(self.w_t)
 
 
 class Client(fedavg.Client):

@@ -28,7 +28,6 @@ class Echo(Role):
     """A role that sends back the models it receives."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             message = await self.receive("model")
             await self.send(self.parent, "update", message.tensors, round=message.round)

@@ -54,7 +54,6 @@ class Device(Role):
     """A device that answers each model with as many bytes of its own, which the transport has to copy."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             message = await self.receive("model", sender=self.parent)
             await self.send(self.parent, "update", UPDATE, round=message.round)

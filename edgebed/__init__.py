@@ -47,28 +47,17 @@ __all__ = [
     "validate",
 ]
 
-_MODULES = {
-    "CrossTraffic": "orchestrator.scenario.typed",
-    "Event": "orchestrator.results.record.rows",
-    "Fault": "orchestrator.scenario.typed",
-    "Handle": "orchestrator.verbs.handle",
-    "Link": "orchestrator.scenario.typed",
-    "Medium": "orchestrator.scenario.typed",
-    "Reproduction": "orchestrator.archive.reproduction",
-    "Run": "orchestrator.verbs.runs",
-    "Scenario": "orchestrator.scenario.typed",
-    "SweepRuns": "orchestrator.sweep.python",
-    "archive": "orchestrator.archive.writing",
-    "compare": "orchestrator.verbs.runs",
-    "load": "orchestrator.verbs.runs",
-    "plan": "orchestrator.verbs.sources",
-    "reproduce": "orchestrator.archive.reproduction",
-    "runs": "orchestrator.verbs.runs",
-    "start": "orchestrator.verbs.handle",
-    "sweep": "orchestrator.sweep.python",
-    "up": "orchestrator.verbs.runs",
-    "validate": "orchestrator.verbs.sources",
+_NAMES = {
+    "orchestrator.archive.reproduction": "Reproduction reproduce",
+    "orchestrator.archive.writing": "archive",
+    "orchestrator.results.record.rows": "Event",
+    "orchestrator.scenario.typed": "CrossTraffic Fault Link Medium Scenario",
+    "orchestrator.sweep.python": "SweepRuns sweep",
+    "orchestrator.verbs.handle": "Handle start",
+    "orchestrator.verbs.runs": "Run compare load runs up",
+    "orchestrator.verbs.sources": "plan validate",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

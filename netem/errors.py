@@ -1,13 +1,5 @@
 """Errors of the links.
 
-NetemError                     any error of a link; the base class to catch
-├── UnitError                  a quantity that cannot be parsed: "10Mbps", 20 without a unit, NaN
-├── ProfileError               a link profile with an unknown key or an invalid value
-├── ScheduleError              a schedule or trace of profiles that cannot be parsed
-├── TcError                    output of `tc` that cannot be parsed, or a link that tc cannot express
-├── SwitchError                the userspace engine refused a request or ended
-└── MeasureError               a probe could not be run or gave no result
-
 UnitError and ProfileError are also ValueErrors, so that a schema library reports them with the position in the file.
 """
 
@@ -15,19 +7,19 @@ from __future__ import annotations
 
 
 class NetemError(Exception):
-    """Base class of the errors of links."""
+    """Any error of a link."""
 
 
 class UnitError(NetemError, ValueError):
-    """A quantity that cannot be parsed; the message says how to write it."""
+    """A quantity that cannot be parsed, such as 10Mbps or 20 without a unit; the message says how to write it."""
 
 
 class ProfileError(NetemError, ValueError):
-    """An invalid link profile; the message names the key and the allowed values."""
+    """A link profile with an unknown key or an invalid value; the message names the key and the allowed values."""
 
 
 class ScheduleError(NetemError, ValueError):
-    """A schedule or trace that cannot be parsed; the message names the line."""
+    """A schedule or trace of profiles that cannot be parsed; the message names the line."""
 
 
 class TcError(NetemError):

@@ -78,31 +78,6 @@ class Impairment:
     differ only in rate or delay can therefore be compared frame by frame.
     """
 
-    __slots__ = (
-        "_at_once",
-        "_bad",
-        "_bytes_per_second",
-        "_chain",
-        "_corrupt",
-        "_distribution",
-        "_draw",
-        "_draw_loss",
-        "_duplicate",
-        "_free_at",
-        "_jitter",
-        "_last_delivery",
-        "_latency",
-        "_limit",
-        "_loss",
-        "_normal",
-        "_on_the_way",
-        "_reorder",
-        "_seconds_per_byte",
-        "_silent_until",
-        "counters",
-        "profile",
-    )
-
     def __init__(self, profile: LinkProfile, seed: int) -> None:
         self.counters = Counters()
         self._draw_loss = Random(f"{seed} loss").random

@@ -39,7 +39,7 @@ FRACTIONS = ("duplicate", "corrupt", "reorder")
 KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS)
 """The keys of the written form."""
 
-_GILBERT_ELLIOTT = "gilbert-elliott"
+_CHAIN = "gilbert-elliott"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,10 @@ class GilbertElliott:
 
     def __post_init__(self) -> None:
         for name in ("p", "r", "loss_good", "loss_bad"):
-            _check_fraction(f"loss: {_GILBERT_ELLIOTT}: {name}", getattr(self, name))
+            _check_fraction(f"loss: {_CHAIN}: {name}", getattr(self, name))
         if self.r == 0:
             raise ProfileError(
-                f"loss: {_GILBERT_ELLIOTT}: r must be above 0%, or the first burst would never end; "
+                f"loss: {_CHAIN}: r must be above 0%, or the first burst would never end; "
                 "to cut a link, use a partition"
             )
 
@@ -87,7 +87,7 @@ class GilbertElliott:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Read ``{p: 2%, r: 30%, loss_good: 0%, loss_bad: 100%}``; the last two are optional."""
-        where = f"loss: {_GILBERT_ELLIOTT}"
+        where = f"loss: {_CHAIN}"
         known = [field.name for field in fields(cls)]
         _check_keys(mapping, known, where)
         for name in ("p", "r"):
@@ -180,28 +180,9 @@ class LinkProfile:
         Settings that have their default are left out.
         """
         mapping: dict[str, Any] = {}
-        for name in ("latency", "jitter"):
-            if value := getattr(self, name):
-                mapping[name] = units.format_duration(value)
-        if self.distribution != "normal":
-            mapping["distribution"] = self.distribution
-        if isinstance(self.loss, GilbertElliott):
-            mapping["loss"] = {_GILBERT_ELLIOTT: self.loss.to_mapping()}
-        elif self.loss:
-            mapping["loss"] = units.format_fraction(self.loss)
-        if self.rate is not None:
-            mapping["rate"] = units.format_rate(self.rate)
-        if self.buffer is not None:
-            mapping["buffer"] = units.format_duration(self.buffer)
-        if self.buffer_bytes is not None:
-            mapping["buffer"] = units.format_size(self.buffer_bytes)
-        for name in FRACTIONS:
-            if value := getattr(self, name):
-                mapping[name] = units.format_fraction(value)
-        if self.silence:
-            mapping["silence"] = units.format_duration(self.silence)
-        if self.real:
-            mapping["real"] = True
+        for field in fields(self):
+            if (value := getattr(self, field.name)) != field.default:
+                mapping["buffer" if field.name == "buffer_bytes" else field.name] = _FORMATS[field.name](value)
         return mapping
 
     def merged(self, mapping: Mapping[str, Any] | None = None, /, **values: Any) -> Self:
@@ -226,28 +207,22 @@ class LinkProfile:
         """A readable line: "40ms ±5ms, loss 0.5%, 50mbit"."""
         if self.real:
             return "not shaped"
-        parts = []
+        parts, written = [], self.to_mapping()
         if self.latency or self.jitter:
             delay = units.format_duration(self.latency)
             if self.jitter:
-                delay += f" ±{units.format_duration(self.jitter)}"
+                delay += f" ±{written['jitter']}"
                 delay += "" if self.distribution == "normal" else f" {self.distribution}"
             parts.append(delay)
         if isinstance(self.loss, GilbertElliott):
             parts.append(f"loss {100 * self.mean_loss:.3g}% in bursts of {self.loss.mean_burst:.3g} packets")
         elif self.loss:
-            parts.append(f"loss {units.format_fraction(self.loss)}")
+            parts.append(f"loss {written['loss']}")
         if self.rate is not None:
-            parts.append(units.format_rate(self.rate))
-        if self.buffer is not None:
-            parts.append(f"buffer {units.format_duration(self.buffer)}")
-        if self.buffer_bytes is not None:
-            parts.append(f"buffer {units.format_size(self.buffer_bytes)}")
-        for name in FRACTIONS:
-            if value := getattr(self, name):
-                parts.append(f"{name} {units.format_fraction(value)}")
+            parts.append(written["rate"])
+        parts += [f"{name} {written[name]}" for name in ("buffer", *FRACTIONS) if name in written]
         if self.silence:
-            parts.append(f"silent for {units.format_duration(self.silence)}")
+            parts.append(f"silent for {written['silence']}")
         return ", ".join(parts) or "unimpaired"
 
     @property
@@ -289,6 +264,17 @@ _PARSERS: dict[str, Callable[[object], float]] = {
 }
 
 
+_FORMATS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("latency", "jitter", "buffer", "silence"), units.format_duration),
+    **dict.fromkeys(FRACTIONS, units.format_fraction),
+    "distribution": str,
+    "loss": lambda loss: units.format_fraction(loss) if isinstance(loss, float | int) else {_CHAIN: loss.to_mapping()},
+    "rate": units.format_rate,
+    "buffer_bytes": units.format_size,
+    "real": bool,
+}
+
+
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments from the written form; only rate and buffer may be null."""
     _check_keys([key for key in mapping if key not in ("real", "silence")], KEYS, "the profile")
@@ -310,10 +296,10 @@ def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_loss(value: object) -> float | GilbertElliott:
     if not isinstance(value, Mapping):
         return _parse("loss", value, units.parse_fraction)
-    _check_keys(value, (_GILBERT_ELLIOTT,), "loss")
-    chain = value.get(_GILBERT_ELLIOTT)
+    _check_keys(value, (_CHAIN,), "loss")
+    chain = value.get(_CHAIN)
     if not isinstance(chain, Mapping):
-        raise ProfileError(f"loss: write a fraction such as 1%, or {{{_GILBERT_ELLIOTT}: {{p: 2%, r: 30%}}}}")
+        raise ProfileError(f"loss: write a fraction such as 1%, or {{{_CHAIN}: {{p: 2%, r: 30%}}}}")
     return GilbertElliott.from_mapping(chain)
 
 

@@ -224,19 +224,9 @@ class Assignment:
     @classmethod
     def warm_up(cls) -> None:
         """Do the work that only the first reading of an assignment needs."""
-        parts: list[Any] = [
-            Keypair,
-            PeerAddress,
-            DataAssignment,
-            Hardware,
-            Gathering,
-            Timeouts,
-            Stop,
-            Target,
-            PluginSource,
-        ]
-        for kind in [cls, *parts]:
-            _hints(kind)
+        for kind in list(globals().values()):
+            if is_dataclass(kind):
+                _hints(cast(Any, kind))
 
     @classmethod
     def load(cls, path: str | Path) -> Assignment:

@@ -1,17 +1,4 @@
-"""The errors of a node.
-
-NodeError
-├── AssignmentError      an assignment that cannot be used; the message names the field
-├── WireError            bytes that are not a message, or a message too large: the fault of their sender
-├── TransportError       this node cannot use its own data plane
-├── ControlError         the orchestrator cannot be reached, has fallen silent, or another process claims a node's name
-├── CheckpointError      a checkpoint that cannot be read; the message names the file
-├── Terminated           SIGTERM came from outside the run
-├── PluginError          a user's plug-in that cannot be used; the message names its file and line
-└── ConfinementError     nodes cannot run in a private file tree; the message names the file
-
-Finished is not an error: it unwinds a role whose run is over.
-"""
+"""The errors of a node. Finished is not an error: it unwinds a role whose run is over."""
 
 from __future__ import annotations
 
@@ -40,11 +27,11 @@ class NodeError(Exception):
 
 
 class AssignmentError(NodeError):
-    """An assignment cannot be used."""
+    """An assignment cannot be used; the message names the field."""
 
 
 class WireError(NodeError):
-    """Bytes are not a message, or a message exceeds a limit."""
+    """Bytes are not a message, or a message exceeds a limit: the fault of their sender."""
 
 
 class TransportError(NodeError):
@@ -52,11 +39,11 @@ class TransportError(NodeError):
 
 
 class ControlError(NodeError):
-    """The control plane cannot be used."""
+    """The orchestrator cannot be reached, has fallen silent, or another process claims a node's name."""
 
 
 class CheckpointError(NodeError):
-    """A checkpoint cannot be read."""
+    """A checkpoint cannot be read; the message names the file."""
 
 
 class Terminated(NodeError):  # noqa: N818 - what happened to the node
@@ -64,11 +51,11 @@ class Terminated(NodeError):  # noqa: N818 - what happened to the node
 
 
 class PluginError(NodeError):
-    """A plug-in cannot be used."""
+    """A user's plug-in cannot be used; the message names its file and line."""
 
 
 class ConfinementError(NodeError):
-    """Nodes cannot run with only the rights they need."""
+    """Nodes cannot run in a private file tree, with only the rights they need; the message names the file."""
 
 
 class Finished(Exception):  # noqa: N818 - control flow, like StopIteration

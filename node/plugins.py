@@ -134,8 +134,8 @@ def _root_of(module: str) -> Path:
 
 
 _active: dict[str, PluginSource] = {}  # by module
-_profiles: dict[str, Mapping[str, Any]] = {}
-_added: list[tuple[dict[str, Any], str]] = []  # the registry and the name of each entry of a plug-in
+_profiles: dict[str, Any] = {}
+_added: list[tuple[str, dict[str, Any], str]] = []  # what each entry of a plug-in is, its registry and its name
 
 
 def active() -> tuple[PluginSource, ...]:
@@ -150,9 +150,7 @@ def profiles() -> dict[str, Mapping[str, Any]]:
 
 def added() -> list[str]:
     """What the plug-ins that are known now have added: "algorithm fedavgm", "model tanh"."""
-    kinds = ((ALGORITHMS, "algorithm"), (MODELS, "model"), (DATASETS, "data set"), (PARTITIONS, "partition"))
-    named = {id(registry): what for registry, what in (*kinds, (_profiles, "link profile"))}
-    return [f"{named[id(registry)]} {name}" for registry, name in _added]
+    return [f"{what} {name}" for what, _, name in _added]
 
 
 def is_of_plugin(module: str) -> bool:
@@ -186,7 +184,7 @@ def activate(sources: Iterable[PluginSource]) -> None:
 
 
 def _forget_all() -> None:
-    for registry, name in _added:
+    for _, registry, name in _added:
         registry.pop(name, None)
     for module in [name for name in sys.modules if name.startswith(PLUGIN_FILES)]:
         del sys.modules[module]
@@ -221,17 +219,15 @@ def _add(source: PluginSource, plugin: Plugin) -> None:
         _enter(source, PARTITIONS, "partition", partition)
 
     for name, profile in plugin.profiles.items():
-        if name in _profiles:
-            raise PluginError(_taken(source, "link profile", name))
-        _profiles[name] = profile
-        _added.append((_profiles, name))
+        _enter(source, _profiles, "link profile", profile, name)
 
 
-def _enter(source: PluginSource, registry: dict[str, Any], what: str, entry: Any) -> None:
-    if entry.name in registry:
-        raise PluginError(_taken(source, what, entry.name))
-    registry[entry.name] = entry
-    _added.append((registry, entry.name))
+def _enter(source: PluginSource, registry: dict[str, Any], what: str, entry: Any, name: str = "") -> None:
+    name = name or entry.name
+    if name in registry:
+        raise PluginError(_taken(source, what, name))
+    registry[name] = entry
+    _added.append((what, registry, name))
 
 
 def _taken(source: PluginSource, what: str, name: str) -> str:
@@ -285,8 +281,7 @@ class _Compiled(SourceFileLoader):
     last changed in the same second, so it misses some changes."""
 
     def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 _imported: dict[str, str] = {}  # the hash of each top-level package when it was imported

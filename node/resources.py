@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 OF_JOB, OF_POD = "SLURM_CPUS_ON_NODE", "EDGEBED_PROCESSORS"
@@ -21,11 +20,6 @@ def processors() -> int:
     if they are fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
     numbers = [os.environ.get(each, "") for each in (OF_JOB, OF_POD)]
     return min(len(affinity()), *(int(each) for each in numbers if each.isdecimal()), sys.maxsize)
-
-
-def processor_seconds() -> float:
-    """Processor time of all threads so far, in seconds."""
-    return time.process_time()
 
 
 def resident_bytes() -> int:

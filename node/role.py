@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ from node.messaging.wire import Message, Tensors
 from node.runtime import checkpoint as checkpoints
 from node.runtime.checkpoint import Checkpoint
 from node.runtime.compute import Compute, Mode
+
+T = TypeVar("T")
 
 _LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
 
@@ -150,7 +152,7 @@ class Role:
 
     async def send(
         self,
-        to: str | Iterable[str],
+        to: str | Iterable[str] | None,
         kind: str,
         tensors: Tensors | None = None,
         *,
@@ -162,11 +164,11 @@ class Role:
         The tensors are copied at once. A message to a peer that went away is dropped. Use ``publish`` for a message
         that a peer needs when it comes back.
         """
-        await self._exchange.send([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+        await self._exchange.send(self._peers(to), self._message(kind, tensors, round, fields))
 
     async def publish(
         self,
-        to: str | Iterable[str],
+        to: str | Iterable[str] | None,
         kind: str,
         tensors: Tensors | None = None,
         *,
@@ -177,7 +179,7 @@ class Role:
 
         Each of these peers that joins later or comes back gets it then, until the next ``publish`` of the kind.
         """
-        await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+        await self._exchange.publish(self._peers(to), self._message(kind, tensors, round, fields))
 
     async def publish_each(
         self, kind: str, tensors: Mapping[str, Tensors | None], *, round: int | None = None, **fields: Any
@@ -258,7 +260,7 @@ class Role:
         """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
         self._reporter.event(event, round=round, **fields)
 
-    async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
+    async def compute(self, fn: Callable[..., T], *args: Any, samples: int = 0, mode: Mode = "train") -> T:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
         ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
@@ -357,6 +359,11 @@ class Role:
         self.ended_by = "stopped"
         self.leaving = leaving
         self._exchange.stop()
+
+    def _peers(self, to: str | Iterable[str] | None) -> Iterable[str]:
+        if to is None:
+            raise NodeError(f"{self.name} has no parent that it could send to")
+        return [to] if isinstance(to, str) else to
 
     def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
         if kind in RESERVED_KINDS:

@@ -2,3 +2,15 @@
 
 A scenario selects one by its module: ``plugins: [edgebed.baselines.fedproto]`` and ``algorithm: {name: fedproto}``.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+import edgebed
+
+
+def plugin(name: str, params: type[edgebed.LocalTraining], summary: str, **needs: Any) -> edgebed.Plugin:
+    """The plug-in of an algorithm with one layer of clients below a cloud. ``needs``: see `edgebed.Algorithm`."""
+    clients: dict[str, Any] = {"edges": "optional", "devices": "optional", "flat": True}
+    return edgebed.Plugin(algorithms=[edgebed.Algorithm(name, params=params, summary=summary, **clients, **needs)])

@@ -34,6 +34,8 @@ from numpy.typing import NDArray
 import edgebed
 
 Vector = NDArray[Any]
+Tensors = Mapping[str, Vector]
+Peers = str | Iterable[str] | None
 PASSES = 6  # of `quantised` over an update, as measured, for the clock of a simulation
 BASES = ("fedavg", "fedprox", "fednova", "hierfavg")
 
@@ -121,7 +123,7 @@ class Compressing(edgebed.Role):
     """Wraps a role: what it sends to its parent as `update` travels compressed, and what it gathers is expanded."""
 
     received: edgebed.State  # the parent's last model
-    published: Mapping[str, Mapping[str, Vector]] = {}  # the last model of each child
+    published: Mapping[str, Tensors] = {}  # the last model of each child
 
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         """The tensors that stand for an update."""
@@ -137,47 +139,27 @@ class Compressing(edgebed.Role):
             self.received = message.tensors
         return message
 
-    async def send(
-        self,
-        to: str | Iterable[str],
-        kind: str,
-        tensors: Mapping[str, Vector] | None = None,
-        *,
-        round: int | None = None,
-        **fields: Any,
-    ) -> None:
+    async def send(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
         if kind == "update" and tensors:
             trained = self.learner.trained
             update = vector(tensors, trained) - vector(self.received, trained)
             others = {name: each for name, each in tensors.items() if name not in trained}
-            tensors = edgebed.joined(compressed=await self.compress(update, round or 0), others=others)
-        await super().send(to, kind, tensors, round=round, **fields)
+            tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
+        await super().send(to, kind, tensors, **more)
 
-    async def publish(
-        self,
-        to: str | Iterable[str],
-        kind: str,
-        tensors: Mapping[str, Vector] | None = None,
-        *,
-        round: int | None = None,
-        **fields: Any,
-    ) -> None:
-        to = [to] if isinstance(to, str) else list(to)
+    async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+        to = [to] if isinstance(to, str) else list(to or ())
         if kind == "model" and tensors:
             self.published = {**self.published, **dict.fromkeys(to, tensors)}
-        await super().publish(to, kind, tensors, round=round, **fields)
+        await super().publish(to, kind, tensors, **more)
 
-    async def publish_each(
-        self, kind: str, tensors: Mapping[str, Mapping[str, Vector] | None], *, round: int | None = None, **fields: Any
-    ) -> None:
+    async def publish_each(self, kind: str, tensors: Mapping[str, Tensors | None], **more: Any) -> None:
         if kind == "model":
             self.published = {**self.published, **{peer: own for peer, own in tensors.items() if own}}
-        await super().publish_each(kind, tensors, round=round, **fields)
+        await super().publish_each(kind, tensors, **more)
 
-    async def gather(
-        self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
-    ) -> list[edgebed.Message]:
-        messages = await super().gather(kind, peers, round=round, quorum=quorum, deadline=deadline)
+    async def gather(self, kind: str, peers: Iterable[str], **more: Any) -> list[edgebed.Message]:
+        messages = await super().gather(kind, peers, **more)
         return [self.expanded(each) if kind == "update" and each.tensors else each for each in messages]
 
     def expanded(self, message: edgebed.Message) -> edgebed.Message:

@@ -22,7 +22,7 @@ begins with the global model, and with W_i = 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import edgebed
+from edgebed.baselines import plugin
 
 LOSSES, DEVIATION, MOST_EPOCHS = 10, 0.1, 100
 
@@ -46,11 +47,11 @@ class FedALA(edgebed.LocalTraining):
         return super().longest_training(work) + math.ceil(self.sampled * work.samples)
 
 
-def upper(trained: Sequence[str], layers: int) -> list[str]:
-    """The trained entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
-    names = list(dict.fromkeys(name.rpartition(".")[0] for name in trained))
+def upper(entries: Sequence[str], layers: int) -> list[str]:
+    """The entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in entries))
     last = set(names[len(names) - layers :] if layers else [])
-    return [name for name in trained if name.rpartition(".")[0] in last]
+    return [name for name in entries if name.rpartition(".")[0] in last]
 
 
 def aggregated(own: edgebed.State, w: edgebed.State, weights: Mapping[str, NDArray[Any]]) -> edgebed.State:
@@ -112,9 +113,12 @@ class Cloud(edgebed.Role):
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
             await self.publish(self.children, "model", w, round=t)
-            w = await edgebed.average(self, await self.gather("update", self.children, round=t), w)
+            w = await self.aggregate(w, t)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
+
+    async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
+        return await edgebed.average(self, await self.gather("update", self.children, round=t), w)
 
 
 class Client(edgebed.Role):
@@ -122,7 +126,6 @@ class Client(edgebed.Role):
     set."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         p, own, once = self.params, None, False
         names, initial = upper(self.learner.trained, p.layers), self.learner.initial()
         weights = {name: np.ones_like(initial[name]) for name in names}
@@ -138,26 +141,12 @@ class Client(edgebed.Role):
             own = result.weights
             self.report(round=t, scope="train", loss=result.loss)
             if names:
-                self.report(round=t, scope="train", global_weight=mean_of(weights, names))
+                every = np.concatenate([weights[name].ravel() for name in names])
+                self.report(round=t, scope="train", global_weight=float(every.mean()))
             await edgebed.evaluate(self, own, t)
             await self.send(self.parent, "update", own, round=t, samples=result.samples)
 
 
-def mean_of(weights: edgebed.State, names: Collection[str]) -> float:
-    """The mean weight of the global model over all entries."""
-    return float(np.concatenate([weights[name].ravel() for name in names]).mean())
-
-
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedala",
-            params=FedALA,
-            summary="FedAvg; each client learns, entry by entry, how much of the global model to take",
-            edges="optional",
-            devices="optional",
-            flat=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; each client learns, entry by entry, how much of the global model to take"
+PLUGIN = plugin("fedala", FedALA, SUMMARY)

@@ -25,12 +25,13 @@ update is not finite gets no other model; of a population, another client is tri
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import edgebed
+from edgebed.baselines import plugin
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,13 +73,10 @@ class Proximal:
     rho: float
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        return self.of_weights(model, {name: start.to(batch.x.device) for name, start in self._starts.items()})
-
-    def of_weights(self, model: edgebed.Model, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term with x_τ in `arrays`."""
         import torch
 
-        distances = [torch.sum((x - arrays[name]) ** 2) for name, x in model.named_parameters() if name in arrays]
+        starts = {name: start.to(batch.x.device) for name, start in self._starts.items()}
+        distances = [torch.sum((x - starts[name]) ** 2) for name, x in model.named_parameters() if name in starts]
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property
@@ -179,7 +177,6 @@ class Worker(edgebed.Role):
     """Trains on its own data, again and again, from the newest model that the server handed out."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if self.lasting:
             await self.publish(self.parent, "update")
         while True:
@@ -200,17 +197,5 @@ class Worker(edgebed.Role):
 
 
 ROLES = {"cloud": Cloud, "edge": Worker, "device": Worker}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedasync",
-            params=FedAsync,
-            summary="asynchronous: each update is mixed into the model, the less the staler it is",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            population=True,
-            asynchronous=True,
-        )
-    ]
-)
+SUMMARY = "asynchronous: each update is mixed into the model, the less the staler it is"
+PLUGIN = plugin("fedasync", FedAsync, SUMMARY, population=True, asynchronous=True)

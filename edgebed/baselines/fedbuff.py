@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import edgebed
-from edgebed.baselines import fedasync
+from edgebed.baselines import fedasync, plugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +102,5 @@ class Client(fedasync.Worker):
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedbuff",
-            params=FedBuff,
-            summary="asynchronous: a buffer of K updates makes the next model",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            population=True,
-            asynchronous=True,
-        )
-    ]
-)
+SUMMARY = "asynchronous: a buffer of K updates makes the next model"
+PLUGIN = plugin("fedbuff", FedBuff, SUMMARY, population=True, asynchronous=True)

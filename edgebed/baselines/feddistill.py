@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
 from edgebed.baselines.fedproto import class_means
 
 
@@ -105,10 +105,9 @@ class Client(personal.Client):
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         samples, apply = self.learner.samples, self.learner.apply
-        own: edgebed.State = await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
-        return own
+        return await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models learn from the others' mean logits of each class (FedDistill)"
-PLUGIN = personal.plugin("feddistill", FedDistill, SUMMARY, floats=True, classes=True)
+PLUGIN = plugin("feddistill", FedDistill, SUMMARY, personal=True, floats=True, classes=True)

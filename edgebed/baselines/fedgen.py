@@ -43,6 +43,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, one_hot, softmax
 
 import edgebed
+from edgebed.baselines import plugin
 
 NOISE = 32  # numbers in ε, as in the published code for MNIST
 CLASSIFIER = "classifier."
@@ -201,7 +202,8 @@ class Distilled:
     seed: int
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        drawn = torch.multinomial(self._p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
+        p = torch.tensor(self.labels)
+        drawn = torch.multinomial(p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
         z = self.features(torch.cat([drawn, batch.y]))
         loss = self.weight * cross_entropy(model.classifier(z[: self.batch]), drawn)
         if not self.agreement:
@@ -216,10 +218,6 @@ class Distilled:
             noise = torch.rand(len(y), NOISE, generator=self._random).to(y.device)
             z: Tensor = self._generator.to(y.device)(noise, y)
         return z
-
-    @cached_property
-    def _p(self) -> Tensor:
-        return torch.tensor(self.labels)
 
     @cached_property
     def _generator(self) -> Generator:
@@ -294,7 +292,6 @@ class Client(edgebed.Role):
     one."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         counts = await self.compute(self.learner.apply, label_counts, mode="other")
         beside = await self.compute(self.learner.apply, distilled_work, self.params, mode="other")
         while True:
@@ -311,18 +308,5 @@ class Client(edgebed.Role):
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "fedgen",
-            params=FedGen,
-            summary="FedAvg; clients also learn from features that a generator makes for all labels",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            featured=True,
-            whole=True,
-            classes=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; clients also learn from features that a generator makes for all labels"
+PLUGIN = plugin("fedgen", FedGen, SUMMARY, featured=True, whole=True, classes=True)

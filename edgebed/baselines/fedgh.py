@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 import edgebed
-from edgebed.baselines import fedproto, personal
+from edgebed.baselines import fedproto, personal, plugin
 
 HEADER = "classifier"
 
@@ -35,11 +35,6 @@ class FedGH(edgebed.LocalTraining):
 
     header_epochs: int = edgebed.whole(100, low=0)
     header_learning_rate: float = edgebed.number(0.01, low=0, above=True)
-
-
-def header_of(state: edgebed.State) -> edgebed.State:
-    """h of a model."""
-    return {name: values for name, values in state.items() if name.startswith(f"{HEADER}.")}
 
 
 def representations(shared: Sequence[edgebed.State]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -74,7 +69,8 @@ class Cloud(personal.Cloud):
     """Trains the header on the representations of all clients."""
 
     def start(self) -> edgebed.State:
-        return header_of(self.learner.initial())
+        w = self.learner.initial()
+        return {name: values for name, values in w.items() if name.startswith(f"{HEADER}.")}
 
     def form(self, common: edgebed.State) -> edgebed.State:
         return fedproto.no_prototypes(self.learner)
@@ -82,10 +78,9 @@ class Cloud(personal.Cloud):
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         features, classes = representations([update.tensors for update in updates])
         work = self.params.header_epochs * len(classes)
-        header: edgebed.State = await self.compute(
+        return await self.compute(
             self.learner.apply, train_header, common, features, classes, self.params, t, samples=work, mode="classifier"
         )
-        return header
 
 
 class Client(fedproto.Client):
@@ -100,4 +95,4 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "the cloud trains one classifier for clients of different models, on their mean features (FedGH)"
-PLUGIN = personal.plugin("fedgh", FedGH, SUMMARY, featured=True, aligned=True, whole=True, classes=True)
+PLUGIN = plugin("fedgh", FedGH, SUMMARY, personal=True, featured=True, aligned=True, whole=True, classes=True)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import fml, personal, plugin
 from edgebed.baselines.fml import MEMES, loaded
 
 
@@ -190,11 +190,11 @@ class Cloud(personal.Cloud):
         return added(common, decompressed(self.update, common))
 
 
-class Client(personal.Client):
+class Client(fml.Client):
     """Trains its mentor and the mentee together, and sends the mentee's update. The mentor has its accuracy."""
 
     def start(self) -> edgebed.State:
-        return edgebed.joined(own=self.learner.initial()) | {"round": np.array(0)}
+        return super().start() | {"round": np.array(0)}
 
     async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         base = edgebed.parted(common, "whole")
@@ -204,13 +204,8 @@ class Client(personal.Client):
             before = edgebed.parted(kept, "base")
             base = added(before, decompressed(edgebed.parted(common, "update"), before))
         own = {name: each for name, each in kept.items() if name.startswith("own/") or name == "transform"}
-        both = 1 + self.learner.worth(self.learner.build(self.params.mentee, "cpu"))
-        samples = round(self.learner.work(self.params) * both)
-        given = (distil_mutually, own | edgebed.joined(base=base), self.params, t)
-        learned, loss = await self.compute(self.learner.apply, *given, samples=samples, mode="train")
-        self.report(round=t, scope="train", loss=loss)
-        state: edgebed.State = learned
-        return state | {"round": np.array(t)}
+        learned = await self.train_both(self.params.mentee, t, distil_mutually, own | edgebed.joined(base=base))
+        return learned | {"round": np.array(t)}
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         """The compressed update. Nothing, which the cloud leaves out, if the client could not learn in this round."""
@@ -218,13 +213,9 @@ class Client(personal.Client):
             return {}
         update = difference(edgebed.parted(kept, "mentee"), edgebed.parted(kept, "base"))
         share = energy(self.params, t, self.last_round)
-        sent: edgebed.State = await self.compute(compressed, update, share, mode="other")
-        return sent
-
-    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
-        return await edgebed.evaluate(self, edgebed.parted(kept, "own"), t)
+        return await self.compute(compressed, update, share, mode="other")
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
-PLUGIN = personal.plugin("fedkd", FedKD, SUMMARY, featured=True, floats=True, classes=True)
+PLUGIN = plugin("fedkd", FedKD, SUMMARY, personal=True, featured=True, floats=True, classes=True)

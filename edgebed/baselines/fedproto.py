@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +123,7 @@ class Cloud(personal.Cloud):
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         shared = [update.tensors for update in updates]
         even = self.params.aggregation == "even"
-        state: edgebed.State = await self.compute(global_prototypes, shared, common, even, mode="other")
-        return state
+        return await self.compute(global_prototypes, shared, common, even, mode="other")
 
 
 class Client(personal.Client):
@@ -136,8 +135,7 @@ class Client(personal.Client):
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         samples, apply = self.learner.samples, self.learner.apply
-        own: edgebed.State = await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
-        return own
+        return await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
 
     async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
         by_prototypes = self.params.inference == "prototypes" and bool(common["counts"].any())
@@ -147,4 +145,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models share the mean features of each class"
-PLUGIN = personal.plugin("fedproto", FedProto, SUMMARY, featured=True, aligned=True, classes=True)
+PLUGIN = plugin("fedproto", FedProto, SUMMARY, personal=True, featured=True, aligned=True, classes=True)

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import edgebed
-from edgebed.baselines import fedproto, personal
+from edgebed.baselines import fedproto, plugin
 from edgebed.baselines.fedgh import representations
 
 
@@ -132,4 +132,4 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)"
-PLUGIN = personal.plugin("fedtgp", FedTGP, SUMMARY, featured=True, aligned=True, classes=True)
+PLUGIN = plugin("fedtgp", FedTGP, SUMMARY, personal=True, featured=True, aligned=True, classes=True)

@@ -19,17 +19,18 @@ et al. 2018). Memes are averaged with FedAvg's weights. All clients are asked in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
 
+Step = Callable[..., tuple[edgebed.State, float]]
 MEMES = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
 
 
@@ -95,13 +96,17 @@ class Client(personal.Client):
         return edgebed.joined(own=self.learner.initial())
 
     async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
-        given: tuple[Any, ...] = (edgebed.parted(kept, "own"), common, self.params, t)
-        both = 1 + self.learner.worth(self.learner.build(self.params.meme, "cpu"))
+        return await self.train_both(self.params.meme, t, learn_mutually, edgebed.parted(kept, "own"), common)
+
+    async def train_both(self, other: str, t: int, step: Step, *given: edgebed.State) -> edgebed.State:
+        """What `step` makes of the `given` states. It trains the client's model and an `other` one."""
+        both = 1 + self.learner.worth(self.learner.build(other, "cpu"))
         samples = round(self.learner.work(self.params) * both)
-        learned, loss = await self.compute(self.learner.apply, learn_mutually, *given, samples=samples, mode="train")
+        work = (self.learner.apply, step, *given, self.params, t)
+        state, loss = await self.compute(*work, samples=samples, mode="train")
         self.report(round=t, scope="train", loss=loss)
-        state: edgebed.State = learned
-        return state
+        learned: edgebed.State = state
+        return learned
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         return edgebed.parted(kept, "meme")
@@ -112,4 +117,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "each client trains its own model and a shared one, which learn from each other (FML)"
-PLUGIN = personal.plugin("fml", FML, SUMMARY, floats=True, classes=True)
+PLUGIN = plugin("fml", FML, SUMMARY, personal=True, floats=True, classes=True)

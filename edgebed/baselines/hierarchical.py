@@ -23,14 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import edgebed
-from edgebed.baselines import fedala, fedasync, sdfeel
+from edgebed.baselines import fedala, sdfeel
+
+HIERFAVG: Any = edgebed.algorithm("hierfavg").roles
+Device: Any = HIERFAVG["device"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +60,6 @@ class ESPerHFL(sdfeel.Clusters):
 
     mixing: float = edgebed.number(0.5, low=0, high=1)
     mixing_rate: float = edgebed.number(0.1, low=0)
-
-
-@dataclass(frozen=True)
-class Proximal(fedasync.Proximal):
-    """(μ / 2) ‖w_i − w‖², FedAsync's term with x_τ = w and ρ = μ, for devices that train together too."""
-
-    @property
-    def arrays(self) -> edgebed.State:
-        return self.start
-
-    @property
-    def form(self) -> float:
-        return self.rho
 
 
 def trainable(model: edgebed.Model) -> list[Tensor]:
@@ -144,25 +134,10 @@ def next_mixing(mixing: float, rate: float, y: edgebed.State, g: edgebed.State, 
     return min(max(mixing - rate * slope, 0.0), 1.0)
 
 
-class Edge(sdfeel.Edge):
-    """Aggregates the models of its devices between two models of the cloud. Evaluates its own model."""
-
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            message = await self.receive("model", sender=self.parent)
-            t = edgebed.round_of(message)
-            w, samples = await self.aggregate(message.tensors, t)
-            await edgebed.evaluate(self, w, t)
-            await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
-
-
-class ProximalDevice(sdfeel.Device):
+class ProximalDevice(Device):  # type: ignore[misc]
     """Trains near the edge's model."""
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
-        result = await edgebed.train(self, w, r, self.params, Proximal(w, self.params.mu))
-        return result.weights, result.loss
+    train = edgebed.algorithm("fedprox").roles["device"].train  # type: ignore[attr-defined]
 
 
 class MetaDevice(sdfeel.Device):
@@ -170,8 +145,7 @@ class MetaDevice(sdfeel.Device):
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
         step, work = (self.learner.apply, meta_train, w, self.params, r), 2 * self.learner.work(self.params)
-        learned: tuple[edgebed.State, float] = await self.compute(*step, samples=work, mode="train")
-        return learned
+        return await self.compute(*step, samples=work, mode="train")
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
         if not self.learner.samples:
@@ -202,7 +176,6 @@ class MixingEdge(sdfeel.Edge):
     """Mixes its own model with the cloud's, and learns how much of each to take."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         y, mixing = {}, self.params.mixing
         if self.restored is not None:
             y, mixing = self.restored.tensors, self.restored.fields["mixing"]
@@ -218,7 +191,7 @@ class MixingEdge(sdfeel.Edge):
             await self.send(self.parent, "update", y if samples else None, round=t, samples=samples)
 
 
-TREE = {"cloud": fedala.Cloud, "edge": Edge}
+TREE = {"cloud": fedala.Cloud, "edge": HIERFAVG["edge"]}
 ROLES = {
     "fedprox-h": TREE | {"device": ProximalDevice},
     "hpfl": TREE | {"device": MetaDevice},

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import edgebed
-from edgebed.baselines import personal
+from edgebed.baselines import personal, plugin
+from edgebed.baselines.fedala import upper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,8 @@ class LGFedAvg(edgebed.LocalTraining):
 
 
 def global_part(state: edgebed.State, layers: int) -> edgebed.State:
-    """θ^g: the entries of the last `layers` layers. Names of a layer differ after their last dot only."""
-    every = list(dict.fromkeys(name.rpartition(".")[0] for name in state))
-    return {name: values for name, values in state.items() if name.rpartition(".")[0] in every[-layers:]}
+    """θ^g: the entries of the last `layers` layers."""
+    return {name: state[name] for name in upper(list(state), layers)}
 
 
 def assembled(own: edgebed.State, shared: edgebed.State) -> edgebed.State:
@@ -68,4 +68,4 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)"
-PLUGIN = personal.plugin("lgfedavg", LGFedAvg, SUMMARY, aligned=True)
+PLUGIN = plugin("lgfedavg", LGFedAvg, SUMMARY, personal=True, aligned=True)

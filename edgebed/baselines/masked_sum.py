@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import edgebed
+from edgebed.baselines import fedala, plugin
 from edgebed.baselines.compressed import added, vector
 
 Words = NDArray[np.uint32]
@@ -52,25 +53,17 @@ class MaskedSum(edgebed.LocalTraining):
     threshold: int = edgebed.whole(2, low=2)
 
 
-def modulus() -> int:
-    """The prime of group 14, 2^2048 − 2^1984 − 1 + 2^64 (⌊2^1918 π⌋ + 124476) (RFC 3526, section 3)."""
-    guard = 64
-
-    def arctan(x: int) -> int:
-        """arctan(1 / x) in units of 2^-(1918 + guard)."""
-        power = (1 << 1918 + guard) // x
-        total, n = power, 1
-        while power:
-            power //= -x * x
-            n += 2
-            total += power // n
-        return total
-
-    pi = 4 * (4 * arctan(5) - arctan(239)) >> guard  # Machin's formula
-    return int(2**2048 - 2**1984 - 1 + 2**64 * (pi + 124476))
-
-
-PRIME, GENERATOR = modulus(), 2
+PRIME = int(
+    "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
+    "EF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
+    "EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE45B3DC2007CB8A163BF0598DA48361C55D39A69163FA8FD24CF5F"
+    "83655D23DCA3AD961C62F356208552BB9ED529077096966D670C354E4ABC9804F1746C08CA18217C32905E462E36CE3B"
+    "E39E772C180E86039B2783A2EC07A28FB5C55DF06F4C52C9DE2BCBF6955817183995497CEA956AE515D2261898FA0510"
+    "15728E5A8AACAA68FFFFFFFFFFFFFFFF",
+    16,
+)
+"""The prime of group 14 (RFC 3526, section 3)."""
+GENERATOR = 2
 
 
 def key_pair(seed: int) -> tuple[int, bytes]:
@@ -127,16 +120,8 @@ def as_tensor(value: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(value, np.uint8)
 
 
-class Cloud(edgebed.Role):
+class Cloud(fedala.Cloud):
     """Its model has the final accuracy on the global test set."""
-
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            w = await self.aggregate(w, t)
-            await edgebed.evaluate(self, w, t)
-            await self.checkpoint(t, w)
 
     async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
         """The next model. `w` itself if the sum cannot be unmasked, or has fewer clients than the threshold."""
@@ -234,7 +219,6 @@ class Client(edgebed.Role):
                     await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
 
     async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: int) -> None:
-        assert self.parent is not None
         await self.send(self.parent, kind, tensors, round=t, **fields)
 
 
@@ -244,15 +228,5 @@ def agreed_with(secret: int, keys: Mapping[str, bytes], t: int) -> dict[str, byt
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "masked-sum",
-            params=MaskedSum,
-            summary="FedAvg; the cloud sees only sums of masked updates",
-            edges="optional",
-            devices="optional",
-            flat=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; the cloud sees only sums of masked updates"
+PLUGIN = plugin("masked-sum", MaskedSum, SUMMARY)

@@ -11,28 +11,12 @@ last checkpoint. Its accuracies travel with what it shares, and the cloud report
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import Tensor
 
 import edgebed
 
 Extra = Callable[[edgebed.Model, edgebed.MiniBatch], Tensor]
-
-
-def plugin(name: str, params: type[edgebed.LocalTraining], summary: str, **needs: Any) -> edgebed.Plugin:
-    """The plug-in of an algorithm of this kind. ``needs``: what it declares about models, see `edgebed.Algorithm`."""
-    declared = edgebed.Algorithm(
-        name,
-        params=params,
-        summary=summary,
-        edges="optional",
-        devices="optional",
-        flat=True,
-        personal=True,
-        **needs,
-    )
-    return edgebed.Plugin(algorithms=[declared])
 
 
 class Cloud(edgebed.Role):
@@ -82,7 +66,6 @@ class Client(edgebed.Role):
                 await self.checkpoint(t, kept)
             shared = await self.share(kept, common, t) if self.learner.samples else {}
             accuracies = await self.score(kept, common, t)
-            assert self.parent is not None
             await self.send(self.parent, "shared", shared, round=t, samples=self.learner.samples, **accuracies)
 
     def start(self) -> edgebed.State:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import edgebed
+from edgebed.baselines import plugin
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,7 +122,6 @@ class Client(edgebed.Role):
     """Corrects each of its steps by the difference of the control variates."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if self.restored is None:
             initial = self.learner.initial()
             c_i = {name: np.zeros_like(initial[name]) for name in self.learner.trained}
@@ -143,16 +143,5 @@ class Client(edgebed.Role):
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
-PLUGIN = edgebed.Plugin(
-    algorithms=[
-        edgebed.Algorithm(
-            "scaffold",
-            params=Scaffold,
-            summary="FedAvg; clients correct their drift by control variates",
-            edges="optional",
-            devices="optional",
-            flat=True,
-            population=True,
-        )
-    ]
-)
+SUMMARY = "FedAvg; clients correct their drift by control variates"
+PLUGIN = plugin("scaffold", Scaffold, SUMMARY, population=True)

@@ -132,15 +132,13 @@ class Edge(edgebed.Role):
         await self.send(list(column), kind, w, round=t, samples=1)
         answers = edgebed.fitting(self, await self.gather(kind, list(column), round=t, quorum=0), w)
         weights = [column[each.sender] for each in answers]
-        found: edgebed.State = await self.compute(mixed, w, [each.tensors for each in answers], weights, mode="other")
-        return found
+        return await self.compute(mixed, w, [each.tensors for each in answers], weights, mode="other")
 
 
 class Device(edgebed.Role):
     """Trains on its own data."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             r = edgebed.round_of(model)

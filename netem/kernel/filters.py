@@ -31,7 +31,7 @@ class Match(NamedTuple):
 
 def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
     """The commands for the qdisc ``parent`` of a device."""
-    add = ["tc", "filter", "add", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
+    add = _filter("add", device, parent)
     if len(flows) <= LINEAR_FILTERS:
         return [[*add, "u32", *_match(flow)] for flow in flows]
     sources = [int(ipaddress.IPv4Address(flow.source)) & 0xFF for flow in flows]
@@ -46,7 +46,7 @@ def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> 
 
 def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
     """The commands that make an empty hash table over the last byte of the target's address, or of the source's."""
-    add = ["tc", "filter", "add", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
+    add = _filter("add", device, parent)
     field, at = ("dst", "16") if by_target else ("src", "12")  # bytes of the IP header (RFC 791)
     jump = [
         *(*add, "u32", "ht", "800::", "match", "ip", field, "0.0.0.0/0"),
@@ -55,22 +55,22 @@ def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[st
     return [[*add, "handle", "2:", "u32", "divisor", "256"], jump]
 
 
-def entry_command(device: str, flow: Match, parent: str) -> list[str]:
-    """The command that adds a match to a table by target, or replaces the one of its target in place. The table must
-    have one source, and the targets must differ in their last 19 bits."""
+def flow_command(device: str, flow: Match) -> list[str]:
+    """The command that adds a match to the table by target of arriving packets, or replaces the one of its target in
+    place. The table must have one source, and the targets must differ in their last 19 bits."""
     bucket, number = _place(flow.target or "")
-    return [
-        *("tc", "filter", "replace", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"),
-        *("handle", f"2:{bucket:x}:{number:x}", "u32", "ht", f"2:{bucket:x}:", *_match(flow)),
-    ]
+    handle = ("handle", f"2:{bucket:x}:{number:x}", "u32", "ht", f"2:{bucket:x}:")
+    return [*_filter("replace", device, INGRESS), *handle, *_match(flow)]
 
 
-def remove_entry_command(device: str, target: str, parent: str) -> list[str]:
+def stop_flow_command(device: str, target: str) -> list[str]:
+    """The command after which the packets to an address match nothing."""
     bucket, number = _place(target)
-    return [
-        *("tc", "filter", "del", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"),
-        *("handle", f"2:{bucket:x}:{number:x}", "u32"),
-    ]
+    return [*_filter("del", device, INGRESS), "handle", f"2:{bucket:x}:{number:x}", "u32"]
+
+
+def _filter(verb: str, device: str, parent: str) -> list[str]:
+    return ["tc", "filter", verb, "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
 
 
 def _place(target: str) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from netem import units
 from netem.errors import TcError
-from netem.kernel.filters import INGRESS, Match, entry_command, remove_entry_command, table_commands
+from netem.kernel.filters import INGRESS, table_commands
 from netem.kernel.tc import UNLIMITED
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
@@ -105,18 +105,8 @@ def change_commands(device: str, profile: ChannelProfile, numbers: int, members:
 
 
 def redirect_commands(device: str) -> list[list[str]]:
-    """The commands that prepare a device, through which the packets of a node come to the hub, for `flow_command`."""
+    """The commands that prepare a device, through which the packets of a node come to the hub, for `Match`es."""
     return [["tc", "qdisc", "add", "dev", device, "ingress"], *table_commands(device, INGRESS, by_target=True)]
-
-
-def flow_command(device: str, flow: Match) -> list[str]:
-    """The command that redirects these packets to a channel, and no longer to the one they have gone to."""
-    return entry_command(device, flow, INGRESS)
-
-
-def stop_flow_command(device: str, target: str) -> list[str]:
-    """The command after which the packets to an address go to no channel."""
-    return remove_entry_command(device, target, INGRESS)
 
 
 def stop_redirecting_command(device: str) -> list[str]:

@@ -173,7 +173,7 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alon
     """The settings that the commands omit because this host lacks them, one sentence each, for the run's record.
     `alone`: no other link shares the device."""
     missing = []
-    if not capabilities.seed and any(_is_random(link.profile) for link in links):
+    if not capabilities.seed and any(each.profile.needs_packet_truth or each.profile.jitter for each in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
     missing += [
         f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
@@ -358,7 +358,7 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
         reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
     )
     return KernelLinkState(
-        index=_index(leaf),
+        index=int(leaf["parent"].removeprefix("1:"), 16),
         profile=profile,
         limit=options["limit"],
         seed=options.get("seed"),
@@ -370,19 +370,11 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
     )
 
 
-def _index(leaf: Mapping[str, Any]) -> int:
-    return int(leaf["parent"].removeprefix("1:"), 16)
-
-
 def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:
     if "loss-gemodel" in options:
         model = options["loss-gemodel"]
         return GilbertElliott(p=model["p"], r=model["r"], loss_bad=model["1-h"], loss_good=model["1-k"])
     return float(options.get("loss-random", {}).get("loss", 0.0))
-
-
-def _is_random(profile: LinkProfile) -> bool:
-    return profile.needs_packet_truth or profile.jitter > 0
 
 
 def _time(seconds: float) -> str:

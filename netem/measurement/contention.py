@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, RTT_ABSOLUTE, SCATTER, Judgement, Verdict
+from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, RTT_ABSOLUTE, SCATTER, Judgement, judged
 from netem.measurement.measure import (
     JITTERS,
     LONGEST,
@@ -189,7 +189,7 @@ def judge_contention(
             unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
     if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
         why = f"a sender started {late:.2g} s late" if late > LATE else "too little arrived"
-        return [Judgement("rate", configured, None, 0.0, configured, "unknown", why)]
+        return [judged("rate", configured, None, 0.0, configured, why)]
     of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
     listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))
     detail = f"{len(got)} members together, in Mbit/s: {listed}"
@@ -201,8 +201,7 @@ def judge_contention(
         parts = {name: rate / plan.rates[name] for name, rate in got.items()}
         index = jain(parts.values())
         worst = max(parts, key=lambda name: abs(parts[name] - 1))
-        fair = _within(LEAST_FAIRNESS, index, 1.0)
-        figures.append(Judgement("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, fair, "Jain's index of the shares"))
+        figures.append(judged("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, "Jain's index of the shares"))
         less = pinged / len(got)
         detail = f"{worst}: the worst"
         figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, detail, less))
@@ -253,23 +252,18 @@ def _growth(
 ) -> Judgement:
     samples = min(quiet.rtt_samples, loaded.rtt_samples)
     if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
-        return Judgement(
-            quantity, configured, None, low, high, "unknown", f"{samples} echoes, {loaded.late:.2g} s late"
-        )
+        return judged(quantity, configured, None, low, high, f"{samples} echoes, {loaded.late:.2g} s late")
     grown = loaded.rtt_median - quiet.rtt_median
-    if grown < low and quantity == "queue":
-        return Judgement(quantity, configured, grown, low, high, "unknown", "the senders did not fill the buffer")
-    detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"
-    return Judgement(quantity, configured, grown, low, high, _within(low, grown, high), detail)
+    if idle := grown < low and quantity == "queue":
+        detail = "the senders did not fill the buffer"
+    else:
+        detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"
+    return judged(quantity, configured, grown, low, high, detail, unsure=idle)
 
 
 def _judged(quantity: str, configured: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
     low, high = configured * (1 - tolerance) - less, configured * (1 + tolerance)
-    return Judgement(quantity, configured, measured, low, high, _within(low, measured, high), detail)
-
-
-def _within(low: float, measured: float, high: float) -> Verdict:
-    return "pass" if low <= measured <= high + 1e-9 else "fail"
+    return judged(quantity, configured, measured, low, high, detail)
 
 
 def _load(channel: str, rates: Mapping[str, float], channels: Channels) -> float:

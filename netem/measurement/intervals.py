@@ -42,17 +42,16 @@ def _up_to(number: int, fraction: float, count: int) -> float:
     return total
 
 
-def design_effect(chain: GilbertElliott) -> float:
-    """The ratio of the variance of the chain's loss count, over a long train, to that of independent losses.
+def design_effect(loss: float | GilbertElliott) -> float:
+    """The ratio of the variance of the loss count, over a long train, to that of independent losses.
 
-    The state's correlation over k packets is x^k with x = 1 - p - r, and the share of the loss indicator's variance
-    that the state explains is g = P(good) P(bad) (loss_bad - loss_good)^2 / (m (1 - m)), m the mean loss. Summing
-    over all pairs of a long train gives 1 + 2 g x / (1 - x).
+    The correlation of a chain's state over k packets is x^k with x = 1 - p - r, and the share of the loss indicator's
+    variance that the state explains is g = P(good) P(bad) (loss_bad - loss_good)^2 / (m (1 - m)), m the mean loss.
+    Summing over all pairs of a long train gives 1 + 2 g x / (1 - x).
     """
-    mean = chain.mean_loss
-    if mean in (0.0, 1.0):
+    if not isinstance(loss, GilbertElliott) or (mean := loss.mean_loss) in (0.0, 1.0):
         return 1.0
-    memory = 1 - chain.p - chain.r
-    bad = chain.bad_fraction
-    share = bad * (1 - bad) * (chain.loss_bad - chain.loss_good) ** 2 / (mean * (1 - mean))
+    memory = 1 - loss.p - loss.r
+    bad = loss.bad_fraction
+    share = bad * (1 - bad) * (loss.loss_bad - loss.loss_good) ** 2 / (mean * (1 - mean))
     return 1 + 2 * share * memory / (1 - memory)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from netem.impair import Impairment
 from netem.jitter import quantile
-from netem.measurement.intervals import CONFIDENCE_Z, binomial_range
+from netem.measurement.intervals import CONFIDENCE_Z, binomial_range, design_effect
 from netem.measurement.measure import (
     EVENTS_TO_SEE,
     JITTERS,
@@ -25,7 +25,6 @@ from netem.measurement.measure import (
     OneWay,
     ProbePlan,
     Saturation,
-    effect,
     lost_fraction,
 )
 from netem.measurement.tally import UDP_HEADERS
@@ -37,6 +36,8 @@ QUEUE_ABSOLUTE, QUEUE_RELATIVE = 0.005, 0.1
 SCATTER = 4.0  # standard deviations of the median, estimated from few trains
 CLEAN_SAMPLES = 50
 BURSTS = 20
+TRAINS = 16
+ROUNDING = 1e-9
 
 Verdict = Literal["pass", "fail", "unknown"]
 
@@ -56,14 +57,14 @@ class Judgement:
     detail: str
 
 
-def judge(
-    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
-) -> tuple[list[Judgement], list[Judgement]]:
-    """All verdicts on the forward direction (including the round trip) and on the backward direction."""
-    there = judge_direction(forward, plan, measurement.forward, plan.forward)
-    return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(
-        back, plan, measurement.back, plan.back
-    )
+def judged(
+    quantity: str, asked: float, measured: float | None, low: float, high: float, detail: str, *, unsure: bool = False
+) -> Judgement:
+    """The verdict on a measured quantity: "unknown" without a value, and if the data are ``unsure``."""
+    verdict: Verdict = "unknown"
+    if measured is not None and not unsure:
+        verdict = "pass" if low <= measured <= high + ROUNDING else "fail"
+    return Judgement(quantity, asked, measured, low, high, verdict, detail)
 
 
 def judge_direction(
@@ -99,10 +100,11 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     measured, samples = measurement.rtt_median, measurement.rtt_samples
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
         return Judgement("rtt", configured, None, low, high, "fail", f"no echo of {plan.count} probes came back")
-    if measured is None or samples < RTT_SAMPLES:
-        return Judgement("rtt", configured, measured, low, high, "unknown", f"{samples} echoes are too few")
-    detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return Judgement("rtt", configured, measured, low, high, _within(low, measured, high), detail)
+    if unsure := measured is None or samples < RTT_SAMPLES:
+        detail = f"{samples} echoes are too few"
+    else:
+        detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
+    return judged("rtt", configured, measured, low, high, detail, unsure=unsure)
 
 
 def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
@@ -110,22 +112,20 @@ def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Jud
     predicted, deviation = predict_rtt(profile, LinkProfile(), plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
-    measured = direction.delay
-    if measured is None or (direction.received or 0) < RTT_SAMPLES:
-        return Judgement("delay", profile.latency, measured, low, high, "unknown", "too few arrived")
-    detail = f"median of {direction.received}"
-    return Judgement("delay", profile.latency, measured, low, high, _within(low, measured, high), detail)
+    unsure = direction.delay is None or (direction.received or 0) < RTT_SAMPLES
+    detail = "too few arrived" if unsure else f"median of {direction.received}"
+    return judged("delay", profile.latency, direction.delay, low, high, detail, unsure=unsure)
 
 
-def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
+def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> tuple[float, float]:
     """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
     random = forward.jitter or back.jitter or forward.reorder or back.reorder
     # Loss, corruption and duplication change the samples without moving the median.
     ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
     size = plan.size + UDP_HEADERS
     medians = []
-    for seed in range(trains if random else 2):
-        there, returned = Impairment(ways[0], seed), Impairment(ways[1], trains + seed)
+    for seed in range(TRAINS if random else 2):
+        there, returned = Impairment(ways[0], seed), Impairment(ways[1], TRAINS + seed)
         sent = [number * plan.spacing for number in range(min(plan.count, 500))]
         turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
         medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
@@ -137,7 +137,7 @@ def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
     chain are correlated, so a train contains less information about their number: its length is divided by the design
     effect (see `design_effect`)."""
     lost = None if direction.received is None else direction.sent - direction.received
-    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
+    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, design_effect(profile.loss))
 
 
 def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:
@@ -156,14 +156,13 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
     errors to either side."""
     configured = chain.mean_burst
     if direction.received is None or direction.bursts == 0:
-        return Judgement("burst", configured, None, 0.0, math.inf, "unknown", "no loss was seen")
+        return judged("burst", configured, None, 0.0, math.inf, "no loss was seen")
     measured = (direction.sent - direction.received) / direction.bursts
     margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
     low, high = max(1.0, configured - margin), configured + margin
-    detail = f"{direction.bursts} bursts"
-    if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
-        return Judgement("burst", configured, measured, low, high, "unknown", f"{detail} are too few for a judgement")
-    return Judgement("burst", configured, measured, low, high, _within(low, measured, high), detail)
+    unsure = direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0)
+    detail = f"{direction.bursts} bursts{' are too few for a judgement' if unsure else ''}"
+    return judged("burst", configured, measured, low, high, detail, unsure=unsure)
 
 
 def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
@@ -178,20 +177,17 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     configured = profile.rate
     low, high = (1 - RATE_RELATIVE) * configured, (1 + RATE_RELATIVE) * configured
     if direction.rate is None:
-        return Judgement("rate", configured, None, low, high, "unknown", "too little arrived")
+        return judged("rate", configured, None, low, high, "too little arrived")
     tcp = saturation.transport == "tcp"
     measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
-    if measured < low and not full:
-        return Judgement(
-            "rate", configured, measured, low, high, "unknown", f"{saturation.transport} did not fill the link"
-        )
+    short = saturation.seconds < JITTERS * profile.jitter
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
-    if saturation.seconds < JITTERS * profile.jitter:
-        return Judgement(
-            "rate", configured, measured, low, high, "unknown", f"{detail} is too short for so much jitter"
-        )
-    return Judgement("rate", configured, measured, low, high, _within(low, measured, high), detail)
+    if idle := measured < low and not full:
+        detail = f"{saturation.transport} did not fill the link"
+    elif short:
+        detail += " is too short for so much jitter"
+    return judged("rate", configured, measured, low, high, detail, unsure=idle or short)
 
 
 def judge_queue(
@@ -206,15 +202,10 @@ def judge_queue(
     low, high = max(0.0, configured - margin - profile.jitter), configured + margin + _jitter_range(profile, saturation)
     high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
     if direction.queue_delay is None:
-        return Judgement("queue", configured, None, low, high, "unknown", "too little arrived")
-    detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
-    if direction.queue_delay < low:
-        return Judgement(
-            "queue", configured, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link"
-        )
-    return Judgement(
-        "queue", configured, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
-    )
+        return judged("queue", configured, None, low, high, "too little arrived")
+    empty = direction.queue_delay < low
+    detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s{' did not fill the link' if empty else ''}"
+    return judged("queue", configured, direction.queue_delay, low, high, detail, unsure=empty)
 
 
 def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
@@ -227,16 +218,10 @@ def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
 def _judge_fraction(quantity: str, configured: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
     independent = round(number / effect)
     if count is None or independent == 0:
-        return Judgement(quantity, configured, None, 0.0, 1.0, "unknown", "no packet from the far end arrived")
+        return judged(quantity, configured, None, 0.0, 1.0, "no packet from the far end arrived")
     lowest, highest = binomial_range(independent, configured)
     low, high = lowest / independent, highest / independent
-    measured = count / number
-    verdict = _within(low, measured, high)
-    detail = f"{count} of {number}"
-    if verdict == "pass" and (lowest == 0 if configured else number < CLEAN_SAMPLES):
-        return Judgement(quantity, configured, measured, low, high, "unknown", f"{detail}: too few probes to detect it")
-    return Judgement(quantity, configured, measured, low, high, verdict, detail)
-
-
-def _within(low: float, measured: float, high: float) -> Verdict:
-    return "pass" if low <= measured <= high else "fail"
+    found = judged(quantity, configured, count / number, low, high, f"{count} of {number}")
+    if found.verdict == "pass" and (lowest == 0 if configured else number < CLEAN_SAMPLES):
+        return replace(found, verdict="unknown", detail=f"{found.detail}: too few probes to detect it")
+    return found

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from netem.measurement.intervals import binomial_range, design_effect
-from netem.profile import GilbertElliott, LinkProfile
+from netem.profile import LinkProfile
 
 NEAR = 3.0  # standard deviations within which a count is accepted without the exact test
 
@@ -19,8 +19,6 @@ class AskedLosses:
     """Mean and variance of the random number of losses configured for a link. For n packets under a loss of p: n p and
     n p (1 - p). For a Gilbert–Elliott chain the variance is multiplied by its design effect
     (`netem.measurement.intervals.design_effect`)."""
-
-    __slots__ = ("_from", "_mean", "_profile", "_variance")
 
     def __init__(self, profile: LinkProfile) -> None:
         self._profile = profile
@@ -35,8 +33,7 @@ class AskedLosses:
     def of(self, packets: int) -> tuple[float, float]:
         """Mean and variance of the losses among ``packets`` packets in total."""
         number, loss = packets - self._from, self._profile.mean_loss
-        chain = self._profile.loss
-        effect = design_effect(chain) if isinstance(chain, GilbertElliott) else 1.0
+        effect = design_effect(self._profile.loss)
         return self._mean + number * loss, self._variance + number * loss * (1 - loss) * effect
 
 

@@ -27,7 +27,7 @@ from netem.errors import MeasureError
 from netem.measurement import probe
 from netem.measurement.intervals import design_effect
 from netem.measurement.tally import UDP_HEADERS
-from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 PROBE_PAYLOAD = 40
@@ -171,16 +171,12 @@ def plan_probe(
 def _probes_to_see(profile: LinkProfile) -> float:
     """Number of probes that suffice to detect a link without the smallest asked fraction."""
     fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
-    return EVENTS_TO_SEE / min(fractions) * effect(profile) if fractions else 0.0
+    return EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss) if fractions else 0.0
 
 
 def lost_fraction(profile: LinkProfile) -> float:
     """Fraction of probes that do not arrive. Corrupted ones count as lost, because their checksum is wrong."""
     return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
-
-
-def effect(profile: LinkProfile) -> float:
-    return design_effect(profile.loss) if isinstance(profile.loss, GilbertElliott) else 1.0
 
 
 def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: int) -> Saturation | None:

@@ -50,7 +50,10 @@ def allocate(transfers: Mapping[Name, Transfer], free: Mapping[str, float]) -> d
     waiting, left = dict(transfers), dict(free)
     while waiting:
         levels = _levels(waiting, left)
-        offers = {name: _offer(transfer, levels) for name, transfer in waiting.items()}
+        offers = {
+            name: min([each.most, *(levels[channel] * use.weight for channel, use in each.uses.items())])
+            for name, each in waiting.items()
+        }
         settled = [name for name, transfer in waiting.items() if offers[name] >= transfer.most]
         if not settled:
             # A channel of which no transfer is held back elsewhere gets full at this level.
@@ -75,7 +78,3 @@ def _levels(transfers: Mapping[Name, Transfer], left: Mapping[str, float]) -> di
         for channel, use in transfer.uses.items():
             time[channel] += use.seconds * use.weight
     return {channel: max(0.0, left[channel]) / each for channel, each in time.items()}
-
-
-def _offer(transfer: Transfer, levels: Mapping[str, float]) -> float:
-    return min([transfer.most, *(levels[channel] * use.weight for channel, use in transfer.uses.items())])

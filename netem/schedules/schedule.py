@@ -237,8 +237,4 @@ def _written(settings: Mapping[str, Any]) -> str:
     """Settings in words; a complete profile, which replaces another, is described as a profile."""
     if len(settings) >= len(KEYS):
         return LinkProfile.from_mapping(settings).describe()
-    return ", ".join(f"{key} {_plain(value)}" for key, value in settings.items())
-
-
-def _plain(value: object) -> object:
-    return "unlimited" if value is None else value
+    return ", ".join(f"{key} {'unlimited' if value is None else value}" for key, value in settings.items())

@@ -26,26 +26,6 @@ def is_random(forward: LinkProfile, backward: LinkProfile) -> bool:
 class Path:
     """Both directions of the link, in the quantities that a round needs."""
 
-    __slots__ = (
-        "_back",
-        "_forward",
-        "_random",
-        "_share",
-        "acknowledgements",
-        "buffer",
-        "byte",
-        "corrupt",
-        "duplicate",
-        "jitter",
-        "latency",
-        "losses",
-        "odd",
-        "pace",
-        "reorder",
-        "round_trip",
-        "wavers",
-    )
-
     def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
         acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate if backward.rate else 0.0
         self._forward = forward
@@ -102,8 +82,6 @@ class Path:
 
 class LossProcess:
     """Draws the packets that TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
-
-    __slots__ = ("_bad", "_gap", "_random", "_states", "_stay")
 
     def __init__(self, profile: LinkProfile, random: Random) -> None:
         chain = profile.loss

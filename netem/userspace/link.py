@@ -31,22 +31,6 @@ class Link:
     whole.
     """
 
-    __slots__ = (
-        "asked",
-        "crossings",
-        "cut",
-        "cut_dropped",
-        "epoch",
-        "impairment",
-        "overflowed",
-        "port",
-        "profile",
-        "propagation",
-        "random",
-        "reported",
-        "segments",
-    )
-
     def __init__(self, profile: LinkProfile, seed: int, crossings: tuple[Crossing, ...] = ()) -> None:
         self.profile = profile
         self.crossings = crossings

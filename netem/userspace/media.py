@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
@@ -15,19 +16,20 @@ from netem.userspace.link import Link
 BURST = 1024  # events before the ports are served again
 
 
+@dataclass(eq=False, slots=True)
 class CrossingPacket:
     """A packet on its way through channels. ``ahead``: the crossings that are still to come. It keeps those that its
     link had when it came to the first one."""
 
-    __slots__ = ("ahead", "data", "epoch", "link", "packets", "size")
+    link: Link
+    data: bytes
+    size: int
+    packets: int
+    ahead: tuple[Crossing, ...] = ()
+    epoch: int = field(init=False)
 
-    def __init__(self, link: Link, data: bytes, size: int, packets: int) -> None:
-        self.link = link
-        self.epoch = link.epoch
-        self.data = data
-        self.size = size
-        self.packets = packets
-        self.ahead: tuple[Crossing, ...] = ()
+    def __post_init__(self) -> None:
+        self.epoch = self.link.epoch
 
 
 class ChannelSchedule:

@@ -38,8 +38,6 @@ class Port:
     packet. Neither blocks. Packets carry a virtio header (netem.userspace.frame).
     """
 
-    __slots__ = ("_ahead", "_drops", "_socket", "_stamp", "fd", "interface", "mac", "name", "receive", "send")
-
     def __init__(self, name: str, interface: str, mac: bytes) -> None:
         """Open the packet socket on `interface`; SwitchError if that fails."""
         self.name = name
@@ -86,8 +84,6 @@ class Port:
 class Remote:
     """A node of another host, as the target of links: its address, `send` of the trunk's port, and how many packets
     were `sent`; a super-packet counts as its segments."""
-
-    __slots__ = ("_send", "mac", "sent")
 
     def __init__(self, mac: bytes, send: Callable[[bytes], int]) -> None:
         self.mac = mac

@@ -60,6 +60,7 @@ from netem.userspace.loop import Loop
 from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
 from netem.userspace.trunk import TrunkPort
 
+REQUESTS = ("attach", "detach", "link", "cut", "restore", "channel", "occupy", "admit", "pass_on", "counters", "batch")
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
 LATE = 0.05  # s; a packet later than this violates the link's profile
 DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
@@ -83,20 +84,7 @@ class Switch:
         self.unreadable = 0
         self._clock = clock
         self._closed_drops: Counter[str] = Counter()
-        self._operations: dict[str, Callable[..., dict[str, Any]]] = {
-            "attach": self.attach,
-            "detach": self.detach,
-            "link": self.link,
-            "cut": self.cut,
-            "restore": self.restore,
-            "channel": self.channel,
-            "occupy": self.occupy,
-            "trunk": self.open_trunk,
-            "admit": self.admit,
-            "pass_on": self.pass_on,
-            "counters": self.counters,
-            "batch": self.batch,
-        }
+        self._operations = {name: getattr(self, name) for name in REQUESTS} | {"trunk": self.open_trunk}
 
     # Requests
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import MAIN_METRIC
-from node.learning.aggregation import State, weighted_mean, with_statistics_of
+from node.learning.aggregation import STATISTICS, State, weighted_mean
 from node.learning.local_training import LocalTraining
-from node.learning.training import ExtraLoss, Forward, TrainResult
+from node.learning.training import Evaluation, ExtraLoss, Forward, Scope, TrainResult
 from node.messaging.gathering import needed
 from node.messaging.wire import Message
 from node.role import Role
@@ -26,8 +26,15 @@ async def train(
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
     takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
     samples = math.ceil(role.learner.work(params) * (params.passes + beside))
-    result: TrainResult = await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
-    return result
+    return await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
+
+
+async def evaluated(
+    role: Role, w: State, scope: Scope, limit: int | None = None, forward: Forward | None = None
+) -> Evaluation:
+    """The evaluation of `w` on one of the node's test sets, or on `limit` samples of it."""
+    samples = role.learner.test_samples(scope, limit)
+    return await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
 
 
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
@@ -35,9 +42,8 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
     accuracies by test set, of a regression the mean absolute errors."""
     limit, found, main = role.params.evaluate_samples, {}, MAIN_METRIC[role.learner.data.task]
     for scope in role.learner.tests:
-        samples = role.learner.test_samples(scope, limit)
-        result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
-        role.report(round=round, scope=scope, **({main: result.metrics[main], "loss": result.loss} | result.metrics))
+        result = await evaluated(role, w, scope, limit, forward)
+        role.report(round=round, scope=scope, **{main: result.metrics[main], "loss": result.loss, **result.metrics})
         found[str(scope)] = float(result.metrics[main])
     return found
 
@@ -83,14 +89,15 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     if not holding:
         return w
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
-    mean: State = await role.compute(weighted_mean, states, samples, mode="other")
-    return mean
+    return await role.compute(weighted_mean, states, samples, mode="other")
 
 
 async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:
     """`average` at an edge with HierFAVG's parameters, which may leave out batch normalisation's `statistics`."""
     mean = await average(role, updates, w)
-    return mean if role.params.statistics == "averaged" else with_statistics_of(w, mean)
+    if getattr(role.params, "statistics", "averaged") == "averaged":
+        return mean
+    return {name: w[name] if name.endswith(STATISTICS) else values for name, values in mean.items()}
 
 
 def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> list[Message]:

@@ -66,7 +66,6 @@ class Client(Role):
 
     async def answer(self, w: State, t: int) -> None:
         """Train from `w`, and send the result to the parent."""
-        assert self.parent is not None
         result = await self.train(w, t)
         self.report(round=t, scope="train", loss=result.loss)
         await self.score(result.weights, t)

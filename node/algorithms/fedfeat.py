@@ -205,10 +205,9 @@ class Cloud(fedavg.Cloud):
         if not features:
             return w
         work = self.params.retrain_epochs * sum(map(len, labels))
-        retrained: State = await self.compute(
+        return await self.compute(
             self.learner.apply, retrain, w, features, labels, self.params, t, samples=work, mode="classifier"
         )
-        return retrained
 
 
 class Client(fedavg.Client):
@@ -221,10 +220,7 @@ class Client(fedavg.Client):
 
     async def train(self, w: State, t: int) -> ClientResult:
         work = self.learner.work(self.params)
-        result: ClientResult = await self.compute(
-            self.learner.apply, train_client, w, self.params, t, samples=work, mode="train"
-        )
-        return result
+        return await self.compute(self.learner.apply, train_client, w, self.params, t, samples=work, mode="train")
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t, clipping(self.params))
@@ -236,7 +232,6 @@ class Client(fedavg.Client):
 
     async def extract(self, w: State, t: int) -> None:
         """Answer with features from the extractor in `w`."""
-        assert self.parent is not None
         shared: Shared = await self.compute(
             self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
         )

@@ -59,8 +59,7 @@ class Cloud(fedavg.Cloud):
             return w
         states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
         a = [accumulated(update.fields["steps"], self.params.momentum) for update in holding]
-        average: State = await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
-        return average
+        return await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
 
 
 class Client(fedavg.Client):

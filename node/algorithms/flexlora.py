@@ -92,8 +92,7 @@ class Cloud(fedavg.Cloud):
         sides = ((len(w[layer + UP]), w[layer + DOWN].shape[1]) for layer in layers(w))
         numbers = sum(out * inside * min(out, inside) for out, inside in sides)  # of the decompositions
         alpha = self.model_params["lora"]["alpha"]
-        state: State = await self.compute(merged, w, states, samples, alpha, samples=numbers, mode="other")
-        return state
+        return await self.compute(merged, w, states, samples, alpha, samples=numbers, mode="other")
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": fedavg.Client, "device": fedavg.Client}

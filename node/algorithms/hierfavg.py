@@ -19,13 +19,9 @@ its current cloud round again.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from node.algorithms.common import average_of_devices, evaluate, fitting, participants, round_of, train
 from node.algorithms.fedavg import Cloud
-from node.algorithms.parameters import HierFAVG
 from node.learning.aggregation import State
-from node.learning.local_training import LocalTraining
 from node.learning.training import TrainResult
 from node.role import Role
 
@@ -33,11 +29,6 @@ from node.role import Role
 def edge_rounds(t: int, kappa2: int) -> range:
     """Numbers of the edge rounds in cloud round t. Each is unique in the run, so that late updates are recognised."""
     return range((t - 1) * kappa2 + 1, t * kappa2 + 1)
-
-
-def local_training(params: HierFAVG) -> LocalTraining:
-    """Local training of κ₁ mini-batch steps, if κ₁ is given."""
-    return params if params.kappa1 is None else replace(params, steps=params.kappa1, kappa1=None)
 
 
 class Edge(Role):
@@ -48,7 +39,6 @@ class Edge(Role):
     """
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             t = round_of(model)
@@ -59,7 +49,7 @@ class Edge(Role):
     async def aggregate(self, w: State, t: int) -> tuple[State, int]:
         """The edge's model after κ₂ edge rounds that begin with `w`, and |D^ℓ|."""
         samples = 0
-        for r in edge_rounds(t, self.params.kappa2):
+        for r in edge_rounds(t, self.params.edge_rounds):
             with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
                 await self.publish(devices, "model", w, round=r)
@@ -73,19 +63,18 @@ class Device(Role):
     """Trains on its own data."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
             r = round_of(model)
             result = await self.train(model.tensors, r)
-            t, more = divmod(r, self.params.kappa2)
+            t, more = divmod(r, self.params.edge_rounds)
             if not more:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", loss=result.loss)
                 await self.score(result.weights, t)
             await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
 
     async def train(self, w: State, r: int) -> TrainResult:
-        return await train(self, w, r, local_training(self.params))
+        return await train(self, w, r, self.params.of_device)
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t)

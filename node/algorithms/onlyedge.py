@@ -51,8 +51,7 @@ class Edge(Role):
         if self.restored is not None:
             return self.restored.tensors
         models = [] if self.parent is None else await self.gather("model", [self.parent], round=0, quorum=0)
-        state: State = models[0].tensors if models else self.learner.initial()
-        return state
+        return models[0].tensors if models else self.learner.initial()
 
 
 class Device(hierfavg.Device):

@@ -60,8 +60,13 @@ class HierFAVG(LocalTraining):
     def edge_rounds(self) -> int:
         return self.kappa2
 
+    @property
+    def of_device(self) -> LocalTraining:
+        """Local training of κ₁ mini-batch steps, if κ₁ is given."""
+        return self.local(steps=self.kappa1 or self.steps)
+
     def longest_training(self, work: ClientWork) -> float:
-        return self.local(steps=self.kappa1 or self.steps).longest_training(work)
+        return self.of_device.longest_training(work)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,7 +98,7 @@ class EdgeCloud(HierFAVG):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PHEFL(HierFAVG):
+class PHEFL(EdgeCloud):
     """A personal model for each edge. Local training as in the paper's experiments.
 
     alpha: α, weight of an edge's own model against that of the cloud: accuracy (by their accuracies, equation 8) or a
@@ -101,9 +106,6 @@ class PHEFL(HierFAVG):
     """
 
     alpha: float | str = word("accuracy", "accuracy", number=Between(float, 0, 1))
-    kappa2: int = whole(1, low=1)
-    learning_rate: float = number(0.1, low=0, above=True)
-    epochs: int = whole(5, low=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.algorithms import hierfavg
-from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.common import average, evaluate, evaluated, joined, parted, round_of, with_samples
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -55,7 +55,8 @@ class Cloud(Role):
 
     async def run(self) -> None:
         t = self.restored.round if self.restored else 0
-        cams = self.kept() or dict.fromkeys(self.children, self.learner.initial())
+        kept, initial = self.restored, self.learner.initial()
+        cams = {e: parted(kept.tensors, e) if kept else initial for e in self.children}
         async for t in self.rounds():
             await self.publish_each("model", cams, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
@@ -64,7 +65,7 @@ class Cloud(Role):
                 gm = await average(self, eams, {})
                 cams = await self.aggregate(eams, gm)
                 await evaluate(self, gm, t)
-            await self.checkpoint(t, {f"{e} {name}": values for e in cams for name, values in cams[e].items()})
+            await self.checkpoint(t, joined(**cams))
         await self.publish_each("model", cams, round=t + 1, last=True)
         await self.gather("scored", self.children, round=t + 1)
 
@@ -72,22 +73,11 @@ class Cloud(Role):
         """CAM_e for every edge e; `gm` is the mean of all."""
         return {e: await self.compute(cloud_model, e, eams, mode="other") for e in self.children}
 
-    def kept(self) -> dict[str, State]:
-        """The models of the last round before a restart."""
-        if self.restored is None:
-            return {}
-        cams: dict[str, State] = {e: {} for e in self.children}
-        for key, values in self.restored.tensors.items():
-            e, name = key.split(" ", 1)
-            cams[e][name] = values
-        return cams
-
 
 class Edge(hierfavg.Edge):
     """Averages its devices and mixes the result with the cloud's model for it (Algorithm 2)."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         eam: State = self.restored.tensors if self.restored else {}
         trained = self.restored.round if self.restored else 0
         samples = self.restored.fields["samples"] if self.restored else 0
@@ -112,17 +102,10 @@ class Edge(hierfavg.Edge):
             return eam or cam
         alpha = self.params.alpha
         if alpha == "accuracy":
-            accuracy_eam, accuracy_cam = await self.accuracy(eam), await self.accuracy(cam)
+            accuracy_eam, accuracy_cam = [(await evaluated(self, w, "personal")).accuracy for w in (eam, cam)]
             alpha = personal_weight(accuracy_eam, accuracy_cam)
             self.report(round=t, scope="personal", edge_accuracy=accuracy_eam, cloud_accuracy=accuracy_cam, alpha=alpha)
-        peam: State = await self.compute(personal_model, alpha, eam, cam, mode="other")
-        return peam
-
-    async def accuracy(self, w: State) -> float:
-        """Acc(w, PTD_k)."""
-        samples = self.learner.test_samples("personal")
-        result = await self.compute(self.learner.evaluate, w, "personal", samples=samples, mode="evaluate")
-        return float(result.accuracy)
+        return await self.compute(personal_model, alpha, eam, cam, mode="other")
 
 
 class Device(hierfavg.Device):

@@ -104,14 +104,13 @@ PROGRAMS = Algorithm(
 """Stands for the algorithm of a run whose nodes run programs. It has no roles, and no scenario can name it."""
 
 # The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
-_flat = partial(Algorithm, cloud="required", edges="optional", devices="optional", leader="cloud", flat=True)
+_flat = partial(Algorithm, edges="optional", devices="optional", flat=True)
 _averaging = partial(_flat, population=True)
-_tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")
+_tree = partial(Algorithm, edges="required")
 _mesh = partial(
     Algorithm,
     cloud="none",
     edges="required",
-    devices="required",
     leader="edge",
     meshed=True,
     featured=True,

@@ -6,9 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from node.catalogue.datasets import Shape
+from node.catalogue.networks import NETWORKS
 from node.catalogue.sizes import Layers, Size
 from node.parameters import Parameters, read_parameters, whole, word
 
@@ -180,36 +182,20 @@ class ModelEntry:
         return self.size(shape, classes, params).parameters
 
 
-def _cnn(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) not in (2, 3):
-        raise ValueError(f"takes images or sequences, not samples of shape {shape}; take mlp")
-    network = Layers(shape)
-    for width in (6, 16):
-        network.convolution(width, 3, stride=2, padding=1).normalisation().activation()
-    return network.flatten().linear(32).linear(classes).size(32)
+def _described(name: str, summary: str, params: type[Parameters]) -> ModelEntry:
+    """A model that is one of `NETWORKS`."""
+    return ModelEntry(name, summary, params, partial(_measured, name))
 
 
-def _phefl_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    _needs_pictures(shape, 4)
-    network = Layers(shape)
-    for width in (32, 64):
-        network.convolution(width, 5, padding=2).activation().pooling()
-    return network.flatten().linear(512).activation().linear(classes).size(512)
-
-
-def _celeba_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    _needs_pictures(shape, 43)
-    network = Layers(shape)
-    for width in (16, 32, 64):
-        network.convolution(width, 3, stride=2, padding=1).normalisation().activation().pooling()
-    return network.flatten().linear(32).linear(classes).size(32)
+def _measured(name: str, shape: Shape, classes: int, params: Any) -> Size:
+    return NETWORKS[name](Layers(shape), classes, params).size()
 
 
 def _mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> Size:
     network = Layers(shape).flatten()
     for width in params.widths:
         network.linear(width).activation()
-    return network.linear(classes).size(params.widths[-1])
+    return network.features().linear(classes).size()
 
 
 def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> tuple[nn.Module, nn.Module]:
@@ -220,55 +206,6 @@ def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> tuple[nn.Mod
     deeper = [nn.Sequential(nn.Linear(inside, width), nn.ReLU()) for inside, width in itertools.pairwise(widths)]
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), widths[0]), nn.ReLU(), *deeper)
     return extractor, nn.Linear(widths[-1], classes)
-
-
-def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    _needs_pictures(shape, 16)
-    network = Layers(shape)
-    for width in (32, 64):
-        network.convolution(width, 5).activation().pooling()
-    (features,) = network.flatten().shape
-    return network.linear(512).activation().linear(classes).size(features, linear=False)
-
-
-def _resnet18(shape: Shape, classes: int, params: ResNet) -> Size:
-    widths = [params.width * growth for growth in (1, 1, 2, 2, 4, 4, 8, 8)]
-    return _residual(shape, classes, params.width, widths)
-
-
-def _tiny_resnet(shape: Shape, classes: int, _: Any) -> Size:
-    return _residual(shape, classes, 16, [16, 32, 64])
-
-
-def _residual(shape: Shape, classes: int, stem: int, widths: Sequence[int]) -> Size:
-    """A stem and residual blocks of these widths, without normalisation; then mean pooling."""
-    _needs_pictures(shape, 8)
-    network = Layers(shape).convolution(stem, 3, padding=1).activation()
-    for width in widths:
-        start = network.shape
-        stride = 1 if start[0] == width else 2
-        end = network.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
-        network.shape, network.kept = start, True  # of the shortcut
-        network = network.activation() if stride == 1 else network.convolution(width, 1, stride).keep()
-        assert network.shape == end
-    return network.mean().flatten().linear(classes).size(widths[-1])
-
-
-def _lenet(shape: Shape, classes: int, _: Any) -> Size:
-    _needs_pictures(shape, 8)
-    network = Layers(shape)
-    for width in (6, 16):
-        network.convolution(width, 5, padding=2).activation().pooling()
-    return network.flatten().linear(120).activation().linear(84).activation().linear(classes).size(84)
-
-
-def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    _needs_pictures(shape, 8)
-    network = Layers(shape).convolution(16, 3, stride=2, padding=1, bias=False).normalisation().activation()
-    for inside, width in ((16, 32), (32, 48)):
-        network.convolution(inside, 3, stride=2, padding=1, groups=inside, bias=False).normalisation().activation()
-        network.convolution(width, 1, bias=False).normalisation().activation()
-    return network.mean().flatten().linear(classes).size(48)
 
 
 def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
@@ -291,50 +228,29 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     )
 
 
-def _needs_pictures(shape: Shape, side: int) -> None:
-    """ValueError unless samples are pictures with sides of at least ``side`` pixels."""
-    if len(shape) != 3 or min(shape[1:]) < side:
-        raise ValueError(f"takes images of at least {side}x{side}, not samples of shape {shape}")
-
-
 MODELS: dict[str, ModelEntry] = {
     model.name: model
     for model in (
-        ModelEntry(
-            "cnn",
-            "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
-            Features,
-            _cnn,
+        _described(
+            "cnn", "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)", Features
         ),
-        ModelEntry(
-            "phefl-cnn",
-            "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
-            NoParameters,
-            _phefl_cnn,
+        _described(
+            "phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)", NoParameters
         ),
-        ModelEntry(
+        _described(
             "celeba-cnn",
             "three 3x3 convolutions 16, 32 and 64 of stride 2 with batch normalisation and pooling (FedGen, FEELPGen)",
             Features,
-            _celeba_cnn,
         ),
         ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
         ModelEntry("har-mlp", "hidden layers of 512, 128 and 64 (FEELPGen, UCI HAR)", HARMLP, _mlp, _build_mlp),
-        ModelEntry(
-            "fedfeat-cnn",
-            "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
-            NoParameters,
-            _fedfeat_cnn,
+        _described(
+            "fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)", NoParameters
         ),
-        ModelEntry("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet, _resnet18),
-        ModelEntry("lenet", "LeNet-5 (LeCun 1998): 84 features", Features, _lenet),
-        ModelEntry(
-            "separable-cnn",
-            "depthwise separable convolutions with batch normalisation: 48 features",
-            Features,
-            _separable_cnn,
-        ),
-        ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features, _tiny_resnet),
+        _described("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet),
+        _described("lenet", "LeNet-5 (LeCun 1998): 84 features", Features),
+        _described("separable-cnn", "depthwise separable convolutions with batch normalisation: 48 features", Features),
+        _described("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features),
         ModelEntry("char-transformer", "a causal transformer that predicts the next character", CharTransformer),
         ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from node.catalogue.datasets import Shape
 
@@ -60,16 +60,25 @@ EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 class Layers:
     """Adds up the layers of a network for samples of ``shape``, with the names and defaults of torch. ``shape`` is that
     of the last layer's output, without the batch; it is ``kept`` if a layer has saved it for the backward pass. Each
-    method adds a layer."""
+    method adds a layer. ``modules`` are the layers as torch's classes and their arguments, of which those from
+    ``classifier`` on are the classifier."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.kept = tuple(shape), False
+        self.modules: list[tuple[str, tuple[Any, ...]]] = []
+        self.classifier = self._features = 0
         self._sums = dict.fromkeys(("parameters", "buffers", "counters", "operations", "values", "layers", "saved"), 0)
         self._widest = math.prod(shape)
 
-    def size(self, features: int, linear: bool = True) -> Size:
+    def size(self) -> Size:
         self._sums["saved"] += math.prod(self.shape)  # the logarithms of the probabilities
-        return Size(features=features, linear=linear, partial=False, widest=self._widest, **self._sums)
+        linear = len(self.modules) == self.classifier + 1
+        return Size(features=self._features, linear=linear, partial=False, widest=self._widest, **self._sums)
+
+    def features(self) -> Self:
+        """The layers so far are the extractor, the others the classifier."""
+        (self._features,), self.classifier = self.shape, len(self.modules)
+        return self
 
     def convolution(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1, bias: bool = True
@@ -77,35 +86,53 @@ class Layers:
         inside, *sides = self.shape
         weights = inside // groups * kernel ** len(sides)
         shape = (width, *((side + 2 * padding - kernel) // stride + 1 for side in sides))
+        self.modules.append((f"Conv{len(sides)}d", (inside, width, kernel, stride, padding, 1, groups, bias)))
         return self._add(shape, parameters=(weights + bias) * width, operations=weights * math.prod(shape))
 
     def normalisation(self) -> Self:
         """Batch normalisation."""
-        return self._add(self.shape, parameters=2 * self.shape[0], buffers=2 * self.shape[0], counters=1)
+        width, *sides = self.shape
+        self.modules.append((f"BatchNorm{len(sides)}d", (width,)))
+        return self._add(self.shape, parameters=2 * width, buffers=2 * width, counters=1)
 
     def activation(self) -> Self:
-        """Any layer without parameters that keeps the shape, and whose output is saved."""
+        """ReLU, as any layer without parameters that keeps the shape, and whose output is saved."""
+        self.modules.append(("ReLU", ()))
         self._add(self.shape, saves=False)
         return self.keep()
 
-    def pooling(self, factor: int = 2) -> Self:
-        """The maximum, whose place is saved in 8 bytes."""
-        shape = (self.shape[0], *(side // factor for side in self.shape[1:]))
+    def pooling(self) -> Self:
+        """The maximum of 2x2, whose place is saved in 8 bytes."""
+        shape = (self.shape[0], *(side // 2 for side in self.shape[1:]))
+        self.modules.append(("MaxPool2d", (2,)))
         return self._add(shape, saved=2 * math.prod(shape))
 
     def mean(self) -> Self:
         """The mean of each channel."""
+        self.modules.append(("AdaptiveAvgPool2d", (1,)))
         return self._add((self.shape[0], *(1 for _ in self.shape[1:])), saves=False)
 
     def flatten(self) -> Self:
         kept = self.kept
+        self.modules.append(("Flatten", ()))
         self._add((math.prod(self.shape),), saves=False)
         self.kept = kept
         return self
 
     def linear(self, width: int) -> Self:
         (inside,) = self.shape
+        self.modules.append(("Linear", (inside, width)))
         return self._add((width,), parameters=(inside + 1) * width, operations=inside * width)
+
+    def residual(self, width: int, initialisation: str) -> Self:
+        """A block of two convolutions without normalisation, and a shortcut. ``initialisation``: of its weights."""
+        start, stride, place = self.shape, 1 if self.shape[0] == width else 2, len(self.modules)
+        end = self.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
+        self.shape, self.kept = start, True  # of the shortcut
+        self.activation() if stride == 1 else self.convolution(width, 1, stride).keep()
+        assert self.shape == end
+        self.modules[place:] = [("ResidualBlock", (start[0], width, initialisation))]
+        return self
 
     def keep(self) -> Self:
         """Save the last output, if no layer has."""

@@ -38,11 +38,6 @@ def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequenc
     return mean
 
 
-def with_statistics_of(w: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any]]) -> State:
-    """`state`, with batch normalisation's running statistics and counters from `w`."""
-    return {name: w[name] if name.endswith(STATISTICS) else values for name, values in state.items()}
-
-
 def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> None:
     if not states or len(states) != len(weights):
         raise AggregationError(f"{len(states)} states and {len(weights)} weights: there must be as many, and not none")

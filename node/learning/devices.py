@@ -32,8 +32,7 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # with one of two values, products of cuB
 
 def as_array(values: Tensor) -> NDArray[Any]:
     """The values in the processor's memory. Those of a tensor there are not copied."""
-    array: NDArray[Any] = values.detach().cpu().numpy()
-    return array
+    return values.detach().cpu().numpy()
 
 
 def inputs_of(values: NDArray[Any], device: torch.device | str = PROCESSOR) -> Inputs:

@@ -1,12 +1,4 @@
-"""The errors of learning.
-
-LearningError
-├── DataError            a data set is not available or not the one its name says
-│   └── DataNotFound     it was not found: the message lists the places tried and the remedy
-├── PartitionError       the training data cannot be divided as requested
-├── ModelError           weights that do not fit the model
-└── AggregationError     updates that cannot be averaged; the message names the update's place in the list
-"""
+"""The errors of learning."""
 
 from __future__ import annotations
 
@@ -16,11 +8,11 @@ class LearningError(Exception):
 
 
 class DataError(LearningError):
-    """A data set is not available, or its files are wrong."""
+    """A data set is not available or not the one its name says."""
 
 
 class DataNotFound(DataError):  # noqa: N818 - reads as what happened
-    """A data set was not found."""
+    """A data set was not found; the message lists the places tried and the remedy."""
 
 
 class PartitionError(LearningError):
@@ -32,4 +24,4 @@ class ModelError(LearningError):
 
 
 class AggregationError(LearningError):
-    """Updates cannot be averaged."""
+    """Updates cannot be averaged; the message names the update's place in the list."""

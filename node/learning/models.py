@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
-from math import ceil, prod
+from functools import cached_property, partial
+from math import ceil
 from typing import Any, cast
 
 import numpy as np
@@ -21,13 +21,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Form, Shape
 from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
-from node.catalogue.sizes import Size
+from node.catalogue.networks import NETWORKS
+from node.catalogue.sizes import Layers, Size
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, as_array, inputs_of, seeded
 from node.learning.errors import ModelError
 from node.learning.networks import transformer, zoo
 from node.learning.networks.lora import adapt
 from node.parameters import read_parameters
+
+Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
 
 
 class Model(nn.Module):
@@ -151,91 +154,6 @@ class ModelPool:
         return dict(self.make().views)
 
 
-def cnn(shape: Shape, classes: int, _: Any) -> Model:
-    """FedGen's network for MNIST, also used by FEELPGen: 26,434 parameters for 28x28.
-
-    Two 3x3 convolutions of stride 2, 6 and 16 channels, batch normalisation and ReLU after each, 32 features, and no
-    activation between them and the classifier. Sequences (channels, time) get convolutions of 3 along time.
-    """
-    convolution: type[nn.Module] = nn.Conv2d if len(shape) == 3 else nn.Conv1d
-    norm: type[nn.Module] = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
-    quarter = prod(((side + 1) // 2 + 1) // 2 for side in shape[1:])
-    extractor = nn.Sequential(
-        convolution(shape[0], 6, 3, stride=2, padding=1),
-        norm(6),
-        nn.ReLU(),
-        convolution(6, 16, 3, stride=2, padding=1),
-        norm(16),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(16 * quarter, 32),
-    )
-    return Model(extractor, nn.Linear(32, classes))
-
-
-def celeba_cnn(shape: Shape, classes: int, _: Any) -> Model:
-    """FedGen's network for CelebA, also used by FEELPGen: 25,954 parameters for 84x84 in colour.
-
-    Three 3x3 convolutions of stride 2, 16, 32 and 64 channels, each with batch normalisation, ReLU and 2x2 pooling,
-    then 32 features, and no activation between them and the classifier.
-    """
-    layers: list[nn.Module] = []
-    inside, sides = shape[0], shape[1:]
-    for width in (16, 32, 64):
-        convolution = nn.Conv2d(inside, width, 3, stride=2, padding=1)
-        layers += [convolution, nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
-        inside, sides = width, tuple((side + 1) // 2 // 2 for side in sides)
-    extractor = nn.Sequential(*layers, nn.Flatten(), nn.Linear(inside * prod(sides), 32))
-    return Model(extractor, nn.Linear(32, classes))
-
-
-def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
-    """The network of McMahan 2017 and PHE-FL: 1,663,370 parameters on MNIST, 2,156,490 on CIFAR-10.
-
-    5x5 convolutions of 32 and 64 channels, same size, each with ReLU and 2x2 pooling, then 512 features. Weights start
-    Glorot-uniform and biases at zero, as in TensorFlow, which PHE-FL used.
-    """
-    quarter = (shape[1] // 4) * (shape[2] // 4)
-    extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 32, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(64 * quarter, 512),
-        nn.ReLU(),
-    )
-    model = Model(extractor, nn.Linear(512, classes))
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            nn.init.xavier_uniform_(parameter)
-        else:
-            nn.init.zeros_(parameter)
-    return model
-
-
-def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
-    """FedFeat+'s CNN (its Table I): 582,026 parameters on MNIST, 878,538 on CIFAR-10.
-
-    5x5 convolutions of 32 and 64 channels without padding, each with ReLU and 2x2 pooling, give 1024 features (1600 for
-    CIFAR-10). The classifier has two layers, 512 wide inside. Table I does not give padding and pooling; they are
-    PFLlib's.
-    """
-    features = 64 * prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
-    extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 32, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    )
-    return Model(extractor, nn.Sequential(nn.Linear(features, 512), nn.ReLU(), nn.Linear(512, classes)))
-
-
 class ResidualBlock(nn.Module):
     """y = ReLU(x + conv(ReLU(conv(x)))) with 3x3 convolutions; x through a 1x1 convolution if the shape changes.
 
@@ -244,7 +162,7 @@ class ResidualBlock(nn.Module):
     2019, "Fixup").
     """
 
-    def __init__(self, inside: int, width: int, initialisation: str = "fixup") -> None:
+    def __init__(self, inside: int, width: int, initialisation: str) -> None:
         super().__init__()
         stride = 1 if inside == width else 2
         self.first = nn.Conv2d(inside, width, 3, stride=stride, padding=1)
@@ -268,45 +186,42 @@ def he_normal(convolution: nn.Conv2d) -> None:
     nn.init.zeros_(convolution.bias)
 
 
-def resnet18(shape: Shape, classes: int, params: ResNet) -> Model:
-    """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it.
+def _made(name: str, shape: Shape, classes: int, params: Any) -> Parts:
+    """A model that is one of `NETWORKS`."""
+    network = NETWORKS[name](Layers(shape), classes, params)
+    order = sorted(enumerate(network.modules), key=lambda each: each[1][0] != "ResidualBlock")  # these draw first
+    drawn = {place: getattr(nn, kind, ResidualBlock)(*given) for place, (kind, given) in order}
+    made = [drawn[place] for place in range(len(drawn))]
+    extractor, classifier = made[: network.classifier], made[network.classifier :]
+    return nn.Sequential(*extractor), classifier[0] if len(classifier) == 1 else nn.Sequential(*classifier)
 
-    A 3x3 stem without pooling, four stages of two blocks with 64 to 512 channels (1 to 8 times `width`), mean pooling
-    to 512 features. Convolutions have biases, since no normalisation has them.
-    """
-    blocks, inside = [], params.width
-    for width in (params.width * growth for growth in (1, 2, 4, 8)):
-        blocks += [ResidualBlock(before, width, params.initialisation) for before in (inside, width)]
-        inside = width
-    stem = nn.Conv2d(shape[0], params.width, 3, padding=1)
-    extractor = nn.Sequential(stem, nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    model = Model(extractor, nn.Linear(inside, classes))
+
+def phefl_cnn(shape: Shape, classes: int, params: Any) -> Parts:
+    """Weights start Glorot-uniform and biases at zero, as in TensorFlow, which PHE-FL used."""
+    parts = _made("phefl-cnn", shape, classes, params)
+    for parameter in (parameter for part in parts for parameter in part.parameters()):
+        if parameter.ndim > 1:
+            nn.init.xavier_uniform_(parameter)
+        else:
+            nn.init.zeros_(parameter)
+    return parts
+
+
+def resnet18(shape: Shape, classes: int, params: ResNet) -> Parts:
+    extractor, classifier = _made("resnet18", shape, classes, params)
     if params.initialisation == "kaiming":
         for module in extractor.modules():
             if isinstance(module, nn.Conv2d):
                 he_normal(module)
-    return model
+    return extractor, classifier
 
 
-def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:
-    """A residual network for CPUs: one block each of 16, 32 and 64 channels, mean pooling to 64 features."""
-    blocks = [ResidualBlock(inside, width) for inside, width in ((16, 16), (16, 32), (32, 64))]
-    stem = nn.Conv2d(shape[0], 16, 3, padding=1)
-    extractor = nn.Sequential(stem, nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Model(extractor, nn.Linear(64, classes))
-
-
-BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
-    "cnn": cnn,
-    "celeba-cnn": celeba_cnn,
+BUILDERS: dict[str, Callable[[Shape, int, Any], Parts]] = {
+    **{name: partial(_made, name) for name in NETWORKS},
     "phefl-cnn": phefl_cnn,
-    "fedfeat-cnn": fedfeat_cnn,
     "resnet18": resnet18,
-    "lenet": lambda *given: Model(*zoo.lenet(*given)),
-    "separable-cnn": lambda *given: Model(*zoo.separable_cnn(*given)),
-    "tiny-resnet": tiny_resnet,
-    "char-transformer": lambda *given: Model(*transformer.char_transformer(*given)),
-    "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
+    "char-transformer": transformer.char_transformer,
+    "torchvision": zoo.torchvision_network,
 }
 
 
@@ -327,12 +242,9 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
     except ValueError as error:
         raise ModelError(str(error)) from error
     with seeded(seed):
-        if entry.build is None:
-            model = BUILDERS[name](shape, classes, chosen)
-        else:
-            made = entry.build(shape, classes, chosen)
-            parts = made if isinstance(made, tuple) else (made, nn.Identity())
-            model = Model(*parts, frozen_travels=entry.frozen_travels)
+        made = (entry.build or BUILDERS[name])(shape, classes, chosen)
+        parts = made if isinstance(made, tuple) else (made, nn.Identity())
+        model = Model(*parts, frozen_travels=entry.frozen_travels)
         if isinstance(chosen, Features) and chosen.features is not None:
             own = cast(nn.Linear, model.classifier).in_features
             model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))

@@ -9,7 +9,7 @@ decay either, and their moments stay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -25,18 +25,24 @@ Gradients = Sequence[Tensor | None]
 NO_GRADIENTS: Gradients = ()
 
 
-class DescentStep(Protocol):
-    """Takes steps of an optimizer, by the gradients of a loss or by given gradients, for its ``parameters``."""
+class DescentStep:
+    """Takes steps by the gradients of a loss or by given gradients, for its ``parameters``, without frozen ones."""
 
-    parameters: list[Tensor]
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = [w for w in parameters if w.requires_grad]
 
-    def __call__(self, loss: Tensor) -> None: ...
+    def __call__(self, loss: Tensor) -> None:
+        self.descend(gradients_of(loss, self.parameters))
 
-    def descend(self, given: Gradients) -> None: ...
+    def descend(self, given: Gradients) -> None:
+        """A step by the gradient for each parameter."""
+        places, gradients = _present(given)
+        if places:
+            with torch.no_grad():
+                self._descend(places, gradients)
 
-
-def _trainable(parameters: Sequence[Tensor]) -> list[Tensor]:
-    return [w for w in parameters if w.requires_grad]
+    def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
+        raise NotImplementedError
 
 
 def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> Gradients:
@@ -74,34 +80,27 @@ def _present(gradients: Gradients) -> tuple[list[int], list[Tensor]]:
     return places, [cast(Tensor, gradients[place]) for place in places]
 
 
-class Descent:
+class Descent(DescentStep):
     """Stochastic gradient descent as in `torch.optim.SGD`: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
 
     def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
-        self.parameters = _trainable(parameters)
+        super().__init__(parameters)
         self.params = params
         self.velocities = [torch.zeros_like(w) for w in self.parameters] if params.momentum else []
 
-    def __call__(self, loss: Tensor) -> None:
-        self.descend(gradients_of(loss, self.parameters))
-
-    def descend(self, given: Gradients) -> None:
-        places, gradients = _present(given)
-        if not places:
-            return
+    def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
         weights = [self.parameters[place] for place in places]
-        with torch.no_grad():
-            if self.params.weight_decay:
-                gradients = list(torch._foreach_add(gradients, weights, alpha=self.params.weight_decay))
-            if self.params.momentum:
-                velocities = [self.velocities[place] for place in places]
-                torch._foreach_mul_(velocities, self.params.momentum)
-                torch._foreach_add_(velocities, gradients)
-                gradients = velocities
-            torch._foreach_add_(weights, gradients, alpha=-self.params.learning_rate)
+        if self.params.weight_decay:
+            gradients = list(torch._foreach_add(gradients, weights, alpha=self.params.weight_decay))
+        if self.params.momentum:
+            velocities = [self.velocities[place] for place in places]
+            torch._foreach_mul_(velocities, self.params.momentum)
+            torch._foreach_add_(velocities, gradients)
+            gradients = velocities
+        torch._foreach_add_(weights, gradients, alpha=-self.params.learning_rate)
 
 
-class Adam:
+class Adam(DescentStep):
     """Steps m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g², w ← w − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
     (D. P. Kingma, J. Ba, ICLR 2015, arXiv 1412.6980, Algorithm 1), as in `torch.optim.Adam`.
 
@@ -118,38 +117,31 @@ class Adam:
         weight_decay: float = 0.0,
         decay: float = 0.0,
     ) -> None:
-        self.parameters = _trainable(parameters)
+        super().__init__(parameters)
         self.learning_rate, self.weight_decay, self.decay = learning_rate, weight_decay, decay
         self.steps = [0] * len(self.parameters)  # of each parameter
         self.first = [torch.zeros_like(w) for w in self.parameters]
         self.second = [torch.zeros_like(w) for w in self.parameters]
 
-    def __call__(self, loss: Tensor) -> None:
-        self.descend(gradients_of(loss, self.parameters))
-
-    def descend(self, given: Gradients) -> None:
-        places, gradients = _present(given)
-        if not places:
-            return
+    def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
         weights, first, second = (
             [each[place] for place in places] for each in (self.parameters, self.first, self.second)
         )
         for place in places:
             self.steps[place] += 1
         steps = [self.steps[place] for place in places]
-        with torch.no_grad():
-            if self.weight_decay:
-                gradients = list(torch._foreach_add(gradients, weights, alpha=self.weight_decay))
-            if self.decay:
-                torch._foreach_mul_(weights, 1 - self.learning_rate * self.decay)
-            torch._foreach_lerp_(first, gradients, 1 - BETA_1)
-            torch._foreach_mul_(second, BETA_2)
-            torch._foreach_addcmul_(second, gradients, gradients, 1 - BETA_2)
-            scale = torch._foreach_sqrt(second)
-            torch._foreach_div_(scale, [(1 - BETA_2**taken) ** 0.5 for taken in steps])
-            torch._foreach_add_(scale, EPSILON)
-            rates = [-self.learning_rate / (1 - BETA_1**taken) for taken in steps]
-            torch._foreach_addcdiv_(weights, first, scale, rates)
+        if self.weight_decay:
+            gradients = list(torch._foreach_add(gradients, weights, alpha=self.weight_decay))
+        if self.decay:
+            torch._foreach_mul_(weights, 1 - self.learning_rate * self.decay)
+        torch._foreach_lerp_(first, gradients, 1 - BETA_1)
+        torch._foreach_mul_(second, BETA_2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - BETA_2)
+        scale = torch._foreach_sqrt(second)
+        torch._foreach_div_(scale, [(1 - BETA_2**taken) ** 0.5 for taken in steps])
+        torch._foreach_add_(scale, EPSILON)
+        rates = [-self.learning_rate / (1 - BETA_1**taken) for taken in steps]
+        torch._foreach_addcdiv_(weights, first, scale, rates)
 
     def state(self) -> State:
         """Copies of the moments, by the number of the parameter, and the number of steps that each has taken."""

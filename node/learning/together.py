@@ -100,7 +100,7 @@ class Crew:
         first, params = self.learners[0], trainings[0].params
         model = first.model.train()
         plans = [_plan(*each) for each in zip(self.learners, trainings, strict=True)]
-        steps = [len(plan.chosen) for plan in plans]
+        steps = [len(plan) for plan in plans]
         x, y, chosen, weights = _joined(self.learners, plans)
         stacked = _stacked([training.weights for training in trainings], model)
         constants = _constants(trainings, first.device)
@@ -110,7 +110,7 @@ class Crew:
         total = torch.zeros(len(plans), device=first.device)
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
-            largest = max(len(plan.batch(number)) for plan in plans)
+            largest = max(len(_batch(plan, number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
             gradients = NO_GRADIENTS
             for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
@@ -128,44 +128,36 @@ class Crew:
         return [results[client] for client in range(len(plans))]
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The samples of each step of one client, as their indices."""
-
-    chosen: list[NDArray[np.int64]]
-
-    def batch(self, number: int) -> NDArray[np.int64]:
-        """The samples of a step; of a step after the client's last, those again."""
-        return self.chosen[min(number, len(self.chosen) - 1)]
+Plan = list[NDArray[np.int64]]  # the samples of each step of one client, as their indices
 
 
-def _plan(learner: Learner, training: Training) -> _Plan:
-    _check(learner, training)
+def _plan(learner: Learner, training: Training) -> Plan:
+    if {name: values.shape for name, values in training.weights.items()} != learner.model.shapes:
+        raise ModelError(f"{learner.node}: weights are not of this model")
     made = batches(learner.samples, training.params, learner.random("batches", training.round))
     parts = steps_of(made, training.params)
-    return _Plan([np.concatenate([chosen.numpy() for *_, chosen in part]) for part in parts])
+    return [np.concatenate([chosen.numpy() for *_, chosen in part]) for part in parts]
 
 
-def _check(learner: Learner, training: Training) -> None:
-    shapes = {name: values.shape for name, values in training.weights.items()}
-    if shapes != learner.model.shapes:
-        raise ModelError(f"{learner.node}: weights are not of this model")
+def _batch(plan: Plan, number: int) -> NDArray[np.int64]:
+    """The samples of a step; of a step after the client's last, those again."""
+    return plan[min(number, len(plan) - 1)]
 
 
-def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
+def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
     """The samples and labels of all clients one after the other; the places of the samples of each client's steps in
     them, (clients, steps, samples of a step); and the weight of each, which is 0 for what fills a step up."""
     device = learners[0].device
     samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
     x, y = each(lambda *parts: torch.cat(parts), *samples), torch.cat(targets)
-    steps = max(len(plan.chosen) for plan in plans)
-    largest = max(len(batch) for plan in plans for batch in plan.chosen)
+    steps = max(len(plan) for plan in plans)
+    largest = max(len(batch) for plan in plans for batch in plan)
     places = np.zeros((len(plans), steps, largest), np.int64)
     weights = np.zeros((len(plans), steps, largest), np.float32)
     start = 0
     for client, (learner, plan) in enumerate(zip(learners, plans, strict=True)):
         for number in range(steps):
-            batch = plan.batch(number)
+            batch = _batch(plan, number)
             places[client, number] = start + batch[0]
             places[client, number, : len(batch)] = start + batch
             weights[client, number, : len(batch)] = 1 / len(batch)

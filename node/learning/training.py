@@ -34,7 +34,7 @@ from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
-from node.learning.networks.zoo import Pass, forward_operations
+from node.learning.networks.zoo import forward_operations, pass_seconds
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
 
@@ -220,8 +220,8 @@ class Learner:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
         mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
         number of samples, and whether it is trained, so that it goes backward too."""
-        own = Pass(self.models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
-        return sum(Pass(*beside).seconds() for beside in passes) / own.seconds()
+        own = pass_seconds(self.models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
+        return sum(pass_seconds(*each) for each in passes) / own
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
         """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by

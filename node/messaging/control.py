@@ -150,8 +150,8 @@ class ControlServer:
     """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
     def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease) -> None:
-        """``address``: the ZeroMQ endpoint to bind. ``nodes``: the public key of each node that may connect.
-        ``lease``: that of the nodes, in seconds."""
+        """``address``: the ZeroMQ endpoint to bind; ControlError if that fails. ``nodes``: the public key of each node
+        that may connect. ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -173,13 +173,6 @@ class ControlServer:
             raise ControlError(f"{address}: cannot listen there ({error}); choose another run directory") from None
         self._stop_watching = watch(self._socket, self._read)
         self._beating = asyncio.create_task(self._beat(lease / _BEATS))
-
-    @classmethod
-    async def open(
-        cls, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease
-    ) -> ControlServer:
-        """Listen at ``address``. ControlError if the socket cannot bind there."""
-        return cls(address, keys, nodes, lease)
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield each message with the name of its sender, for ever.

@@ -134,9 +134,7 @@ class MemoryTransport:
         self._network.endpoints[self.node] = self
         self.frozen = self.node in self._network.frozen
         for peer in self._states:
-            self._pairs[peer] = pair = self._network.pair(self.node, peer)
-            pair.ends[self.node] = self
-            pair.update()
+            self._enter_pair(peer)
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
         peers = list(to)
@@ -175,9 +173,7 @@ class MemoryTransport:
     def admit(self, peer: str) -> None:
         """Take one more peer. It is present as soon as both have started and can connect."""
         self._states[peer] = "unknown"
-        self._pairs[peer] = pair = self._network.pair(self.node, peer)
-        pair.ends[self.node] = self
-        pair.update()
+        self._enter_pair(peer)
 
     def forget(self, peers: Collection[str]) -> None:
         """Forget peers that have ended, and events of them, but not the traffic with them."""
@@ -237,6 +233,11 @@ class MemoryTransport:
     def lose(self, peer: str, reason: str) -> None:
         self._states[peer] = "lost"
         self._tell(Lost(peer, reason))
+
+    def _enter_pair(self, peer: str) -> None:
+        self._pairs[peer] = pair = self._network.pair(self.node, peer)
+        pair.ends[self.node] = self
+        pair.update()
 
     def _give(self, peer: str, in_flight: InFlight) -> None:
         """Send the message, hold it while the node is frozen, queue it for a peer that has not joined, or drop it."""

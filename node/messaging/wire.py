@@ -198,10 +198,11 @@ def read_header(frame: Buffer, limits: MessageLimits) -> Header:
         raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise WireError("fields must be a map with text keys")
-    if not isinstance(value["layout"], bytes):
+    layout = value["layout"]
+    if not isinstance(layout, bytes):
         raise WireError("the layout must be bytes")
-    places, body_size = _read_layout(value["layout"], limits)
-    return Header(kind, sender, round, fields, places, body_size)
+    places = (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
+    return Header(kind, sender, round, fields, *places)
 
 
 def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
@@ -292,23 +293,11 @@ def _pack_header(message: Message, arrays: Tensors) -> bytes:
     return header
 
 
-@functools.lru_cache(_LAYOUTS)
-def _pack_layout(specifications: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
-    layout: bytes = msgpack.packb(specifications)
-    return layout
-
-
-def _read_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
-    """The places of the tensors, and the size of the body in bytes."""
-    return (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
-
-
-@functools.lru_cache(_LAYOUTS)
-def _remembered_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
-    return _new_layout(layout, limits)
+_pack_layout = functools.lru_cache(_LAYOUTS)(msgpack.packb)
 
 
 def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
+    """The places of the tensors, and the size of the body in bytes."""
     specifications = _unpacked(layout)
     if not isinstance(specifications, list):
         raise WireError("the layout must be a list")
@@ -329,6 +318,9 @@ def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace
         if start > limits.body:
             raise WireError(f"body of {start} bytes or more; at most {limits.body}")
     return tuple(places), start
+
+
+_remembered_layout = functools.lru_cache(_LAYOUTS)(_new_layout)
 
 
 def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tuple[int, ...]]:

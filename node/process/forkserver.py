@@ -47,7 +47,7 @@ from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.resources import processors
-from node.runtime.turns import Turn, Turns, give_way
+from node.runtime.turns import Semaphore, Turn, give_way
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
 CROWD = 100  # nodes; together, those that give way still weigh as much as ten other processes
@@ -152,7 +152,7 @@ class ForkServer:
         self.calls = filter_for(os.uname().machine)
         self.own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self.nodes: dict[int, Forked] = {}  # by process id, as this process sees it
-        self.turns = Turns(processors())
+        self.turns = Semaphore(processors())
         self.holders: dict[str, Connection] = {}
         self.selector = selectors.DefaultSelector()
 
@@ -200,7 +200,7 @@ class ForkServer:
         """
         if self.problem:
             raise OSError(self.problem)
-        turn = self.turns.of_a_node()
+        turn = Turn(self.turns)
         line = Connection(start.node) if self.view is None else None
         report, report_end = os.pipe2(os.O_CLOEXEC)
         namespaces.unshare(namespaces.CLONE_NEWPID)

@@ -13,6 +13,7 @@ import platform
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -30,7 +31,7 @@ from node.process.orders import UnderOrders
 from node.process.rehearsal import Rehearsal
 from node.process.standstill import LEAST, Standstill
 from node.role import Role
-from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
+from node.runtime.checkpoint import checkpoint_path, load
 from node.runtime.compute import WorkerCompute
 from node.runtime.turns import Turn
 
@@ -165,7 +166,7 @@ def _make_role(
     _use_one_thread()
     if assignment.device != "cpu":
         importlib.import_module("node.learning.devices").make_deterministic()
-    models = None if rehearsal is None else rehearsal.models_of(assignment)
+    models, folder = None if rehearsal is None else rehearsal.models_of(assignment), assignment.checkpoint_directory
     return role_class(
         assignment,
         transport,
@@ -173,14 +174,8 @@ def _make_role(
         control,
         params=ALGORITHMS[assignment.algorithm].params(**assignment.params),
         learner=training.Learner.from_assignment(assignment, models),
-        restored=_restore(assignment),
+        restored=load(checkpoint_path(folder, assignment.node), assignment.stop.rounds) if folder else None,
     )
-
-
-def _restore(assignment: Assignment) -> Checkpoint | None:
-    if not assignment.checkpoint_directory:
-        return None
-    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds)
 
 
 async def _run(
@@ -242,7 +237,7 @@ def _report_traffic(transport: Transport, control: ControlClient) -> None:
 
 
 def _beat() -> dict[str, Any]:
-    return {"type": "beat", "cpu": resources.processor_seconds(), "rss": resources.resident_bytes()}
+    return {"type": "beat", "cpu": time.process_time(), "rss": resources.resident_bytes()}
 
 
 def _use_one_thread() -> None:

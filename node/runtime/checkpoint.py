@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from node.errors import CheckpointError, WireError
 from node.files import read_untrusted
 from node.messaging.wire import Buffer, Message, MessageLimits, Tensor, decode, encode
@@ -84,7 +82,8 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
             raise WireError("no round")
         if last_round is not None and message.round > last_round:
             raise WireError(f"round {message.round} of a run of {last_round}")
-        _check_finite(message)
+        if (name := message.not_finite) is not None:
+            raise WireError(f"tensor {name!r} is not finite: the training had diverged by round {message.round}")
     except (struct.error, WireError) as error:
         raise CheckpointError(f"{path}: not a checkpoint ({error}); delete it to start at round 1") from None
     return Checkpoint(message.round, message.tensors, message.fields)
@@ -109,12 +108,6 @@ def _digest(*pieces: Buffer) -> bytes:
     for piece in pieces:
         digest.update(piece)
     return digest.digest()
-
-
-def _check_finite(message: Message) -> None:
-    for name, tensor in message.tensors.items():
-        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
-            raise WireError(f"tensor {name!r} is not finite: the training had diverged by round {message.round}")
 
 
 def _sync_folder(folder: Path) -> None:

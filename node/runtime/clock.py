@@ -181,8 +181,8 @@ def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -
 
     The garbage collector runs less often meanwhile.
     """
-    with collecting_seldom():
-        return _run(main, loop)
+    with collecting_seldom(), asyncio.Runner(loop_factory=lambda: loop or VirtualLoop()) as runner:
+        return runner.run(main)
 
 
 @contextlib.contextmanager
@@ -195,8 +195,3 @@ def collecting_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*usual)
-
-
-def _run(main: Coroutine[Any, Any, T], loop: VirtualLoop | None) -> T:
-    with asyncio.Runner(loop_factory=(lambda: loop) if loop is not None else VirtualLoop) as runner:
-        return runner.run(main)

@@ -33,19 +33,9 @@ def give_way() -> None:
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
-class Turns:
-    """The turns of all nodes that will be forked from the process that creates this object."""
-
-    def __init__(self, at_once: int) -> None:
-        self._free = Semaphore(at_once)
-
-    def of_a_node(self) -> Turn:
-        return Turn(self._free)
-
-
 class Turn:
-    """The turn of one node, entered by the computing thread. If the node is killed or stopped meanwhile, the process
-    that forked it gives the turn back.
+    """The turn of one node, entered by the computing thread. All nodes that one process forks share the turns that are
+    ``free``. If the node is killed or stopped meanwhile, that process gives its turn back.
 
     A long step keeps the turn for `TURN` only and goes on without it, so no node waits for a long step of another.
     If a node is killed between taking a turn and noting it, one turn is lost. If a node is stopped while it gives a

@@ -59,7 +59,7 @@ async def open_control(
     address = f"ipc://{directory.socket}"
     assigned = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
     try:
-        control = await ControlServer.open(address, keys.orchestrator, keys.public, plan.timeouts.lease)
+        control = ControlServer(address, keys.orchestrator, keys.public, plan.timeouts.lease)
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)

@@ -113,7 +113,7 @@ async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack:
     for name, assignment in assignments(plan, directory, keys, address).items():
         write(seen_from_inside(assignment), directory.nodes / f"{name}.json")
     driver = make(Path(plan.data_directory))
-    control = await ControlServer.open(address, keys.orchestrator, keys.public)
+    control = ControlServer(address, keys.orchestrator, keys.public)
     stack.push_async_callback(control.close)
     stack.push_async_callback(driver.close)
     await driver.open()

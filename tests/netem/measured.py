@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from netem.measurement.judge import judge
+from netem.measurement.judge import Judgement, judge_direction, judge_rtt
 from netem.measurement.measure import Measurement, OneWay, ProbePlan, probe_arguments, respond_arguments
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.wiring import ROOT, Wiring
@@ -48,6 +48,14 @@ def measure(lab: Wiring, source: str, target: str, plan: ProbePlan) -> Measureme
         responder.stdin.close()
         assert responder.wait(10) == 0
     return Measurement.from_mapping(json.loads(output))
+
+
+def judge(
+    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, found: Measurement
+) -> tuple[list[Judgement], list[Judgement]]:
+    """All verdicts on the forward direction (including the round trip) and on the backward direction."""
+    there = judge_direction(forward, plan, found.forward, plan.forward)
+    return [judge_rtt(forward, back, plan, found), *there], judge_direction(back, plan, found.back, plan.back)
 
 
 def assert_as_asked(

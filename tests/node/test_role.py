@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -123,7 +123,6 @@ class Device(Role):
     """Answers each model with ones."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         self.rounds_done: list[int | None] = []
         while True:
             model = await self.receive("model")
@@ -277,7 +276,6 @@ class Diverged(Device):
     """Answers with what is not finite, and says so."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model")
             self.report(round=model.round, scope="train", loss=math.nan, accuracy=0.5)
@@ -298,8 +296,8 @@ async def test_what_is_not_finite_is_told_and_left_out(world: World) -> None:
     assert world.notes["cloud"].of("not_finite") == [(t, refused) for t in (1, 2, 3)]
     _, first = inspect.getsourcelines(Diverged.run)  # a module outside of `node`, as a plug-in is
     own = [
-        {"what": "loss", "scope": "train", "at": f"test_role.py:{first + 4}"},
-        {"what": "w", "kind": "update", "at": f"test_role.py:{first + 5}"},
+        {"what": "loss", "scope": "train", "at": f"test_role.py:{first + 3}"},
+        {"what": "w", "kind": "update", "at": f"test_role.py:{first + 4}"},
     ]
     assert world.notes["device-1"].of("not_finite") == [(t, each) for t in (1, 2, 3) for each in own]
     assert all(math.isnan(values["loss"]) for _, values in world.notes["device-1"].metrics)
@@ -556,19 +554,19 @@ async def test_told_to_stop_a_role_ends_wherever_it_waits(world: World) -> None:
 @virtual
 async def test_what_a_role_does_wrong_ends_it_with_its_error(world: World) -> None:
     class Wrong(Role):
-        async def run(self) -> None:
-            await self.send("device-0", "model", {"w": np.array(["text"])})
+        sent: ClassVar[list[Any]]
 
-    class Reserved(Role):
         async def run(self) -> None:
-            await self.send("device-0", "finish")
+            await self.send(*self.sent)
 
-    world.start(world.role(Wrong, "cloud"))
-    with pytest.raises(NodeError, match="cannot travel"):
-        await world.over("cloud")
-    world.start(world.role(Reserved, "cloud"))
-    with pytest.raises(NodeError, match="messages of kind 'finish' are the runtime's own"):
-        await world.over("cloud")
+    for *Wrong.sent, error in (
+        ("device-0", "model", {"w": np.array(["text"])}, "cannot travel"),
+        ("device-0", "finish", "messages of kind 'finish' are the runtime's own"),
+        (None, "update", "cloud has no parent that it could send to"),
+    ):
+        world.start(world.role(Wrong, "cloud"))
+        with pytest.raises(NodeError, match=error):
+            await world.over("cloud")
 
 
 @virtual
@@ -603,7 +601,6 @@ class Asks(Cloud):
 
 class Asker(Role):
     async def run(self) -> None:
-        assert self.parent is not None
         await asyncio.sleep(2.5)
         await self.send(self.parent, "question")
         self.answer = (await self.receive("answer")).fields["done"]

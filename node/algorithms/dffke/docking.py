@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from node.algorithms.dffke.parameters import DFFKE
@@ -84,12 +84,6 @@ def docking_layer(state: State) -> nn.Linear:
     """The layer of a `Docked` state, frozen."""
     dimension, features = state["weight"].shape
     return load_state(_layer(features, dimension), state).requires_grad_(False)
-
-
-def translate(layer: State, embeddings: Tensor) -> Tensor:
-    """Ẽ = z(E; θ^z), equation 10."""
-    translated: Tensor = docking_layer(layer)(embeddings)
-    return translated
 
 
 def _layer(features: int, dimension: int) -> nn.Linear:

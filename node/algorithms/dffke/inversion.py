@@ -140,5 +140,4 @@ def score(guesses: Bytes, private: Bytes) -> Score:
 def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
     with torch.no_grad():
         made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, BATCH)])
-    values: Bytes = as_array((made * 255).round().to(torch.uint8))
-    return values
+    return as_array((made * 255).round().to(torch.uint8))

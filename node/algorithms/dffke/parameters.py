@@ -131,7 +131,7 @@ class DFFKE(LocalTraining):
         for inside, width, scale in ((2, 2, 2), (2, 1, 4)):
             network.shape = (inside * self.width, *(scale * side for side in quarters))
             network.convolution(width * self.width, 3, padding=1)
-        return network.convolution(channels, 3, padding=1).size(0).operations
+        return network.convolution(channels, 3, padding=1).size().operations
 
     def beside_model(self, samples: int, features: int) -> int:
         return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0

@@ -46,13 +46,13 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.common import participants, report_mean, round_of
+from node.algorithms.common import evaluated, joined, parted, participants, report_mean, round_of
 from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
-from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, flat, lesson, under
+from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, lesson
 from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
@@ -150,7 +150,6 @@ class Client(Role):
     """Keeps its own model, and is teacher and student of its peers."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         if not self.neighbours and self.params.exchange_epochs:
             raise NodeError(f"{self.name} reaches no other client: give links an edge-edge, or topology mesh: true")
         self.theta: State = self.restored.tensors if self.restored else self.learner.initial()
@@ -201,7 +200,6 @@ class Client(Role):
 
     async def share(self, t: int) -> None:
         """Send θ_k, E_k and Y_k to the coordinator. A client without data sends an empty message."""
-        assert self.parent is not None
         if not self.learner.samples:
             await self.send(self.parent, "knowledge", round=t, samples=0)
             return
@@ -222,7 +220,7 @@ class Client(Role):
                 sigma=released.sigma,
                 guarantee="each embedding, once, given the model" if self.params.privacy == "clip" else "none",
             )
-        tensors = flat("model", self.theta) | {"embeddings": released.values, "labels": labels}
+        tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
         await self.send(self.parent, "knowledge", tensors, round=t, samples=count, **model)
 
@@ -293,7 +291,6 @@ class Client(Role):
 
     async def conclude(self, t: int) -> None:
         """Evaluate θ_k on the global and the own test set, and report the accuracies."""
-        assert self.parent is not None
         accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
         for scope, accuracy in accuracies.items():
             self.report(round=t, scope=scope, accuracy=accuracy)
@@ -301,7 +298,6 @@ class Client(Role):
 
     async def judge(self, inverted: Message, t: int) -> None:
         """Compare the coordinator's reconstructions with this client's private pictures."""
-        assert self.parent is not None
         shared = inverted.fields["shared"][self.name]
         found = await self.compute(
             self.learner.apply, judge, inverted.tensors, self.params, self.seed("embeddings", str(shared)), mode="other"
@@ -314,11 +310,7 @@ class Client(Role):
         return Cost(self.learner.outline, pictures_of(self.learner), self.params)
 
     async def accuracy(self, scope: Scope) -> float:
-        limit = self.params.evaluate_samples
-        samples = self.learner.test_samples(scope, limit)
-        evaluate = self.learner.evaluate
-        result = await self.compute(evaluate, self.theta, scope, limit, samples=samples, mode="evaluate")
-        return float(result.accuracy)
+        return (await evaluated(self, self.theta, scope, self.params.evaluate_samples)).accuracy
 
     async def keep(self, t: int) -> None:
         await self.checkpoint(t, self.theta, trained=self.trained, exchanged=self.exchanged)
@@ -329,7 +321,7 @@ def shared(messages: Sequence[Message]) -> Knowledge:
     holding = [each for each in messages if each.fields["samples"]]
     return Knowledge(
         {
-            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], under("model", each.tensors))
+            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], parted(each.tensors, "model"))
             for each in holding
         },
         {each.sender: each.tensors["embeddings"] for each in holding},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from node.algorithms.common import joined, parted
 from node.algorithms.dffke.docking import Embeddings
 from node.learning.aggregation import State
 from node.messaging.wire import Tensors
@@ -45,11 +45,11 @@ class Synthetic:
         return Transfer(self.decoder, np.concatenate([self.embeddings[owner] for owner in owners]))
 
     def to_tensors(self) -> State:
-        return flat("decoder", self.decoder) | flat("embeddings", self.embeddings)
+        return joined(decoder=self.decoder, embeddings=self.embeddings)
 
     @classmethod
     def of_tensors(cls, tensors: Tensors) -> Synthetic:
-        return cls(under("decoder", tensors), under("embeddings", tensors))
+        return cls(parted(tensors, "decoder"), parted(tensors, "embeddings"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,13 @@ class Auxiliary:
     past: tuple[int, ...] = ()
 
     def to_tensors(self) -> State:
-        docking = {f"{owner}/{name}": values for owner, layer in self.layers.items() for name, values in layer.items()}
-        return flat("decoder", self.decoder) | flat("docking", docking)
+        return joined(decoder=self.decoder, docking=joined(**self.layers))
 
     @classmethod
     def of_tensors(cls, tensors: Tensors, past: Sequence[int]) -> Auxiliary:
-        docking = under("docking", tensors)
+        docking = parted(tensors, "docking")
         owners = sorted({name.split("/")[0] for name in docking})
-        return cls(under("decoder", tensors), {owner: under(owner, docking) for owner in owners}, tuple(past))
+        return cls(parted(tensors, "decoder"), {owner: parted(docking, owner) for owner in owners}, tuple(past))
 
 
 def lesson(synthetic: Synthetic, key: str, teachers: Mapping[str, Tensors]) -> Lesson | None:
@@ -77,17 +76,6 @@ def lesson(synthetic: Synthetic, key: str, teachers: Mapping[str, Tensors]) -> L
     if not owners:
         return None
     return Lesson(synthetic.of(owners), np.concatenate([teachers[each][key] for each in owners]))
-
-
-def flat(prefix: str, tensors: Mapping[str, Any]) -> State:
-    """The tensors with the names ``prefix/name``."""
-    return {f"{prefix}/{name}": values for name, values in tensors.items()}
-
-
-def under(prefix: str, tensors: Tensors) -> State:
-    """The tensors with the prefix, under their names without it. The inverse of `flat`."""
-    start = f"{prefix}/"
-    return {name.removeprefix(start): values for name, values in tensors.items() if name.startswith(start)}
 
 
 def fingerprint(tensors: Tensors) -> str:

@@ -118,7 +118,7 @@ class FedEDS(LocalTraining):
             network.shape = (inside * width or channels, *level)
             for _ in range(2):
                 network.convolution(outside * width, 3, padding=1, bias=False).normalisation().activation()
-        return 1 + _effort(network.convolution(channels, 1).size(0)) / max(_effort(model), 1)
+        return 1 + _effort(network.convolution(channels, 1).size()) / max(_effort(model), 1)
 
     def between_clients(self, samples: int, classes: int) -> int:
         return PART_BYTES + 4 * samples * classes if self.exchange else 0

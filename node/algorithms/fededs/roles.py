@@ -155,7 +155,6 @@ class Edge(Role):
 
     async def learn(self, model: Message | None = None) -> None:
         """Take part in rounds for ever. `model` is the message of the first round, if it has arrived already."""
-        assert self.parent is not None
         while True:
             model = model or await self.receive("model", sender=self.parent)
             t = round_of(model)
@@ -183,10 +182,9 @@ class Edge(Role):
         training = p.training(epochs)
         samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
         start = self.theta_k if t == 1 and self.theta_k is not None else w
-        result: TrainResult = await self.compute(
+        return await self.compute(
             self.learner.train, start, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
         )
-        return result
 
     async def lessons(self, t: int, epochs: int) -> tuple[EncryptedSet, ...]:
         """For each local epoch, |D_k| samples of the set of i* ~ U({1, …, K} \\ {k}), among the sets that are here."""
@@ -238,7 +236,6 @@ class Edge(Role):
 
     async def offer(self, made: EncryptedSet) -> None:
         """Tell the neighbours that the set can be requested, or that there is none; and tell the cloud."""
-        assert self.parent is not None
         self.own = made.parts()
         fields = {"parts": len(self.own), "low": made.low, "high": made.high}
         await self.publish(self.neighbours, "offer", {"layer": made.layer}, round=None, **fields)

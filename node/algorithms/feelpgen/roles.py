@@ -53,6 +53,7 @@ from node.algorithms.common import (
     average,
     drawn,
     evaluate,
+    evaluated,
     joined,
     parted,
     participants,
@@ -72,6 +73,7 @@ from node.algorithms.feelpgen.generator import (
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
+from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -97,11 +99,6 @@ class Ranked:
     age: int
     kl: float
     weight: float
-
-
-def inner_rounds(t: int, T: int) -> range:
-    """Numbers of the inner rounds of round t. Each is unique in the run."""
-    return range((t - 1) * T + 1, t * T + 1)
 
 
 def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
@@ -216,7 +213,7 @@ class Edge(Role):
                 await self.announce(self.t)
             async for t in self.rounds():
                 self.t, self.samples = t, 0
-                for r in inner_rounds(t, self.params.inner_rounds):
+                for r in edge_rounds(t, self.params.inner_rounds):
                     await self.inner_round(r)
                 await self.evaluate_trained(t)
                 await meet(t)
@@ -243,9 +240,7 @@ class Edge(Role):
     async def evaluate_trained(self, t: int) -> None:
         """Report the accuracy before silos exchange models, to show the gain of the exchange."""
         if "own" in self.learner.tests:
-            limit = self.params.evaluate_samples
-            samples = self.learner.test_samples("own", limit)
-            result = await self.compute(self.learner.evaluate, self.w, "own", limit, samples=samples, mode="evaluate")
+            result = await evaluated(self, self.w, "own", self.params.evaluate_samples)
             self.report(round=t, scope="own", accuracy_before_meeting=result.accuracy)
 
     async def keep(self, t: int) -> None:
@@ -339,7 +334,6 @@ class Device(Role):
     """Trains on its own data and on features of the silo's generator."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         p, apply = self.params, self.learner.apply
         sizes = (p.generator_hidden, p.generated_batch, p.batch_size, bool(p.agreement_factor))
         beside = await self.compute(apply, reinforcement_work, *sizes, mode="other")

@@ -95,7 +95,11 @@ def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.G
     """Ascending positions of `size` samples (all, if there are fewer), with every label in its proportion."""
     if size >= len(labels):
         return np.arange(len(labels))
-    counts = apportion(np.bincount(labels) / len(labels), size)
+    return take(labels, apportion(np.bincount(labels) / len(labels), size), random)
+
+
+def take(labels: NDArray[np.int64], counts: NDArray[np.int64], random: np.random.Generator) -> Indices:
+    """Ascending positions of so many random samples of each label."""
     chosen = [random.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 

@@ -29,7 +29,7 @@ from node.catalogue.partitions import (
     PartitionScheme,
 )
 from node.learning.data import flower
-from node.learning.data.labels import apportion, take_in_proportion
+from node.learning.data.labels import apportion, take, take_in_proportion
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
@@ -136,10 +136,6 @@ class Task:
 
     def shuffled(self, label: int, random: np.random.Generator) -> Indices:
         return random.permutation(np.flatnonzero(self.labels == label))
-
-
-def _iid(_: IID, task: Task, random: np.random.Generator) -> Parts:
-    return np.array_split(random.permutation(len(task.labels)), task.clients)
 
 
 def _dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> Parts:
@@ -298,7 +294,7 @@ def _by_subject(_: BySubject, task: Task, random: np.random.Generator) -> Parts:
 
 
 _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
-    IID: _iid,
+    IID: lambda _, task, random: np.array_split(random.permutation(len(task.labels)), task.clients),
     Dirichlet: _dirichlet,
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
@@ -360,12 +356,7 @@ def own_test(
         present = np.where(available > 0, wanted, 0)
         return own_test(test_labels, present, seed, balanced=balanced, limit=limit)
     size = size if limit is None else min(size, limit)
-    random = np.random.default_rng(seed)
-    chosen = [
-        random.permutation(np.flatnonzero(test_labels == label))[:count]
-        for label, count in enumerate(apportion(shares, int(size)))
-    ]
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+    return take(test_labels, apportion(shares, int(size)), np.random.default_rng(seed))
 
 
 def own_test_of(

@@ -1,4 +1,4 @@
-"""Networks for clients with different models: small ones for CPUs, and torchvision's.
+"""Torchvision's networks for clients with different models, and what a pass through a network costs.
 
 Each network is an extractor and a classifier, see `node.learning.models`. `node.catalogue.models` has the groups that a
 scenario may name.
@@ -7,7 +7,6 @@ scenario may name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -24,64 +23,6 @@ from node.catalogue.sizes import EVALUATION, TRAINING, Size
 from node.learning.devices import device_of, each
 from node.learning.networks.vision import torchvision
 
-Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass of ``count`` samples like ``sample`` (1, ...) through a module: forward, and backward if it is trained."""
-
-    module: nn.Module
-    sample: Any  # Inputs
-    count: int
-    trained: bool = False
-
-    def seconds(self) -> float:
-        """The time on the reference core, counted as that of a mini-batch."""
-        counted, called = _counted(self.module, self.sample)
-        rates, values = TRAINING if self.trained else EVALUATION, sum(values for _, values in called)
-        of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
-        return len(called) * rates.per_layer + self.count * of_one
-
-
-def lenet(shape: Shape, classes: int, _: Any) -> Parts:
-    """LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) with ReLU and max pooling, its convolutions padded: 84 features."""
-    quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
-    extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 6, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(quarter, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-    )
-    return extractor, nn.Linear(84, classes)
-
-
-def separable_cnn(shape: Shape, classes: int, _: Any) -> Parts:
-    """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels.
-    Each halves the sides of the picture. Then mean pooling: 48 features."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(shape[0], 16, 3, stride=2, padding=1, bias=False),
-        nn.BatchNorm2d(16),
-        nn.ReLU(),
-    ]
-    for inside, width in ((16, 32), (32, 48)):
-        layers += [
-            nn.Conv2d(inside, inside, 3, stride=2, padding=1, groups=inside, bias=False),
-            nn.BatchNorm2d(inside),
-            nn.ReLU(),
-            nn.Conv2d(inside, width, 1, bias=False),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-        ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(48, classes)
-
 
 class Scaled(nn.Module):
     """Pictures as input of torchvision's networks: scaled to a square; grey ones get three equal channels."""
@@ -95,7 +36,7 @@ class Scaled(nn.Module):
         return scaled.expand(-1, 3, -1, -1)
 
 
-def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> Parts:
+def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> tuple[nn.Module, nn.Module]:
     """One of torchvision's networks without its last layer, for pictures scaled to ``image_size``, and a linear
     classifier. ViT-Tiny is torchvision's vision transformer of 12 layers, 3 heads and 192 features."""
     extractor = nn.Sequential(Scaled(params.image_size), _backbone(params))
@@ -184,6 +125,15 @@ def _counted(module: nn.Module, sample: Any) -> tuple[_Counter, list[tuple[nn.Mo
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return counter, called
+
+
+def pass_seconds(module: nn.Module, sample: Any, count: int, trained: bool) -> float:
+    """The time on the reference core of a pass of ``count`` samples like ``sample`` (1, ...), counted as that of a
+    mini-batch: forward, and backward if the module is trained."""
+    counted, called = _counted(module, sample)
+    rates, values = TRAINING if trained else EVALUATION, sum(values for _, values in called)
+    of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
+    return len(called) * rates.per_layer + count * of_one
 
 
 def saved_values(module: nn.Module, samples: Any, count: int) -> int:

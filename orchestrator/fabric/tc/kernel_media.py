@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from netem.errors import NetemError
-from netem.kernel import batch, media
+from netem.kernel import batch, filters, media
 from netem.kernel.filters import Match, show_counts_command
 from netem.kernel.media import CommonQueue, Offered, Queue
 from netem.kernel.tc import show_command
@@ -61,7 +61,7 @@ class KernelMedia:
             *media.channel_commands(device, profile),
             *media.member_commands(device, profile, 0, 1),
             *media.redirect_commands("lo"),
-            media.flow_command("lo", flow),
+            filters.flow_command("lo", flow),
         ]
         refused, _, said = await hub.attempt(["ip", "link", "add", device, "type", "ifb"])
         if not refused:
@@ -215,9 +215,9 @@ class KernelMedia:
             self._redirecting.add(interface)
         flows = {pair: self._flow(pair) for pair in pairs if pair in self._crossings}
         commands = [
-            media.flow_command(interface, flows[pair])
+            filters.flow_command(interface, flows[pair])
             if pair in flows
-            else media.stop_flow_command(interface, self._addresses[pair[1]])
+            else filters.stop_flow_command(interface, self._addresses[pair[1]])
             for pair in pairs
         ]
         errors = []

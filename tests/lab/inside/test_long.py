@@ -70,7 +70,7 @@ def test_loss(stage: Stage, note: Note, asked: float | GilbertElliott) -> None:
     profile = LinkProfile(loss=asked)
     stage.shape(*UP, profile)
     lost = stream(stage, *UP, count=DATAGRAMS, spacing=0).lost
-    number = round(DATAGRAMS / (design_effect(asked) if isinstance(asked, GilbertElliott) else 1.0))
+    number = round(DATAGRAMS / design_effect(asked))
     low, high = (DATAGRAMS * count / number for count in binomial_range(number, profile.mean_loss))
     note(f"lost of {DATAGRAMS}, {profile.to_mapping()['loss']}", f"{low:.0f}..{high:.0f}", lost)
     # Eleven such intervals, each missed once in a hundred times; half as wide again is missed once in ten thousand.

@@ -8,7 +8,7 @@ import operator
 import pytest
 
 from netem.errors import TcError
-from netem.kernel import media
+from netem.kernel import filters, media
 from netem.kernel.filters import Match
 from netem.kernel.media import CommonQueue, Offered, Queue
 from netem.media.profile import ChannelProfile
@@ -66,13 +66,13 @@ def test_packets_are_redirected_by_their_target() -> None:
         "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 ht 800:: match ip dst 0.0.0.0/0"
         " hashkey mask 0x000000ff at 16 link 2:",
     ]
-    (command,) = words([media.flow_command("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))])
+    (command,) = words([filters.flow_command("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))])
     assert command == (
         "tc filter replace dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32 ht 2:1f:"
         " match ip src 10.77.0.1/32 match ip dst 10.77.2.31/32"
         " action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7"
     )
-    assert words([media.stop_flow_command("v1.1", "10.77.2.31"), media.stop_redirecting_command("v1.1")]) == [
+    assert words([filters.stop_flow_command("v1.1", "10.77.2.31"), media.stop_redirecting_command("v1.1")]) == [
         "tc filter del dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32",
         "tc qdisc del dev v1.1 ingress",
     ]

@@ -5,11 +5,11 @@ import pytest
 from netem.errors import MeasureError
 from netem.impair import Impairment
 from netem.library import PROFILES
-from netem.measurement.judge import judge, judge_loss, judge_rate
+from netem.measurement.judge import judge_loss, judge_rate
 from netem.measurement.measure import Measurement, plan_probe
 from netem.measurement.tally import UDP_HEADERS, arrival_rate
 from netem.profile import LinkProfile
-from tests.netem.measured import PERFECT, assert_as_asked, direction, measure
+from tests.netem.measured import PERFECT, assert_as_asked, direction, judge, measure
 from tests.netem.wiring import Lab
 
 

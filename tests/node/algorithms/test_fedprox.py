@@ -23,7 +23,7 @@ def test_proximal_term_by_hand() -> None:
         linear.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     model = Model(nn.Identity(), linear)
     anchor = {"classifier.weight": np.array([[0, 2], [3, 2]], dtype=np.float32)}
-    term = ProximalTerm(anchor, mu=0.5)(model, MiniBatch(torch.empty(0), torch.empty(0), torch.empty(0)))
+    term = ProximalTerm(anchor, 0.5)(model, MiniBatch(torch.empty(0), torch.empty(0), torch.empty(0)))
     assert term.item() == 1.25
     (gradient,) = torch.autograd.grad(term, [linear.weight])
     assert gradient.tolist() == [[0.5, 0.0], [0.0, 1.0]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.hierfavg import edge_rounds, local_training
+from node.algorithms.hierfavg import edge_rounds
 from node.algorithms.parameters import FedAvg, HierFAVG
 from node.assignment import Gathering, derive_seed
 from node.catalogue.partitions import IID, LabelShards
@@ -32,7 +32,7 @@ def learners_of(run: Federation) -> dict[str, Learner]:
 def edge_model(learners: dict[str, Learner], devices: list[str], w: State, rounds: range, p: HierFAVG) -> State:
     """The edge's lines of Algorithm 1, written out."""
     for r in rounds:
-        trained = [learners[name].train(w, local_training(p), r) for name in devices]
+        trained = [learners[name].train(w, p.of_device, r) for name in devices]
         w = weighted_mean([each.weights for each in trained], [each.samples for each in trained])
     return w
 
@@ -81,8 +81,8 @@ def test_numbers_of_edge_rounds_do_not_meet_again() -> None:
 
 
 def test_kappa1_is_steps() -> None:
-    assert local_training(params(2, kappa1=7)).steps == 7
-    assert local_training(params(2)).steps is None
+    assert params(2, kappa1=7).of_device.steps == 7
+    assert params(2).of_device.steps is None
 
 
 def test_one_edge_is_fedavg_with_kappa2_times_the_rounds(digits: Prepared, tmp_path: Path) -> None:

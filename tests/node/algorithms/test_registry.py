@@ -112,9 +112,9 @@ def test_no_algorithm_reaches_into_a_role() -> None:
 
 def test_models_refuse_shapes_they_cannot_take() -> None:
     with pytest.raises(ValueError, match=r"model phefl-cnn: takes images of at least 4x4, not .* \(3, 128\)"):
-        MODELS["phefl-cnn"].parameters((3, 128), 6)
+        MODELS["phefl-cnn"].size((3, 128), 6)
     with pytest.raises(ValueError, match="model cnn: takes images or sequences"):
-        MODELS["cnn"].parameters((20,), 2)
+        MODELS["cnn"].size((20,), 2)
     with pytest.raises(ValueError, match="model mlp: hidden: 0 is not"):
         MODELS["mlp"].size((20,), 2, {"hidden": 0})
 

@@ -137,9 +137,8 @@ def test_resnet_by_width_and_initialisation() -> None:
     for name in ("fixup", "kaiming", "torch"):
         params = {"width": 8, "initialisation": name}
         model = build("resnet18", (1, 28, 28), 10, 0, params)
-        assert sum(each.numel() for each in model.parameters()) == MODELS["resnet18"].parameters(
-            (1, 28, 28), 10, params
-        )
+        size = MODELS["resnet18"].size((1, 28, 28), 10, params)
+        assert sum(each.numel() for each in model.parameters()) == size.parameters
         found[name] = model.views["extractor.4.second.weight"].var()  # 16 channels, from 16
     assert found["fixup"] == 0
     assert found["kaiming"] == pytest.approx(2 / (9 * 16), rel=0.1)

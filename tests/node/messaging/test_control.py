@@ -50,7 +50,7 @@ class Plane:
 async def plane(path: Path, lease: float = 10.0) -> AsyncIterator[Plane]:
     nodes, keys = Nodes("edge-0", "edge-1"), make_keys()
     public = {name: pair.public for name, pair in nodes.keys.items()}
-    server = await ControlServer.open(f"ipc://{path}", keys, public, lease)
+    server = ControlServer(f"ipc://{path}", keys, public, lease)
     made = Plane(path, keys, nodes, server)
     try:
         yield made

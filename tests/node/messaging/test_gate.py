@@ -138,7 +138,7 @@ async def test_who_has_no_peers_address_is_not_let_in(target: Target) -> None:
 async def test_the_control_plane_keeps_as_many_of_one_process_as_its_nodes_may_need(tmp_path: Path) -> None:
     path = tmp_path / "control"
     nodes = {name: make_keys().public for name in ("edge-0", "edge-1")}
-    server = await ControlServer.open(f"ipc://{path}", make_keys(), nodes)
+    server = ControlServer(f"ipc://{path}", make_keys(), nodes)
     before = descriptors()
     with ExitStack() as stack:
         for _ in range(10 * CONNECTIONS):

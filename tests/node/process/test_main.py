@@ -100,9 +100,7 @@ async def running(folder: Path, data: Path) -> AsyncIterator[Run]:
     shards: dict[str, Any] = {name: np.arange(place, 60, 2) for place, name in enumerate(DEVICES)}
     np.savez(folder / "shards.npz", **shards)
     nodes, keys = Nodes("cloud", *DEVICES), make_keys()
-    server = await ControlServer.open(
-        f"ipc://{folder}/control", keys, {name: own.public for name, own in nodes.keys.items()}
-    )
+    server = ControlServer(f"ipc://{folder}/control", keys, {name: own.public for name, own in nodes.keys.items()})
     run = Run(folder, data, server, nodes, keys.public)
     try:
         yield run

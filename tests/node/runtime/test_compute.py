@@ -10,7 +10,7 @@ import pytest
 
 from node.assignment import Hardware
 from node.runtime.compute import WorkerCompute, is_overrun, stretched
-from node.runtime.turns import PATIENCE, TURN, Turns
+from node.runtime.turns import PATIENCE, TURN, Semaphore, Turn
 
 
 class Notes:
@@ -100,8 +100,8 @@ async def test_a_host_with_its_own_speed_never_overruns() -> None:
 
 
 async def test_a_long_step_does_not_keep_others_from_computing() -> None:
-    turns = Turns(1)
-    compute, other = WorkerCompute(Hardware(), Notes(), turns.of_a_node()), turns.of_a_node()
+    turns = Semaphore(1)
+    compute, other = WorkerCompute(Hardware(), Notes(), Turn(turns)), Turn(turns)
     begun, may_end = threading.Event(), threading.Event()
 
     def step() -> None:

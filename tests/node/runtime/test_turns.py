@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from node.runtime import turns
-from node.runtime.turns import PATIENCE, TURN, Semaphore, Turn, Turns, take_long_turns
+from node.runtime.turns import PATIENCE, TURN, Semaphore, Turn, take_long_turns
 
 
 def seconds(waiting: Callable[[], object]) -> float:
@@ -22,7 +22,7 @@ def seconds(waiting: Callable[[], object]) -> float:
 
 
 def test_no_more_compute_at_once_than_there_are_processors() -> None:
-    of_host = Turns(2)
+    of_host = Semaphore(2)
     computing, most, changing = 0, 0, threading.Lock()
 
     def compute(turn: Turn) -> None:
@@ -36,14 +36,14 @@ def test_no_more_compute_at_once_than_there_are_processors() -> None:
                 computing -= 1
 
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(compute, [of_host.of_a_node() for _ in range(6)]))
+        list(pool.map(compute, [Turn(of_host) for _ in range(6)]))
     assert most == 2
 
 
 def test_who_waits_too_long_computes_without_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "PATIENCE", 0.05)
-    of_host = Turns(1)
-    keeping, late, later = (of_host.of_a_node() for _ in range(3))
+    of_host = Semaphore(1)
+    keeping, late, later = (Turn(of_host) for _ in range(3))
     with keeping:
         with late:
             pass  # and gives back nothing, since it had nothing
@@ -52,8 +52,8 @@ def test_who_waits_too_long_computes_without_a_turn(monkeypatch: pytest.MonkeyPa
 
 def test_a_turn_is_given_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "PATIENCE", 0.05)
-    of_host = Turns(1)
-    first, second, third = (of_host.of_a_node() for _ in range(3))
+    of_host = Semaphore(1)
+    first, second, third = (Turn(of_host) for _ in range(3))
     with first:
         first.give_back(after=60.0)  # it has not been held for so long
         first.give_back()
@@ -83,10 +83,11 @@ FORKED = """
 import os, signal, sys, time
 from node.process.forkserver import Forked, ForkServer
 from node.process.view import FileView
+from node.runtime.turns import Turn
 
 server = ForkServer(FileView("/nowhere"))
 server.turns = type(server.turns)(1)
-turn, other = server.turns.of_a_node(), server.turns.of_a_node()
+turn, other = Turn(server.turns), Turn(server.turns)
 told, tell = os.pipe()
 pid = os.fork()
 if pid == 0:

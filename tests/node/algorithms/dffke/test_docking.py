@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from node.algorithms.dffke.docking import dock, docking_layer, translate
+from node.algorithms.dffke.docking import dock, docking_layer
 from node.algorithms.dffke.parameters import DFFKE
 
 PARAMS = DFFKE(dimension=8, docking_epochs=60, learning_rate=0.02, batch_size=16)
@@ -27,7 +27,7 @@ def two_clients() -> tuple[dict[str, NDArray[np.float32]], dict[str, NDArray[np.
 def test_translation_by_hand() -> None:
     """Equation 10 with W = [[1, 2], [0, -1], [3, 0]], b = (1, 0, -1): W (2, 5) + b = (13, -5, 5)."""
     layer = {"weight": np.array([[1, 2], [0, -1], [3, 0]], np.float32), "bias": np.array([1, 0, -1], np.float32)}
-    assert translate(layer, torch.tensor([[2.0, 5.0]])).tolist() == [[13, -5, 5]]
+    assert docking_layer(layer)(torch.tensor([[2.0, 5.0]])).tolist() == [[13, -5, 5]]
     assert not docking_layer(layer).weight.requires_grad
 
 
@@ -47,7 +47,7 @@ def test_translated_embeddings_are_those_of_the_layers() -> None:
     embeddings, labels = two_clients()
     docked = dock(embeddings, labels, {}, 3, PARAMS, seed=1)
     for owner, values in embeddings.items():
-        expected = translate(docked.layers[owner], torch.tensor(values))
+        expected = docking_layer(docked.layers[owner])(torch.tensor(values))
         np.testing.assert_allclose(docked.translated[owner], expected, rtol=1e-5, atol=1e-5)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from node.algorithms.dffke.docking import translate
+from node.algorithms.dffke.docking import docking_layer
 from node.algorithms.dffke.embedding_decoder import (
     ClientModel,
     Decoder,
@@ -73,7 +73,7 @@ def test_training_brings_docked_encodings_of_what_is_made_near_the_embeddings() 
     }
     real = torch.rand(40, 1, 8, 8)
     translated = {
-        owner: translate(layers[owner], each.made(PICTURES).extractor(PICTURES.normalised(real))).numpy()
+        owner: docking_layer(layers[owner])(each.made(PICTURES).extractor(PICTURES.normalised(real))).numpy()
         for owner, each in clients.items()
     }
 
@@ -82,7 +82,7 @@ def test_training_brings_docked_encodings_of_what_is_made_near_the_embeddings() 
         total = 0.0
         for owner, model in clients.items():
             made = synthesise(decoder, translated[owner], PICTURES, SMALL)
-            error = translate(layers[owner], model.made(PICTURES).extractor(made)) - torch.tensor(translated[owner])
+            error = docking_layer(layers[owner])(model.made(PICTURES).extractor(made)) - torch.tensor(translated[owner])
             total += float(error.square().mean())
         return total
 

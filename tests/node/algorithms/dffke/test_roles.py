@@ -15,13 +15,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from node.algorithms.common import report_mean
+from node.algorithms.common import parted, report_mean
 from node.algorithms.dffke.docking import dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, new_decoder, train_decoder
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.roles import Client, Coordinator
-from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer, under
+from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer
 from node.assignment import Assignment, Gathering, derive_seed
 from node.catalogue.partitions import IID, LabelShards
 from node.learning.aggregation import State
@@ -384,7 +384,7 @@ def test_embeddings_that_came_late_are_compared_with_the_pictures_that_they_are_
     assert {each.message.round for each in run.of_kind("judged", sender="edge-0")} == {2}
     [told] = run.of_kind("knowledge", 1, "edge-0")
     learner = learners_of(run)["edge-0"]
-    learner.set(under("model", told.message.tensors))
+    learner.set(parted(told.message.tensors, "model"))
     private = [np.frombuffer(base64.b64decode(each), np.uint8) for each in found["pictures"]["private"]]
     with torch.inference_mode():
         x = learner.normalise(torch.from_numpy(np.stack(private).reshape(-1, 1, 8, 8)))

@@ -27,7 +27,6 @@ from node.algorithms.feelpgen.roles import (
     divergence,
     extraction,
     guarantee,
-    inner_rounds,
     normalised,
     published,
     rank,
@@ -195,10 +194,6 @@ def test_the_generators_rate_decays_from_round_to_round() -> None:
     """1e-4 * 0.98^(r - 1)."""
     rates = [extraction(FEELPGen(), r).learning_rate for r in (1, 2, 11)]
     assert rates == pytest.approx([1e-4, 0.98e-4, 1e-4 * 0.98**10])
-
-
-def test_numbers_of_inner_rounds_do_not_meet_again() -> None:
-    assert [list(inner_rounds(t, 5)) for t in (1, 2)] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
 
 
 def test_profiles_set_defaults_and_what_is_given_wins() -> None:

@@ -94,7 +94,8 @@ if __name__ == "__main__":
     parser.add_argument("--layers", nargs="+", default=["gauss"], choices=LAYERS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    prepared, rows = prepare(asked.data, cache_directory()), {}
+    prepared = prepare(asked.data, cache_directory())
+    rows: dict[str, list[dict[str, float]]] = {}
     for layer in asked.layers:
         rows[layer] = []
         for seed in asked.seeds:

@@ -91,7 +91,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="cnn")
     parser.add_argument("--samples", type=int, default=100, help="of the client")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="two or more")
-    parser.add_argument("--layers", nargs="+", default=["gauss"], choices=LAYERS)
+    parser.add_argument("--layers", nargs="+", default=["gauss", "none"], choices=LAYERS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     prepared = prepare(asked.data, cache_directory())

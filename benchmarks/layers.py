@@ -25,6 +25,7 @@ from node.algorithms.fededs.encrypted import (
     Distillation,
     EncryptedSet,
     FeatureNoise,
+    Floats,
     stochastic_layer,
     through,
     to_input,
@@ -54,9 +55,14 @@ def clients(data: Prepared, model: str, samples: int, seed: int) -> list[Learner
 def sets(parties: list[Learner], params: FedEDS, seed: int) -> Iterator[EncryptedSet]:
     """The encrypted set of each client, against the model that it trained alone."""
     for place, learner in enumerate(parties):
-        theta = learner.train(learner.initial(), params.training(params.model_epochs), 0).weights
         features = learner.initial()["classifier.weight"].shape[1]
-        yield encrypt(learner, theta, stochastic_layer(features, 1000 * seed + place, params.layer), params)
+        yield encrypted(learner, stochastic_layer(features, 1000 * seed + place, params.layer), params)
+
+
+def encrypted(learner: Learner, layer: Floats, params: FedEDS) -> EncryptedSet:
+    """A client's set through a layer, against the model that it trained alone (Algorithm 1)."""
+    theta = learner.train(learner.initial(), params.training(params.model_epochs), 0).weights
+    return encrypt(learner, theta, layer, params)
 
 
 def taught(learner: Learner, other: EncryptedSet, params: FedEDS, seed: int) -> tuple[float, float]:

@@ -62,6 +62,10 @@ class Flood:
         self._times: list[float] = []
         self._delays: list[float] = []
 
+    @property
+    def count(self) -> int:
+        return len(self._times)
+
     def add(self, sent: float, arrived: float, payload: int) -> None:
         self.size = payload
         self._times.append(arrived)

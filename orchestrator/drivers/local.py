@@ -24,7 +24,7 @@ from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
 FIRST = 64  # open files of a process without peers, with a reserve: at most 40 were counted
-OF_A_PEER = 3  # open files of a node for each peer: a connection each way, and ZeroMQ's own signalling
+OF_A_PEER = 4  # open files of a node for each peer: a connection each way, the gate's view, ZeroMQ's own signalling
 
 
 async def sweep(run: str, directory: Path | None = None) -> None:

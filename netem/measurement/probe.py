@@ -309,7 +309,7 @@ class Probe:
     def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
         if saturation["transport"] == "tcp":
             return {"rate": self._stream(BACK, saturation)}
-        datagrams, sent_in_all = Flood(), len(times_of(saturation))
+        datagrams, times = Flood(), times_of(saturation)
         request = json.dumps(saturation).encode()
         for _ in range(ATTEMPTS):
             self._send(self._head(REQUEST) + request)
@@ -318,9 +318,11 @@ class Probe:
                 for kind, _, sent, arrived, data in self._received(until):
                     if kind == FLOOD:
                         datagrams.add(sent, arrived, len(data))
-                        if datagrams.count == sent_in_all:
+                        if datagrams.count == len(times):
                             return datagrams.result()
-                        until = time.monotonic() + self.plan["wait"] + saturation["drain"]
+                        unsent = times[-1] - times[HEADER.unpack_from(data)[3]]
+                        queued = saturation["drain"] - datagrams.waited  # behind this one, at most
+                        until = time.monotonic() + unsent + max(0.0, queued) + self.plan["wait"]
             if datagrams.size:
                 break
         return datagrams.result()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -129,8 +128,13 @@ async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, mon
 async def test_a_node_to_which_nothing_comes_does_not_look(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look costs a node that is asleep about 0.3 ms."""
     monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
-    looks: list[float] = []
-    monkeypatch.setattr("node.messaging.gate._taken", lambda _: looks.append(time.monotonic()) or 0)
+    looks: list[socket.socket] = []
+
+    def taken(connection: socket.socket) -> int:
+        looks.append(connection)
+        return 0
+
+    monkeypatch.setattr("node.messaging.gate._taken", taken)
     coming = iter(GREETING)
     with target.connect() as neighbour:
 

@@ -12,7 +12,7 @@ import json
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -210,7 +210,7 @@ class Assignment:
         return tuple(peer.name for peer in self.peers if peer.relation == relation)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
+        return json.dumps(self, default=vars)  # with `asdict` and indentation it takes 1.4 ms a node
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:

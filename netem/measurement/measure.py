@@ -31,7 +31,7 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 PROBE_PAYLOAD = 40
-USUAL_SPACING, SHORTEST_SPACING = 0.002, 0.0005
+USUAL_SPACING, STEADY_SPACING, SHORTEST_SPACING = 0.002, 0.001, 0.0005  # s; steady: without jitter and reordering
 PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
 OVERLOAD = 1.5
 MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
@@ -51,7 +51,7 @@ class Saturation:
     offer   0 for a real link: as much as TCP gets
     window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
             never causes losses that slow it down
-    drain   seconds until the queue of the saturation is empty again
+    drain   seconds after the saturation until its queue is empty again
     queue   seconds by which the queue delays the last datagrams if the link is no faster than asked; 0 for TCP
     fills   whether the link is certainly full: one TCP stream fills neither a lossy link nor one that holds more than
             its window
@@ -151,9 +151,10 @@ def plan_probe(
     slowest = min(profile.rate or math.inf for profile in (forward, back))
     frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
     wanted = max(usual / USUAL_SPACING, _probes_to_see(forward), _probes_to_see(back))
-    spacing = max(SHORTEST_SPACING, usual / wanted, frame / (PROBE_SHARE * slowest))
-    rare = wanted > usual / USUAL_SPACING
-    duration = min(wanted * spacing, longest) if rare else usual
+    steady = not any(profile.jitter or profile.reorder for profile in (forward, back))
+    pace = min(usual / wanted, STEADY_SPACING if steady else USUAL_SPACING)
+    spacing = max(SHORTEST_SPACING, pace, frame / (PROBE_SHARE * slowest))
+    duration = min(wanted * spacing, longest if wanted > usual / USUAL_SPACING else usual)
     latency = forward.latency + back.latency
     wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
     if forward.real or back.real:
@@ -199,9 +200,8 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: 
     size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
-    longest = 8 * buffer / rate
-    drain, queue = min(longest, OVERLOAD * seconds), min(longest, (OVERLOAD - 1) * seconds)
-    return Saturation("udp", offer, seconds, size=size, window=0, drain=drain, queue=queue, fills=True)
+    queue = min(8 * buffer / rate, (OVERLOAD - 1) * seconds)
+    return Saturation("udp", offer, seconds, size=size, window=0, drain=queue, queue=queue, fills=True)
 
 
 def respond_arguments(address: str) -> list[str]:

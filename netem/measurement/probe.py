@@ -3,8 +3,9 @@
 The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
 one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
 responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
-by datagrams above the asked rate of the link, or by TCP. At the end the probe asks for the responder's results. It
-repeats the question until it has an answer, because the link may lose the question.
+by datagrams above the asked rate of the link, or by TCP. What follows waits in the link's queue behind the datagrams.
+After the train, and at the end, the probe asks for the responder's results. It repeats the question until it has an
+answer, because the link may lose the question.
 
 Every message carries a random token from the responder, which ignores messages without it. All figures are about frames
 on the link (see netem.measurement.measure). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the
@@ -62,13 +63,18 @@ def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
     return data, sender, time.time()
 
 
-def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
-    """Send the datagrams of a saturation (netem.measurement.measure.Saturation), each with a header from ``head``."""
-    filler = bytes(saturation["size"] - HEADER.size)
+def times_of(saturation: Mapping[str, Any]) -> list[float]:
+    """When to send each datagram of a saturation (netem.measurement.measure.Saturation), in seconds from its start."""
     spacing = (saturation["size"] + UDP_HEADERS) * 8 / saturation["offer"]
+    return [number * spacing for number in range(int(saturation["seconds"] / spacing))]
+
+
+def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
+    """Send the datagrams of a saturation, each with a header from ``head``."""
+    filler = bytes(saturation["size"] - HEADER.size)
     start = time.monotonic()
-    for number in range(int(saturation["seconds"] / spacing)):
-        wait = start + number * spacing - time.monotonic()
+    for number, due in enumerate(times_of(saturation)):
+        wait = start + due - time.monotonic()
         if wait > 0:
             time.sleep(wait)
         send(head(number) + filler)
@@ -214,10 +220,9 @@ class Probe:
                 self._wait_to_start()
             if self.plan["forward"]:
                 self._saturate_forward(self.plan["forward"])
-                answer = self._ask() or answer
             if self.plan["back"]:
                 back |= self._saturate_back(self.plan["back"])
-            forward = answer["forward"]
+            forward = ((self._ask() if self.plan["forward"] else None) or answer)["forward"]
         times.sort()
         return {
             "rtt_median": times[len(times) // 2] if times else None,
@@ -298,12 +303,13 @@ class Probe:
             self._stream(FORWARD, saturation)
         else:
             flood(self._send, lambda number: self._head(FLOOD, number), saturation)
-            time.sleep(self.plan["wait"] + saturation["drain"])
+            if (self.plan["back"] or {}).get("transport") != "udp":  # else the request waits behind the datagrams
+                time.sleep(self.plan["wait"] + saturation["drain"])
 
     def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
         if saturation["transport"] == "tcp":
             return {"rate": self._stream(BACK, saturation)}
-        datagrams = Flood()
+        datagrams, times = Flood(), times_of(saturation)
         request = json.dumps(saturation).encode()
         for _ in range(ATTEMPTS):
             self._send(self._head(REQUEST) + request)
@@ -312,7 +318,11 @@ class Probe:
                 for kind, _, sent, arrived, data in self._received(until):
                     if kind == FLOOD:
                         datagrams.add(sent, arrived, len(data))
-                        until = time.monotonic() + self.plan["wait"] + saturation["drain"]
+                        if datagrams.count == len(times):
+                            return datagrams.result()
+                        unsent = times[-1] - times[HEADER.unpack_from(data)[3]]
+                        queued = saturation["drain"] - datagrams.waited  # behind this one, at most
+                        until = time.monotonic() + unsent + max(0.0, queued) + self.plan["wait"]
             if datagrams.size:
                 break
         return datagrams.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 UDP_HEADERS = 14 + 20 + 8
@@ -61,11 +62,22 @@ class Flood:
         self.size = 0
         self._times: list[float] = []
         self._delays: list[float] = []
+        self._fastest = math.inf
+
+    @property
+    def count(self) -> int:
+        return len(self._times)
+
+    @property
+    def waited(self) -> float:
+        """Seconds by which the last datagram took longer than the fastest one."""
+        return self._delays[-1] - self._fastest
 
     def add(self, sent: float, arrived: float, payload: int) -> None:
         self.size = payload
         self._times.append(arrived)
         self._delays.append(arrived - sent)
+        self._fastest = min(self._fastest, self._delays[-1])
 
     def result(self) -> dict[str, float | None]:
         """rate (bit/s), and loaded: the same until the last datagram was sent, without what came from queues later;

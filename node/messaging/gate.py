@@ -7,7 +7,8 @@ of its own address.
 
 libzmq does not limit a message of many frames either, and delivers none of them before the last has arrived. So a gate
 also compares the bytes that libzmq has taken from an address with the bytes delivered. It ends the connections of the
-address when too many bytes are missing.
+address when too many bytes are missing. It looks only after bytes have come: a thousand idle nodes that looked once a
+second would use a third of a processor.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ CONNECTIONS = 4
 
 UNDELIVERED = 64 << 20  # bytes; the largest packets that may wait in libzmq are a tenth of that
 _OVERHEAD = 256  # bytes of a packet besides its frames, at most: RFC 23 and 26 of ZeroMQ
-_LOOK = 1.0  # s
+_LOOK = 1.0  # s from the arrival of bytes to a look
+_SELDOM = 10.0  # s to a look without: libzmq may read what comes before this thread notices it
 
 _RECEIVED = struct.Struct("=128xQ")  # <linux/tcp.h>, tcpi_bytes_received of tcp_info
 _UNREAD = struct.Struct("i")  # tcp(7), SIOCINQ
@@ -67,7 +69,9 @@ class Gate:
         self._events.rcvhwm = 0  # no limit: with one, libzmq's thread would wait for this thread
         self._events.connect(endpoint)
         self._stop = watch(self._events, self._read)
-        self._taken: dict[int, int] = {}  # bytes by descriptor
+        self._came = asyncio.Event()  # bytes, or a connection
+        self._tcp: dict[int, socket.socket] = {}  # duplicates of the TCP connections, by descriptor
+        self._taken: Counter[int] = Counter()  # bytes by descriptor
         self._delivered: Counter[str] = Counter()  # bytes by host since the last check
         self._missing: Counter[str] = Counter()
         self._looking = asyncio.create_task(self._look())
@@ -78,6 +82,8 @@ class Gate:
 
     def close(self) -> None:
         self._looking.cancel()
+        for descriptor in list(self._tcp):
+            self._forget(descriptor)
         self._stop()
         self._listener.disable_monitor()
         self._events.close()
@@ -98,6 +104,9 @@ class Gate:
         with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
             holder = self._holders[descriptor] = _holder(connection)
             self._open[holder].append(descriptor)
+            if connection.family != socket.AF_UNIX:
+                self._tcp[descriptor] = _duplicate(descriptor)  # socket.dup would make it wait
+                self._came.set()
             if len(self._open[holder]) > self._most:
                 self._end(self._open[holder][0])
 
@@ -109,20 +118,32 @@ class Gate:
                 connection.shutdown(socket.SHUT_RDWR)  # libzmq sees the end, and closes the connection
 
     async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            self._came.clear()
+            for connection in self._tcp.values():
+                loop.add_reader(connection, self._came.set)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SELDOM):
+                    await self._came.wait()
+            for connection in self._tcp.values():
+                loop.remove_reader(connection)
             await asyncio.sleep(_LOOK)
-            growth = Counter({host: -size for host, size in self._delivered.items()})
-            self._delivered.clear()
-            for descriptor, (host, _) in self._holders.items():
-                with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
-                    if connection.family != socket.AF_UNIX:
-                        taken = _taken(connection)
-                        growth[host] += taken - self._taken.get(descriptor, 0)
-                        self._taken[descriptor] = taken
-            for host, size in growth.items():
-                self._missing[host] = max(0, self._missing[host] + size)
-                if self._missing[host] > UNDELIVERED:
-                    self._end_all(host)
+            self._compare()
+
+    def _compare(self) -> None:
+        """Compare what libzmq has taken since the last call with what was delivered."""
+        growth = Counter({host: -size for host, size in self._delivered.items()})
+        self._delivered.clear()
+        for descriptor, connection in self._tcp.items():
+            with contextlib.suppress(OSError):
+                taken = _taken(connection)
+                growth[self._holders[descriptor][0]] += taken - self._taken[descriptor]
+                self._taken[descriptor] = taken
+        for host, size in growth.items():
+            self._missing[host] = max(0, self._missing[host] + size)
+            if self._missing[host] > UNDELIVERED:
+                self._end_all(host)
 
     def _end_all(self, host: str) -> None:
         logger.warning("%s: ended its connections; %d bytes of them were no complete packet", host, self._missing[host])
@@ -133,6 +154,9 @@ class Gate:
     def _forget(self, descriptor: int) -> None:
         holder = self._holders.pop(descriptor, None)
         self._taken.pop(descriptor, None)
+        if (connection := self._tcp.pop(descriptor, None)) is not None:
+            asyncio.get_running_loop().remove_reader(connection)
+            connection.close()
         if holder is not None:
             self._open[holder].remove(descriptor)
             if not self._open[holder]:

@@ -101,11 +101,11 @@ def require_room(plan: Plan, workers: int = 1) -> None:
 
 def open_files(plan: Plan, workers: int) -> int:
     """The most files that one process of a run has open: the orchestrator, the switch, or a node with many peers. A
-    container has its output, a control connection and a request to the Engine; a peer a connection each way, and
-    ZeroMQ's own signalling."""
+    container has its output, a control connection and a request to the Engine; a peer a connection each way, the
+    gate's view, and ZeroMQ's own signalling."""
     if DRIVERS[plan.driver].simulated:
         return FILES + 4 * workers
-    return FILES + 3 * len(plan.nodes) + 2 * len(plan.programs) + 4 * len(plan.hosts)
+    return FILES + 4 * len(plan.nodes) + 2 * len(plan.programs) + 4 * len(plan.hosts)
 
 
 def models_of_a_round(plan: Plan) -> int:

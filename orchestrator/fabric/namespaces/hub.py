@@ -17,12 +17,12 @@ from orchestrator.errors import ChildError, HostError
 from orchestrator.fabric.namespaces.anchor import PATIENCE, remove
 from orchestrator.host.commands import absent
 from orchestrator.host.kernel.namespaces import entry, refused
+from orchestrator.host.process import python
 from orchestrator.host.process.child import JsonChild
 from orchestrator.host.process.processes import PART, TOKEN, labels
 from orchestrator.text import how_ended
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
-SETUP = (sys.executable, "-I", "-S", str(Path(__file__).with_name("setup.py")))
 START_TIMEOUT = 10.0
 SETUP_TIMEOUT = 60.0  # s, including the wait for earlier requests
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
@@ -141,7 +141,7 @@ class Hub:
                 self._log.parent.mkdir(exist_ok=True)
                 self._setup = await JsonChild.start(
                     "the process that sets up networks",
-                    [*self.enter(), *SETUP],
+                    [*self.enter(), *python.module("orchestrator.fabric.namespaces.setup")],
                     environment={**self._label, PART: "networks"},
                     log=self._log,
                 )

@@ -1,24 +1,25 @@
 """Sets up the network namespaces of all nodes, in one process in the hub. A process for each node would take most of
 the time of its start.
 
-It is started by its path (``python -I -S setup.py``) and imports nothing of edgebed. Requests are JSON objects on
-standard input, one per line, and so are replies, see `orchestrator.host.process.child`:
+Requests are JSON objects on standard input, one per line, and so are replies, see `orchestrator.host.process.child`:
 
     {"id": 1, "pid": 4711, "settings": {"tcp_sack": "1"}, "lines": "link set lo up"}
     {"id": 1, "ok": true, "tcp": {}}
 
-It writes TCP ``settings`` and runs ``lines`` of `ip -batch` in the network namespace of ``pid``, or in the hub's. With
-``"read": true`` the reply has all TCP settings of that namespace. A setting that the kernel refuses keeps its value.
+It writes TCP ``settings`` and runs ``lines`` in the network namespace of ``pid``, or in the hub's: see
+`orchestrator.fabric.namespaces.netlink`. With ``"read": true`` the reply has all TCP settings of that namespace. A
+setting that the kernel refuses keeps its value.
 """
 
 import contextlib
 import ctypes
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from orchestrator.fabric.namespaces.netlink import Netlink
 
 SETTINGS = Path("/proc/sys/net/ipv4")
 CLONE_NEWNS, CLONE_NEWNET, MS_REC, MS_PRIVATE = 0x00020000, 0x40000000, 0x4000, 0x40000
@@ -49,10 +50,9 @@ def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -
     for name, value in settings.items():
         with contextlib.suppress(OSError):
             (SETTINGS / name).write_text(value)
-    if lines:
-        done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise OSError(f"`ip -batch -` failed ({done.stderr.strip()}); input was:\n{lines}")
+    with Netlink() as netlink:
+        for line in lines.splitlines():
+            netlink.run(line)
     settings_in_force = {}
     for file in sorted(SETTINGS.glob("tcp_*")) if read else ():
         with contextlib.suppress(OSError):  # some are write-only

@@ -26,8 +26,18 @@ class TestPlan:
     def test_quick_is_quick_and_full_sends_two_thousand(self) -> None:
         profile = LinkProfile(latency=0.02, rate=50e6)
         quick, full = plan_probe(profile, profile), plan_probe(profile, profile, quick=False)
-        assert quick.count * quick.spacing == pytest.approx(0.5)
+        assert (quick.count, quick.spacing) == (250, 0.001)
         assert full.count >= 2000
+
+    def test_probes_of_jitter_are_as_many_and_further_apart(self) -> None:
+        """Probes that are closer together than the jitter wait for one another."""
+        jittery, steady = (plan_probe(LinkProfile(latency=0.02, jitter=jitter), PERFECT) for jitter in (0.005, 0.0))
+        assert jittery.count == steady.count == 250
+        assert jittery.spacing == 2 * steady.spacing
+
+    def test_a_slow_link_gets_what_a_tenth_of_it_carries_in_half_a_second(self) -> None:
+        plan = plan_probe(LinkProfile(rate=1e6), PERFECT)
+        assert plan.count == round(0.5 * 0.1 * 1e6 / (8 * (40 + 42)))
 
     def test_a_small_loss_takes_enough_probes_to_be_told_from_none(self) -> None:
         profile = LinkProfile(loss=0.005)

@@ -77,5 +77,14 @@ def test_a_flood_tells_the_rate_while_it_was_sent() -> None:
     assert found["rate"] > 4.5e6
 
 
+def test_a_flood_tells_how_much_longer_than_the_fastest_its_last_datagram_took() -> None:
+    """Whatever the clocks of both ends differ by: here the far one is an hour ahead."""
+    flood = Flood()
+    for took in (0.03, 0.02, 0.07):
+        flood.add(3600.0, took, 958)
+    assert flood.count == 3
+    assert flood.waited == pytest.approx(0.05)
+
+
 def test_an_empty_flood_tells_nothing() -> None:
     assert Flood().result() == {"rate": None, "queue_delay": None, "bytes": 0}

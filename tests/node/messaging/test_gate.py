@@ -99,7 +99,6 @@ async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch:
     """A message of many frames, of which libzmq hands over none before it has all."""
     monkeypatch.setattr("node.messaging.gate.UNDELIVERED", 8 << 20)
     monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
-    await asyncio.sleep(1.1)  # the first look is after the usual time
     pushing = target.other.socket(zmq.PUSH)
     set_client_keys(pushing, target.nodes.keys["edge-1"], target.nodes.keys["edge-0"].public)
     pushing.connect(f"tcp://127.0.0.1:{target.nodes.ports['edge-0']}")
@@ -114,7 +113,6 @@ async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch:
 async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.messaging.gate.UNDELIVERED", 8 << 20)
     monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
-    await asyncio.sleep(1.1)
     await target.peer.start()
     async with asyncio.timeout(PATIENCE):
         assert await target.transport.receive() == Joined("edge-1")
@@ -125,6 +123,29 @@ async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, mon
             assert isinstance(event, Received)
             assert event.message.round == number
     await target.peer.close()
+
+
+async def test_a_node_to_which_nothing_comes_does_not_look(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look costs a node that is asleep about 0.3 ms."""
+    monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
+    looks: list[socket.socket] = []
+
+    def taken(connection: socket.socket) -> int:
+        looks.append(connection)
+        return 0
+
+    monkeypatch.setattr("node.messaging.gate._taken", taken)
+    coming = iter(GREETING)
+    with target.connect() as neighbour:
+
+        def seen_after_a_byte() -> bool:  # libzmq may read some before they are noticed
+            neighbour.sendall(bytes([next(coming)]))
+            return len(looks) > 1
+
+        await until(lambda: len(looks) == 1, "a look at the new connection")
+        await asyncio.sleep(0.2)
+        assert len(looks) == 1
+        await until(seen_after_a_byte, "a look at what came")
 
 
 async def test_who_has_no_peers_address_is_not_let_in(target: Target) -> None:

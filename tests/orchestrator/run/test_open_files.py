@@ -42,5 +42,5 @@ def test_what_a_run_needs() -> None:
     scenario = (
         "name: many\nalgorithm: {name: hierfavg, rounds: 1}\ntopology: {edges: 2, devices_per_edge: 30}\ndriver: "
     )
-    for driver, files in (("namespaces", 64 + 3 * 63), ("sim", 64 + 4 * 8)):
+    for driver, files in (("namespaces", 64 + 4 * 63), ("sim", 64 + 4 * 8)):
         assert open_files(make_plan(parse(scenario + driver, "a.yaml"), None), workers=8) == files

@@ -107,12 +107,12 @@ def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Re
 
 
 @contextlib.contextmanager
-def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[None]:
+def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """Run `resume` next to the test, and kill it at the end."""
     words = [*prefix, *command("resume", run.path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            yield
+            yield process
         finally:
             process.kill()
 

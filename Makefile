@@ -79,8 +79,9 @@ alone: setup
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
-    tests/orchestrator/run/test_down.py
-FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training
+    tests/orchestrator/run/test_down.py tests/orchestrator/verbs/test_doctor.py::test_an_ordinary_users_path
+FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training or \
+    TestSuperPackets or test_more_than_a_pipe_holds
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most

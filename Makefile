@@ -88,7 +88,7 @@ FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_tr
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
 as-ordinary-user: setup
-	.ci/as-ordinary-user
+	@shown=$$(.ci/as-ordinary-user 2>&1); code=$$?; echo "$$shown"; exit $$code
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)

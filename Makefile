@@ -41,10 +41,12 @@ quick-drivers: setup
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together
-# they leave a processor of two to what computes. What measures this host comes last: whole runs alone, then links, which
-# leave a processor to the ordinary user of CI.
+# they leave a processor of two to what computes. netns and the ordinary user wait more than they compute, and are patient:
+# they come when lanes are free. Whole runs that measure this host come last and alone.
 LANES ?= 4
-ALL := hosts runs computing engines simulations others computing-orchestrator lint
+# Root of CI makes an ordinary user, who runs the tests that depend on the user.
+ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
+ALL := hosts runs computing engines simulations others computing-orchestrator netns $(ORDINARY_USER) lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
@@ -92,9 +94,8 @@ as-ordinary-user: setup
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
-ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "$(ALL)" alone "netns $(ORDINARY_USER)" $(if $(BESIDE),,lab); do \
+	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
 	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; exit $$code
 coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
 	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)

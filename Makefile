@@ -82,7 +82,7 @@ netns: setup
 	@$(call at-its-end,-m "netns and not (alone or lab)")
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
-    tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
+    tests/e2e/test_working_directory.py tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
     tests/orchestrator/run/test_down.py tests/orchestrator/verbs/test_doctor.py::test_an_ordinary_users_path
 FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training or \

@@ -140,6 +140,7 @@ class TestTime:
 
 @netns
 class TestPackets:
+    @pytest.mark.alone  # a switch that the host holds up loses packets
     def test_none_is_lost_unasked(self, hosts: Hosts) -> None:
         before = hosts.do(hosts.fabric("cloud").counters()).from_trunk
         assert datagrams(hosts, "device-1", "cloud", 1000) == list(range(1000))

@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -32,7 +32,7 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator/drivers tests/orchestrator
@@ -41,9 +41,12 @@ quick-drivers: setup
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together
-# they leave a processor of two to what computes. What measures this host comes last and alone.
+# they leave a processor of two to what computes. netns and the ordinary user wait more than they compute, and are patient:
+# they come when lanes are free. Whole runs that measure this host come last and alone.
 LANES ?= 4
-ALL := hosts runs computing engines simulations others computing-orchestrator lint
+# Root of CI makes an ordinary user, who runs the tests that depend on the user.
+ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
+ALL := hosts runs computing engines simulations others computing-orchestrator netns $(ORDINARY_USER) lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
@@ -74,15 +77,20 @@ echo "$@: $$took s, on processors $$(tail -n 1 $(LOGS)/$@.times)"; \
 [ $$took -le $(BUDGET) ] || echo "$@: more than its budget of $(BUDGET) s"; exit $$code
 endef
 alone: setup
-	@$(call at-its-end,-m "(netns or alone) and not lab")
-# What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
+	@$(call at-its-end,-m "alone and not lab")
+netns: setup
+	@$(call at-its-end,-m "netns and not (alone or lab)")
+# What depends on who runs it: namespaces, rights, control groups, and the folders of others.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
-    tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
+    tests/e2e/test_working_directory.py tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
-    tests/orchestrator/run/test_down.py
-FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training
+    tests/orchestrator/run/test_down.py tests/orchestrator/verbs/test_doctor.py::test_an_ordinary_users_path
+FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training or \
+    TestSuperPackets or test_more_than_a_pipe_holds
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
+as-ordinary-user: setup
+	@shown=$$(.ci/as-ordinary-user 2>&1); code=$$?; echo "$$shown"; exit $$code
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -69,15 +70,26 @@ def load_state(module: Module, state: State) -> Module:
 
 
 _LEGACY: Any = np.random  # its stubs lack two functions
+_turn = threading.RLock()  # runs in one process train in threads
 _spare: list[np.random.MT19937] = []  # for `seeded`: one to make, or numpy's state to copy, takes longer than all else
+
+
+def _renew_turn() -> None:
+    """A forked process lacks the thread that would release it."""
+    global _turn
+    _turn = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_turn)
 
 
 @contextlib.contextmanager
 def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
-    """Seed the global generators of torch, numpy and Python, and restore them at the end.
+    """Seed the global generators of torch, numpy and Python, and restore them at the end. Threads take turns.
 
     Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
     """
+    _turn.acquire()
     states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
     ours = _spare.pop() if _spare else np.random.MT19937()
     _LEGACY.set_bit_generator(ours)
@@ -93,6 +105,7 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
         random.setstate(states[1])
         _LEGACY.set_bit_generator(numpys)
         _spare.append(ours)
+        _turn.release()
 
 
 @dataclass(frozen=True)

@@ -107,12 +107,12 @@ def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Re
 
 
 @contextlib.contextmanager
-def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[None]:
+def resuming(run: RunDirectory, prefix: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """Run `resume` next to the test, and kill it at the end."""
     words = [*prefix, *command("resume", run.path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            yield
+            yield process
         finally:
             process.kill()
 
@@ -135,10 +135,13 @@ class Background:
     def __enter__(self) -> Background:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
+        """Remove what a run has left whose orchestrator was killed. One that ends leaves nothing, or its test fails."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
+        if self.process.returncode >= 0 and failure is None:
+            return
         for directory in known_runs(self.runs):
             subprocess.run(
                 command("down", directory.run, "--runs", self.runs), cwd=ROOT, capture_output=True, check=False

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from tests.e2e.harness import FEW, ROOT, command, json_of, wait_for
+from tests.e2e.harness import FEW, PACED, ROOT, command, json_of, wait_for
 
 pytestmark = pytest.mark.e2e
 
-LONG = FEW.replace("rounds: 3", "rounds: 100000")
+LONG = FEW.replace("rounds: 3", "rounds: 100000") + PACED
 SLOWLY = ("--driver", "sim", "--pace", "1x")
 
 

@@ -37,10 +37,13 @@ probe: {before: false}
 """
 THREE_IN_CONTAINERS = THREE + IN_CONTAINERS
 LONG = THREE_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
-FAULTS = """\
+PROBED = FEW + IN_CONTAINERS.replace("probe: {before: false}\n", "")
+CELLS_AND_FAULTS = """\
+shared: {cell-0: {up: 8mbit, down: 20mbit, members: [device-*-*]}, cell-1: {rate: 4mbit}}
 faults:
   - {round: 1, node: device-0-0, action: crash, for: 1s}
   - {round: 1, node: device-1-0, action: pause, for: 1s}
+  - {round: 2, node: device-1-0, action: handover, to: cell-1}
 gathering: {quorum: 50%, deadline: 20s}
 """
 
@@ -57,8 +60,8 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engine) -> None:
-    result = up(tmp_path, FEW + IN_CONTAINERS + FAULTS, timeout=300)
+def test_a_run_with_cells_and_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engine) -> None:
+    result = up(tmp_path, PROBED + CELLS_AND_FAULTS, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     assert (result.summary["driver"], result.summary["rounds"]) == ("docker", 3)
     assert result.summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
@@ -70,25 +73,18 @@ def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engin
     assert not (run / "nodes").exists()  # the keys
     for node in ("cloud", "edge-0", "edge-1"):  # a device that crashes may not be back before a busy run's end
         assert "ended" in (run / "logs" / f"{node}.log").read_text()
-
-
-def test_containers_share_a_cell(tmp_path: Path, engine: Engine) -> None:
-    cells = """\
-shared: {cell-0: {up: 8mbit, down: 20mbit, members: [device-*]}, cell-1: {rate: 4mbit}}
-faults: [{round: 1, node: device-1, action: handover, to: cell-1}]
-"""
-    result = up(tmp_path, THREE + IN_CONTAINERS.replace("probe: {before: false}\n", "") + cells, timeout=300)
-    assert (result.summary["ended"], result.summary["rounds"]) == ("rounds", 3), result.errors
-    with closing(History.open(Path(result.summary["run"]))) as history:
+    with closing(History.open(run)) as history:
         probes = [probe for probe in history.probes() if probe.link_class == SHARED]
-        assert {(probe.source, probe.verdict) for probe in probes} == {("cell-0 up", "pass"), ("cell-0 down", "pass")}
         carried = {(row.channel, row.member): row.bytes for row in channel_counters(history)}
-        assert min(carried["cell-0 up", "device-0"], carried["cell-1 up", "device-1"]) > 50_000
-        assert history.faults()[0].start is not None
+    assert {(probe.source, probe.verdict) for probe in probes} == {("cell-0 up", "pass"), ("cell-0 down", "pass")}
+    assert min(carried["cell-0 up", "device-0-0"], carried["cell-1 up", "device-1-0"]) > 50_000
 
 
-def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, engine: Engine) -> None:
-    """Then they end by themselves, the run is resumed, and what is left of that goes by `down`."""
+def test_nodes_hold_no_right_and_the_orchestrator_and_the_engine_may_be_killed(
+    tmp_path: Path, engine: Engine, place: Place
+) -> None:
+    """After the orchestrator they end by themselves and the run is resumed. After the Engine it fails, and what is left
+    goes by `down`."""
     with Background(tmp_path, LONG + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
         run.wait_round(1, timeout=200)
         name = run.directory.run
@@ -117,11 +113,22 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         os.kill(run.process.pid, signal.SIGKILL)
         wait_for(lambda: not (engine.containers(name) or traces_of(name)) or None, "the end of everything", 60.0)
         reached = run.round()
-        with resuming(run.directory):
+        with resuming(run.directory) as resumed:
             run.wait_round(reached + 2, timeout=200)
-        said = json_of("down", name, "--runs", run.runs)["runs"][0]
-        assert said["clean"]
+            if place.daemon is None:
+                resumed.kill()  # the Engine is not the tests' own
+            else:
+                place.daemon.kill()
+                assert resumed.wait(60) == 1
+                with closing(run.history()) as history:
+                    assert history.outcome is not None
+                    assert history.outcome.ended == "failed"
+                assert traces_of(name) == []  # by the label of their processes
+                place.daemon.start()
+        assert json_of("down", name, "--runs", run.runs)["runs"][0]["clean"]
+        assert name not in [each["run"] for each in json_of("ps", "--runs", run.runs)["runs"]]
         assert engine.containers(name) == []
+        assert leftovers.listed() == []
         assert traces_of(name) == []
 
 
@@ -217,20 +224,3 @@ def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine
     assert_same_tcp(run)
     wait_for(lambda: engine.containers(run.name) == [] or None, "the helper's removal")
     assert traces_of(run.name) == []
-
-
-@pytest.mark.usefixtures("engine")
-def test_the_engine_is_killed(tmp_path: Path, place: Place) -> None:
-    if place.daemon is None:
-        pytest.skip("the Engine is not the tests' own")
-    with Background(tmp_path, LONG) as run:
-        run.wait_round(1, timeout=200)
-        name = run.directory.run
-        place.daemon.kill()
-        result = run.result(timeout=60)
-        assert (result.code, result.summary["ended"]) == (1, "failed")
-        assert traces_of(name) == []  # by the label of their processes
-        place.daemon.start()
-        assert json_of("down", name, "--runs", run.runs)["runs"][0]["clean"]
-        assert name not in [each["run"] for each in json_of("ps", "--runs", run.runs)["runs"]]
-        assert leftovers.listed() == []

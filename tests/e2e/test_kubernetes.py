@@ -18,7 +18,7 @@ from orchestrator.host.directory import known_runs
 from orchestrator.results.record.history import History
 from tests.e2e import image
 from tests.e2e.engine import Place, at
-from tests.e2e.harness import ROOT, THREE, Background, json_of, traces_of, up, wait_for
+from tests.e2e.harness import PACED, ROOT, THREE, Background, json_of, traces_of, up, wait_for
 from tests.e2e.image import import_archive, packed, settings
 from tests.fakes.kubectl import LABEL, node
 
@@ -93,7 +93,7 @@ def test_one_run_spreads_over_the_nodes_of_a_cluster(pods: Callable[[], list[str
 def test_an_agent_may_restart_and_those_of_a_killed_run_end_and_are_removed(
     pods: Callable[[], list[str]], tmp_path: Path
 ) -> None:
-    with Background(tmp_path, SPREAD.replace("rounds: 3", "rounds: 999"), "--driver", "kubernetes") as killed:
+    with Background(tmp_path, SPREAD.replace("rounds: 3", "rounds: 999") + PACED, "--driver", "kubernetes") as killed:
         killed.wait_round(2, PATIENCE)
         run = killed.directory.run
         assert pods() == ["pod-n1", "pod-n2"]

@@ -23,7 +23,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.serve.server import Server
 from tests.e2e.browser import CHROMIUM, Tab, tab
-from tests.e2e.harness import ROOT, SMALL, command, write
+from tests.e2e.harness import PACED, ROOT, SMALL, command, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = [
@@ -33,6 +33,7 @@ pytestmark = [
 ]
 
 MARKUP = "<img src=x onerror=document.title=1>"
+LONG = SMALL.replace("rounds: 3", "rounds: 2000") + PACED
 LAG = 5.0  # s; on an idle host it is below one
 FAULT = "faults: [{at: 0.5s, node: device-0-1, action: pause, for: 5s}]\nstop: {after: 6s}\n"
 CELLS = "shared: {cell-0: {rate: 20mbit, members: [device-0-*]}, cell-1: {rate: 1mbit, members: []}}\n"
@@ -48,7 +49,7 @@ def browser(tmp_path: Path) -> Iterator[Tab]:
 
 
 def test_the_page_follows_a_run_and_stays(tmp_path: Path, browser: Tab) -> None:
-    scenario = write(tmp_path, f"# {MARKUP} Does it learn?\n{SMALL.replace('rounds: 3', 'rounds: 2000')}{FAULT}")
+    scenario = write(tmp_path, f"# {MARKUP} Does it learn?\n{LONG}{FAULT}")
     run = subprocess.Popen(
         command("up", scenario, "--runs", tmp_path / "runs", "--serve", "--json"),
         cwd=ROOT,
@@ -117,7 +118,7 @@ def test_the_page_follows_a_run_and_stays(tmp_path: Path, browser: Tab) -> None:
 
 def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
     """A simulation that is slow enough to be touched: what the page asks for is done, recorded and shown."""
-    scenario = write(tmp_path, f"# {MARKUP}\n{SMALL.replace('rounds: 3', 'rounds: 2000')}{CELLS}")
+    scenario = write(tmp_path, f"# {MARKUP}\n{LONG}{CELLS}")
     run = subprocess.Popen(
         command("up", scenario, "--runs", tmp_path / "runs", "--driver", "sim", "--pace", "1x", "--serve", "--json"),
         cwd=ROOT,

@@ -56,6 +56,8 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
+KillWait=5
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -233,14 +235,31 @@ def test_a_run_of_an_ordinary_user_survives_cancellation_and_its_time_limit(ordi
     assert traces_of(run.run) == []
 
 
+def submit(ordinary: Ordinary, *arguments: str) -> str:
+    """A job that runs `job.sh` on both nodes. `sbatch --wait` would look at it after 2, 10 and 42 s."""
+    words = ("sbatch", "--parsable", "--nodes=2", "--output=job.log", "job.sh", *arguments)
+    with ordinary.start(*words) as submission:
+        return submission.communicate()[0].strip()
+
+
+def exit_code(job: str) -> int:
+    """Of a job, once it has ended."""
+
+    def shown() -> str | None:
+        words = slurm_says("scontrol", "--oneliner", "show", "job", job)
+        fields = dict(word.split("=", 1) for word in words if "=" in word)
+        return fields["ExitCode"] if fields["JobState"] in ("COMPLETED", "FAILED") else None
+
+    return int(wait_for(shown, f"the end of job {job}", 120.0).split(":")[0])
+
+
 def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
     folder = ordinary.folder
     (folder / "spread.yaml").write_text(SPREAD)
     up = f"exec {ordinary.python} -P -m orchestrator up spread.yaml --driver slurm --runs $1 --set algorithm.rounds=$2"
     (folder / "job.sh").write_text(f"#!/bin/sh\n{up}\n")
-    words = ("sbatch", "--wait", "--nodes=2", "--output=job.log", "job.sh")
-    with ordinary.start(*words, "whole", "6") as job:
-        assert job.wait() in (0, 3), (folder / "job.log").read_text()  # 3: on a busy host links are late
+    whole = submit(ordinary, "whole", "6")
+    assert exit_code(whole) in (0, 3), (folder / "job.log").read_text()  # 3: on a busy host links are late
     (run,) = known_runs(folder / "whole")
     with History.open(run.path) as history:
         assert history.outcome is not None
@@ -252,10 +271,10 @@ def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
     frames = {(each.source, each.target): each for each in measured[-1].frames}
     assert frames["n2", "n1"].sent > 0
     assert frames["n2", "n1"].missing == 0
-    with ordinary.start(*words, "killed", "20") as job:
-        run = wait_for_round(folder / "killed", 3)
-        for pid in [pid for pid, name in ordinary.processes().items() if name == "srun"]:
-            os.kill(pid, signal.SIGKILL)
-        assert job.wait() == 1
+    killed = submit(ordinary, "killed", "20")
+    run = wait_for_round(folder / "killed", 3)
+    for pid in [pid for pid, name in ordinary.processes().items() if name == "srun"]:
+        os.kill(pid, signal.SIGKILL)
+    assert exit_code(killed) == 1
     wait_for(lambda: ordinary.processes() == {} or None, "the end of all processes")
     assert not run.nodes.exists()

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.host.kernel.cgroups import PREFIX, limits, writable_hierarchies
 from orchestrator.results.record.history import History
-from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, up, write
+from tests.e2e.harness import FEW, ROOT, SMALL, Background, command, json_of, traces_of, up, write
 
 pytestmark = pytest.mark.e2e
 
@@ -123,7 +123,7 @@ def test_slowness_and_random_faults(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_links_are_calibrated_without_training(tmp_path: Path) -> None:
-    path = write(tmp_path, SMALL.replace("latency: 2ms", "latency: 2ms, loss: 2%"))
+    path = write(tmp_path, FEW.replace("latency: 2ms", "latency: 2ms, loss: 2%"))
     for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else
         done = subprocess.run(
             command("calibrate", path, "--runs", tmp_path / "runs", "--json"),

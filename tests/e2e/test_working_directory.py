@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, SMALL, traces_of, write
+from tests.e2e.harness import FEW, ROOT, traces_of, write
 
 pytestmark = pytest.mark.e2e
 
@@ -19,7 +19,7 @@ NAMES = ("node", "netem", "orchestrator", "torch")
 
 
 def test_a_run(tmp_path: Path) -> None:
-    scenario = write(tmp_path, SMALL)
+    scenario = write(tmp_path, FEW)
     for name in NAMES:
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('imported from the working directory')\n")
     done = subprocess.run(

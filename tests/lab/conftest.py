@@ -144,9 +144,9 @@ class Guests:
 def begin(session: pytest.Session) -> None:
     """Start the guests that this session needs, unless they have started. Tests that measure, or that need both
     processors, should be over by then."""
-    config = session.config
-    needed = any(is_inside(item) for item in session.items)
-    if needed and _GUESTS not in session.stash and not (netem_here(config) or uml.missing() or uml.unfit()):
+    if _GUESTS in session.stash or not is_inside(session.items[-1]):  # which come last
+        return
+    if not (netem_here(session.config) or uml.missing() or uml.unfit()):
         session.stash[_GUESTS] = Guests(session)
 
 

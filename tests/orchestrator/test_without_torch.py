@@ -13,6 +13,8 @@ from orchestrator.verbs import doctor
 from tests.e2e.harness import ROOT
 from tests.orchestrator.example_run import Example
 
+pytestmark = pytest.mark.slow  # each command starts Python anew
+
 INSTALL = "pip install 'edgebed[learning]'"
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('torch', 'torchvision', 'PIL')));"  # their import fails
 COMMAND = f"{WITHOUT} from edgebed.command import main; main()"

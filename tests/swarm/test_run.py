@@ -58,7 +58,7 @@ probe: {{before: false}}
 """The fewest nodes that live on all hosts."""
 FAILING = f"{THREE_ON_SWARM}restart: never\n"
 """For images that make no node."""
-LONG = FIVE.replace("rounds: 3", "rounds: 200")
+LONG = FIVE.replace("rounds: 3", "rounds: 200") + PACED
 FAULTS = """\
 faults:
   - {round: 1, node: device-0-0, action: crash, for: 1s}
@@ -430,7 +430,7 @@ def test_nodes_of_a_host_that_was_cut_off_start_elsewhere_and_never_live_twice(
     pins = "cloud: home=1, device-1-0: home=1, edge-0: b, device-0-0: b, edge-1: a"
     for host in ("b", "c"):
         engines.set_label(host, "edgebed.home", "1")
-    scenario = re.sub("hosts: {.*}", f"hosts: {{{pins}}}", LONG + PACED)
+    scenario = re.sub("hosts: {.*}", f"hosts: {{{pins}}}", LONG)
     scenario += 'shared: {backhaul: {rate: 50mbit, members: ["edge-* <-> cloud"]}}\n'  # its queues move with the cloud
     with Background(tmp_path, scenario, prefix=manager) as run, closing(engines.hosts[2].daemon.client()) as lost:
         run.wait_round(2, timeout=200)

@@ -126,9 +126,9 @@ def test_together_members_get_the_rate(media: Stage, note: Note, channel: str) -
 
 
 def test_fair_shares_are_equal(media: Stage, note: Note) -> None:
-    found = transfer(media, up(NAMES), seconds=6)
+    found = transfer(media, up(NAMES), seconds=4)
     index = jain(size for _, size in found.values())
-    note("five uploads for 6 s, fair: Jain's index", ">= 0.98", f"{index:.4f}")
+    note("five uploads for 4 s, fair: Jain's index", ">= 0.98", f"{index:.4f}")
     assert index >= 0.98
 
 
@@ -146,7 +146,7 @@ def test_both_directions_share_a_half_duplex_medium(media: Stage, note: Note) ->
 def test_another_medium_is_not_disturbed(media: Stage, note: Note) -> None:
     idle = MEMBERS[LINE][0]
     quiet = statistics.median(stream(media, idle, "cloud", count=100, spacing=0.02).delays)
-    loading = threading.Thread(target=transfer, args=(media, up(NAMES)), kwargs={"seconds": 4})
+    loading = threading.Thread(target=transfer, args=(media, up(NAMES)), kwargs={"seconds": 3})
     loading.start()
     time.sleep(1)
     loaded = statistics.median(stream(media, idle, "cloud", count=100, spacing=0.02).delays)
@@ -159,7 +159,7 @@ def test_a_member_also_has_its_own_link(media: Stage, note: Note) -> None:
     slow, others = (NAMES[0], "cloud"), up(NAMES[1:4])
     media.do(media.fabric.change(*slow, LinkProfile(latency=0.01, rate=5e5, buffer=0.3)))
     try:
-        found = transfer(media, {slow: 10_000_000, **others}, seconds=6)
+        found = transfer(media, {slow: 10_000_000, **others}, seconds=5)
     finally:
         media.do(media.fabric.change(*slow, LinkProfile(latency=0.01)))
     rates = {pair: 8 * frames(size) / at for pair, (at, size) in found.items()}

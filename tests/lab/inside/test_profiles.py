@@ -1,4 +1,5 @@
-"""Every setting of a profile by its measured effect, on links made by the kernel engine.
+"""Settings of a profile by their measured effect, on links made by the kernel engine. What is chance, such as losses,
+duplicates and jitter, is measured in `test_same_fates.py`.
 
 Traffic goes from the cloud to device-0, whose device has one link, or the other way, into a device shared by two.
 A busy host delays the guest: a figure may be measured `TRIES` times, and one that is wrong is wrong each time.
@@ -13,7 +14,7 @@ from random import Random
 import pytest
 
 from netem.kernel import tc
-from netem.measurement.intervals import binomial_range, design_effect
+from netem.measurement.intervals import binomial_range
 from netem.measurement.tally import UDP_HEADERS, arrival_rate
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 from tests.lab.inside.chance import by_chance
@@ -58,52 +59,6 @@ def test_each_way_has_its_own_latency(stage: Stage, note: Note) -> None:
 
         got = settled(measured, asked, 0.0003)
         note("one way (ms)", f"{asked * 1000:.3f}", f"{got * 1000:.3f}")
-
-
-@pytest.mark.parametrize(
-    ("distribution", "spread"),
-    # Upper quartile less lower, in jitters; of pareto, (4/3)(u^(-1/3) - 3/2), 4/3 ((1/4)^(-1/3) - (3/4)^(-1/3)).
-    # Of paretonormal a quarter of the normal one and three quarters of pareto's.
-    [("normal", 1.349), ("uniform", 1.0), ("pareto", 0.649), ("paretonormal", 0.824)],
-)
-@by_chance
-def test_jitter(stage: Stage, note: Note, distribution: str, spread: float) -> None:
-    stage.shape(*UP, LinkProfile(latency=0.015, jitter=0.003, distribution=distribution))
-    sparse = stream(stage, *UP, count=300, spacing=0.015)  # nobody waits for another
-    asked = 0.003 * spread
-    # Quartiles, for one packet that the host holds up is all of a deviation. Those of 300 draws scatter by 7 % of their
-    # distance, pareto's by 10: 3 of these.
-    lower, _, upper = statistics.quantiles(sparse.delays)
-    assert upper - lower == pytest.approx(asked, rel=0.3 if "pareto" in distribution else 0.2)
-    assert statistics.mean(sparse.delays) == pytest.approx(0.0151, abs=0.001)
-    note(f"jitter, {distribution}, quartiles apart (ms)", f"{asked * 1e3:.2f}", f"{(upper - lower) * 1e3:.2f}")
-    dense = [arrival.number for arrival in stream(stage, *UP, count=1000, spacing=0.0005).arrivals]
-    assert dense == list(range(1000))
-
-
-@by_chance
-def test_random_loss(stage: Stage, note: Note) -> None:
-    stage.shape(*UP, LinkProfile(loss=0.05), LinkProfile(loss=0.1))
-    for way, asked in ((UP, 0.05), (DOWN, 0.1)):
-        low, high = binomial_range(3000, asked)
-        got = stream(stage, *way, count=3000, spacing=0).lost
-        assert low <= got <= high
-        note("lost of 3000", f"{low}..{high}", got)
-
-
-@by_chance
-def test_bursty_loss(stage: Stage, note: Note) -> None:
-    chain = GilbertElliott(p=0.02, r=0.3)
-    stage.shape(*UP, LinkProfile(loss=chain))
-    count = 6000
-    sent = stream(stage, *UP, count=count, spacing=0).counts()
-    lost = count - sent["received"]
-    scatter = (design_effect(chain) * count * chain.mean_loss * (1 - chain.mean_loss)) ** 0.5
-    assert lost == pytest.approx(count * chain.mean_loss, abs=3 * scatter)
-    # A burst lasts 1 / r packets, with a standard deviation of sqrt(1 - r) / r.
-    burst = lost / sent["bursts"]
-    assert burst == pytest.approx(chain.mean_burst, abs=3 * 0.7**0.5 / 0.3 / sent["bursts"] ** 0.5)
-    note("Gilbert-Elliott: lost of 6000, mean burst", f"{count * chain.mean_loss:.0f}, 3.33", f"{lost}, {burst:.2f}")
 
 
 @pytest.mark.parametrize("mbit", [0.25, 1, 5, 20])
@@ -154,16 +109,6 @@ def test_the_limit_of_100_mbit_at_100_ms(stage: Stage, note: Note) -> None:
 
 
 @by_chance
-def test_duplicates(stage: Stage, note: Note) -> None:
-    stage.shape(*DOWN, LinkProfile(latency=0.001, duplicate=0.25))
-    counts = stream(stage, *DOWN, count=1000, spacing=0.0005).counts()
-    low, high = binomial_range(1000, 0.25)
-    assert low <= counts["duplicated"] <= high
-    assert counts["received"] == 1000
-    note("duplicated of 1000", f"{low}..{high}", counts["duplicated"])
-
-
-@by_chance
 def test_corruption_is_found_by_the_checksum(stage: Stage, note: Note) -> None:
     stage.shape(*UP, LinkProfile(corrupt=0.25))
     before = checksum_errors(stage, "cloud")
@@ -174,18 +119,6 @@ def test_corruption_is_found_by_the_checksum(stage: Stage, note: Note) -> None:
     # UDP's is found otherwise than by UDP's checksum; one in Ethernet's header makes the packet somebody else's.
     assert 0.5 * lost < checksum_errors(stage, "cloud") - before <= lost
     note("corrupt of 1000", f"{low}..{high}", lost)
-
-
-@by_chance
-def test_reordered_packets_overtake(stage: Stage, note: Note) -> None:
-    stage.shape(*UP, LinkProfile(latency=0.02, reorder=0.25))
-    sent = stream(stage, *UP, count=600, spacing=0.001)
-    early = sum(delay < 0.01 for delay in sent.delays)
-    low, high = binomial_range(600, 0.25)
-    assert low <= early <= high
-    assert sent.lost == 0
-    assert sent.counts()["reordered"] > 300  # nearly each of the other 450 is behind one that was sent later
-    note("sent at once by reorder, of 600", f"{low}..{high}", early)
 
 
 def test_without_reorder_the_order_is_kept(stage: Stage) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -79,6 +82,32 @@ def test_a_seed_acts_and_leaves_the_global_generator_alone() -> None:
     with seeded(1):
         assert torch.equal(torch.rand(1), drawn)
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_threads_take_turns_at_the_global_generators() -> None:
+    def drawn(seed: int) -> torch.Tensor:
+        with seeded(seed):
+            return torch.rand(1)
+
+    first, second = drawn(1), drawn(2)
+    with ThreadPoolExecutor(1) as thread, seeded(1):
+        other = thread.submit(drawn, 2)
+        with pytest.raises(TimeoutError):  # it waits for the end of this block
+            other.result(0.05)
+        assert torch.equal(torch.rand(1), first)
+    assert torch.equal(other.result(), second)
+
+
+def test_a_process_that_is_forked_meanwhile_waits_for_no_thread() -> None:
+    def drawn_in_a_fork() -> int:
+        if (pid := os.fork()) == 0:
+            signal.alarm(20)
+            with seeded(2):
+                os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    with ThreadPoolExecutor(1) as thread, seeded(1):
+        assert thread.submit(drawn_in_a_fork).result() == 0
 
 
 @pytest.mark.slow  # torch loads its compiler for it

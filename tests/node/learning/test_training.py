@@ -302,6 +302,7 @@ def federated_accuracy(data: Prepared, params: LocalTraining, per_client: int, r
     return learners[0].evaluate(w, "global", limit=2000).accuracy
 
 
+@pytest.mark.slow
 def test_accuracy_floor_on_digits(digits: Prepared) -> None:
     params = LocalTraining(learning_rate=0.1, momentum=0.9, batch_size=16)
     assert federated_accuracy(digits, params, per_client=280, rounds=6) > 0.9

@@ -24,6 +24,8 @@ from orchestrator.results.summary import summary
 from tests.orchestrator.example_run import SCENARIO, Example
 from tests.orchestrator.exports.mlflow_stores import NewStore, client, runs_in
 
+pytestmark = pytest.mark.slow  # MLflow takes seconds to be imported, and to make a store
+
 QUESTION = SCENARIO.splitlines()[0].removeprefix("# ")
 
 

@@ -140,6 +140,7 @@ class TestTime:
 
 @netns
 class TestPackets:
+    @pytest.mark.alone  # a switch that the host holds up loses packets
     def test_none_is_lost_unasked(self, hosts: Hosts) -> None:
         before = hosts.do(hosts.fabric("cloud").counters()).from_trunk
         assert datagrams(hosts, "device-1", "cloud", 1000) == list(range(1000))
@@ -424,8 +425,9 @@ class TestByProgramsThatKnowNothingOfUs:
     What the hubs and the trunk themselves take, without a shaped link, comes on top: it is this machine's.
     """
 
-    @pytest.mark.parametrize("asked", [0.005, 0.100])
-    def test_round_trip(self, hosts: Hosts, tools: Tools, asked: float) -> None:
+    def test_round_trip(self, hosts: Hosts, tools: Tools) -> None:
+        asked = 0.1
+
         def both(profile: LinkProfile) -> None:
             for ends in (("device-1", "cloud"), ("cloud", "device-1")):
                 hosts.change(*ends, profile)
@@ -440,8 +442,8 @@ class TestByProgramsThatKnowNothingOfUs:
         trip = 2 * asked
         settled(median, trip, trip + bare + max(0.001, 0.02 * trip))
 
-    @pytest.mark.parametrize("asked", [5e6, 50e6])
-    def test_rate(self, hosts: Hosts, tools: Tools, asked: float) -> None:
+    def test_rate(self, hosts: Hosts, tools: Tools) -> None:
+        asked = 50e6
         hosts.change("device-1", "cloud", LinkProfile(rate=asked))
         hosts.change("cloud", "device-1", LinkProfile())
 

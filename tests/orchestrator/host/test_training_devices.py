@@ -17,10 +17,12 @@ FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU, an
 GPU = torch.cuda.is_available()
 
 
+@pytest.mark.slow
 def test_the_processor_can_be_trained_on() -> None:
     assert tried_here("cpu") == {"name": "cpu"}
 
 
+@pytest.mark.slow
 def test_a_gpu_has_a_name_or_a_problem() -> None:
     found = tried_here("cuda")
     assert found.keys() == ({"name"} if GPU else {"problem"})

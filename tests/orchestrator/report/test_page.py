@@ -330,7 +330,7 @@ def test_topology_keeps_the_links_of_its_top_row_inside(tmp_path: Path) -> None:
     assert min((float(y1) + float(middle)) / 2 for _, y1, _, middle, _, _ in arcs) > 2
 
 
-@pytest.mark.parametrize("edges", [2, 12, 20, 40])
+@pytest.mark.parametrize("edges", [2, 12, pytest.param(40, marks=pytest.mark.slow)])
 def test_shared_media_are_beside_each_other_in_the_picture(tmp_path: Path, edges: int) -> None:
     run = Example(edges=edges, with_faults=False).build(tmp_path)
     plan = json.loads((run / "plan.json").read_text())

@@ -48,6 +48,7 @@ def last_points(figure: dict[str, Any]) -> dict[str, Any]:
     return {mark["name"]: (mark["x"][-1], mark["y"][-1]) for mark in figure["marks"] if mark["mark"] == "line"}
 
 
+@pytest.mark.slow
 def test_terminal_page_and_report_agree_at_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Snapshot] = []
     moments: list[tuple[Snapshot, dict[str, Any], dict[str, Any]]] = []

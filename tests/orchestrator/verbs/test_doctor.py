@@ -60,8 +60,8 @@ async def test_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
     commands.extend_path()
     found = {finding.name: finding for finding in await examine()}
-    assert found["commands"].ok is True
-    assert found["veth interfaces"].ok is True
+    assert found["commands"].ok is found["namespaces"].ok is found["veth interfaces"].ok is True
+    assert ("unprivileged" in found["namespaces"].detail) == (os.geteuid() != 0)
     assert found["ifb"].ok or found["ifb"].commands == doctor.MODPROBE
 
 

@@ -80,6 +80,7 @@ def test_pictures_are_not_those_they_were(trained: Trained, made: EncryptedSet) 
     assert made.images.shape == (200, 1, 8, 8)
 
 
+@pytest.mark.slow
 def test_outputs_are_the_models_own_on_what_travels(trained: Trained, made: EncryptedSet) -> None:
     learner, weights = trained
     learner.set(weights)

@@ -41,7 +41,7 @@ OF_BASELINES: dict[str, Algorithm] = {
 }
 EVERY = ALGORITHMS | OF_BASELINES
 TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
-REPEATED = ["cnn", "mlp", "resnet18", TORCHVISION % "squeezenet-1.1", "transformer"]
+REPEATED = ["cnn", "resnet18", "transformer"]
 """Models of each kind of layer, which are trained twice to the same record."""
 MODELS_TRIED = ["torchvision", *user_models.NAMES]
 """`cnn` and `mlp`, of the same layers as the user's, are the models of each algorithm's own tests."""

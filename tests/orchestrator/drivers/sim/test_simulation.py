@@ -82,7 +82,7 @@ SHORTER = {
     "feelpgen-dropout": (*FEW, "data.evaluate_samples=100", "topology.devices_per_edge=2", "algorithm.rounds=9"),
     "feelpgen-stragglers": (*FEW, "data.evaluate_samples=100", "algorithm.rounds=2"),
     "lora-over-lte": ("algorithm.rounds=6",),
-    "partition": ("data.evaluate_samples=100",),
+    "partition": ("data.evaluate_samples=100", "data.samples_per_client=100"),
     "masked-sum": FEW,
     "scaffold": FEW,
     "semi-decentralized": (*FEW, "algorithm.rounds=4"),

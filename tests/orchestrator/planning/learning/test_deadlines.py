@@ -101,6 +101,7 @@ SIDES = (8, 32, 128)
 SMALLEST = {"fedfeat-cnn": 32, "celeba-cnn": 128}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.measure is not None])
 def test_no_healthy_client_is_cut_off(name: str) -> None:
     """The simulation's cost, counted on the network itself, of 20 passes over 1,000 samples and an evaluation."""

@@ -22,6 +22,8 @@ from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 
+pytestmark = pytest.mark.slow
+
 RATES = [1e3, 10e3, 100e3, 1e6, 5e6, 100e6, 1e9]
 LINKS = {
     **{name: profile for name, profile in PROFILES.items() if profile.rate},

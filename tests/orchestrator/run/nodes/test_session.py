@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.messaging.control import ControlServer
@@ -553,7 +553,6 @@ def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageRecorde
         yield MessageRecorder({"cloud"}, record, lambda: 0.0)
 
 
-@settings(max_examples=200)
 @given(message=st.dictionaries(_words | _scalars, _anything, max_size=5))
 def test_whatever_a_node_says_can_be_taken(hearing: MessageRecorder, message: dict[Any, Any]) -> None:
     for type in (message.get("type"), "event", "metric", "beat", "done", "traffic"):

@@ -68,13 +68,14 @@ others: setup
 	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e $(addprefix --ignore ,$(SIMULATIONS)))
 # Tests whose output is shown when they have ended, so that the lines of several processes do not mix. Beside it lie how
 # long each test took (JUnit) and the processor time of all (user, system), and what takes longer than its budget says so.
+# Its last line is pytest's closing line.
 LOGS := .pytest_cache/logs
 BUDGET := 600# s
 define at-its-end
 mkdir -p $(LOGS); began=$$(date +%s); $(BIN)/python -m pytest --junitxml=$(LOGS)/$@.xml $(1) >$(LOGS)/$@ 2>&1; code=$$?; \
-times >$(LOGS)/$@.times; took=$$(($$(date +%s) - began)); cat $(LOGS)/$@; \
+times >$(LOGS)/$@.times; took=$$(($$(date +%s) - began)); \
 echo "$@: $$took s, on processors $$(tail -n 1 $(LOGS)/$@.times)"; \
-[ $$took -le $(BUDGET) ] || echo "$@: more than its budget of $(BUDGET) s"; exit $$code
+[ $$took -le $(BUDGET) ] || echo "$@: more than its budget of $(BUDGET) s"; cat $(LOGS)/$@; exit $$code
 endef
 alone: setup
 	@$(call at-its-end,-m "alone and not lab")

@@ -111,7 +111,7 @@ class Cloud(edgebed.Role):
     async def run(self) -> None:
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
+            await self.publish(self.children, "model", w, owned=True, round=t)
             w = await edgebed.average(self, await self.gather("update", self.children, round=t), w)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
@@ -140,7 +140,7 @@ class Client(edgebed.Role):
             if names:
                 self.report(round=t, scope="train", global_weight=mean_of(weights, names))
             await edgebed.evaluate(self, own, t)
-            await self.send(self.parent, "update", own, round=t, samples=result.samples)
+            await self.send(self.parent, "update", own, owned=True, round=t, samples=result.samples)
 
 
 def mean_of(weights: edgebed.State, names: Collection[str]) -> float:

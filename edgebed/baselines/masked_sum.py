@@ -133,7 +133,7 @@ class Cloud(edgebed.Role):
     async def run(self) -> None:
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
+            await self.publish(self.children, "model", w, owned=True, round=t)
             w = await self.aggregate(w, t)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
@@ -146,7 +146,7 @@ class Cloud(edgebed.Role):
         public = {client: each.tensors["key"] for client, each in keys.items()}
         if not self.enough(list(keys.values()), t):
             return w
-        await self.send(list(keys), "keys", public, round=t, samples=n)
+        await self.send(list(keys), "keys", public, owned=True, round=t, samples=n)
         size = vector(w, floats(w)).size
         answers = await self.answers("masked", keys, t, lambda each: _is_masked(each, size))
         if not self.enough(answers, t):
@@ -233,9 +233,9 @@ class Client(edgebed.Role):
                 if len(seeds) + 1 - len(gone) >= self.params.threshold:
                     await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
 
-    async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: int) -> None:
+    async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: Any) -> None:
         assert self.parent is not None
-        await self.send(self.parent, kind, tensors, round=t, **fields)
+        await self.send(self.parent, kind, tensors, owned=True, round=t, **fields)
 
 
 def agreed_with(secret: int, keys: Mapping[str, bytes], t: int) -> dict[str, bytes]:

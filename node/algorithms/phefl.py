@@ -57,7 +57,7 @@ class Cloud(Role):
         t = self.restored.round if self.restored else 0
         cams = self.kept() or dict.fromkeys(self.children, self.learner.initial())
         async for t in self.rounds():
-            await self.publish_each("model", cams, round=t, last=False)
+            await self.publish_each("model", cams, owned=True, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
             eams = with_samples(self, updates)
             if eams:
@@ -65,7 +65,7 @@ class Cloud(Role):
                 cams = await self.aggregate(eams, gm)
                 await evaluate(self, gm, t)
             await self.checkpoint(t, {f"{e} {name}": values for e in cams for name, values in cams[e].items()})
-        await self.publish_each("model", cams, round=t + 1, last=True)
+        await self.publish_each("model", cams, owned=True, round=t + 1, last=True)
         await self.gather("scored", self.children, round=t + 1)
 
     async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:
@@ -104,7 +104,7 @@ class Edge(hierfavg.Edge):
                 eam, samples = await self.aggregate(peam, t)
                 trained = t
                 await self.checkpoint(t, eam, samples=samples)
-            await self.send(self.parent, "update", eam if samples else None, round=t, samples=samples)
+            await self.send(self.parent, "update", eam if samples else None, owned=True, round=t, samples=samples)
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         """PEAM_k of round t. If one of the two models is missing, the other one."""

@@ -21,7 +21,7 @@ _fork = multiprocessing.get_context("fork")
 def model() -> dict[str, Any]:
     """Eight tensors of random numbers, with the CNN's total size."""
     values = np.random.default_rng(1).random(MODEL_BYTES // 4, np.float32)
-    return {f"layer{place}": part for place, part in enumerate(np.array_split(values, 8))}
+    return {f"layer{place}": part.copy() for place, part in enumerate(np.array_split(values, 8))}
 
 
 class Echo(Role):

@@ -215,14 +215,13 @@ class Helpers:
 
 
 def send(pipe: Connection, message: Message) -> None:
-    frames = encode(message)
-    pipe.send_bytes(bytes([len(frames)]))
-    for frame in frames:
-        pipe.send_bytes(frame)
+    header, body = encode(message)
+    pipe.send_bytes(header)
+    pipe.send_bytes(b"".join(body))
 
 
 def receive(pipe: Connection) -> Message:
-    return decode([bytearray(pipe.recv_bytes()) for _ in range(pipe.recv_bytes()[0])])
+    return decode([bytearray(pipe.recv_bytes()) for _ in range(2)])
 
 
 def found(names: Sequence[str]) -> Prepared:

@@ -124,7 +124,7 @@ class Coordinator(Role):
         self.seconds: list[float] = []
         async for t in self.rounds():
             began = time.perf_counter()
-            await self.publish(self.children, "model", tensors, round=t)
+            await self.publish(self.children, "model", tensors, owned=True, round=t)
             updates = await self.gather("update", self.children, round=t)
             self.seconds.append(time.perf_counter() - began)
             assert len(updates) == len(self.children)

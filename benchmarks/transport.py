@@ -23,7 +23,7 @@ from node.assignment import Assignment
 from node.messaging.delivery.association import Joined, Received
 from node.messaging.sockets import set_client_keys, set_server_keys
 from node.messaging.transport import ZmqTransport
-from node.messaging.wire import Message
+from node.messaging.wire import Message, frozen
 from node.process.main import keep_freed_memory
 
 TURNS = 5
@@ -133,13 +133,13 @@ def _transport_measure(assignment: Assignment) -> tuple[float, float]:
         await transport.start()
         while not isinstance(await transport.receive(), Joined):
             pass
-        tensors = model()
+        message = frozen(Message("model", "source", None, {}, model()), owned=True)
         began = 0.0
         for count in range(MODELS + UNDER_WAY):
             if count == WARM_UP + UNDER_WAY:
                 began = time.perf_counter()
             if count < MODELS:
-                await transport.send(["sink"], Message("model", "source", None, {}, tensors))
+                await transport.send(["sink"], message)
             if count >= UNDER_WAY:
                 await _message(transport)
         seconds = time.perf_counter() - began

@@ -43,7 +43,7 @@ from node.messaging.finite import unusual
 from node.messaging.numbering import EdgeRounds
 from node.messaging.selection import Selector
 from node.messaging.transport import Transport
-from node.messaging.wire import Message, Tensors
+from node.messaging.wire import Message, Tensors, frozen
 from node.runtime import checkpoint as checkpoints
 from node.runtime.checkpoint import Checkpoint
 from node.runtime.compute import Compute, Mode
@@ -157,14 +157,17 @@ class Role:
         tensors: Tensors | None = None,
         *,
         round: int | None = None,
+        owned: bool = False,
         **fields: Any,
     ) -> None:
         """Send a message to one or more peers. ``fields`` are small values of msgpack types.
 
-        The tensors are copied at once. A message to a peer that went away is dropped. Use ``publish`` for a message
-        that a peer needs when it comes back.
+        The tensors are copied immediately, unless they are those of a received message. With ``owned``, arrays that
+        own their memory are not copied either. They become read-only: changing them raises ValueError. A message to a
+        peer that went away is dropped. Use ``publish`` for a message that a peer needs when it comes back.
         """
-        await self._exchange.send(self._peers(to), self._message(kind, tensors, round, fields))
+        message = self._message(kind, tensors, round, fields, owned)
+        await self._exchange.send(self._peers(to), message)
 
     async def publish(
         self,
@@ -173,19 +176,28 @@ class Role:
         tensors: Tensors | None = None,
         *,
         round: int | None = None,
+        owned: bool = False,
         **fields: Any,
     ) -> None:
         """Send a message and keep it as the standing message of its kind.
 
         Each of these peers that joins later or comes back gets it then, until the next ``publish`` of the kind.
+        ``owned`` as in ``send``.
         """
-        await self._exchange.publish(self._peers(to), self._message(kind, tensors, round, fields))
+        message = self._message(kind, tensors, round, fields, owned)
+        await self._exchange.publish(self._peers(to), message)
 
     async def publish_each(
-        self, kind: str, tensors: Mapping[str, Tensors | None], *, round: int | None = None, **fields: Any
+        self,
+        kind: str,
+        tensors: Mapping[str, Tensors | None],
+        *,
+        round: int | None = None,
+        owned: bool = False,
+        **fields: Any,
     ) -> None:
-        """Publish different tensors to each peer. The keys of ``tensors`` are the peers."""
-        messages = {peer: self._message(kind, own, round, fields) for peer, own in tensors.items()}
+        """Publish different tensors to each peer. The keys of ``tensors`` are the peers. ``owned`` as in ``send``."""
+        messages = {peer: self._message(kind, own, round, fields, owned) for peer, own in tensors.items()}
         await self._exchange.publish_each(kind, messages)
 
     def withdraw(self, kind: str) -> None:
@@ -365,13 +377,15 @@ class Role:
             raise NodeError(f"{self.name} has no parent that it could send to")
         return [to] if isinstance(to, str) else to
 
-    def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
+    def _message(
+        self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any], owned: bool
+    ) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
         message = Message(kind, self.name, round, dict(fields), dict(tensors or {}), self._assignment.precision)
         if (what := message.not_finite) is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
-        return message
+        return frozen(message, owned=True) if owned else message
 
 
 def _line_of_plugin() -> dict[str, str]:

@@ -112,7 +112,7 @@ class Cloud(edgebed.Role):
     async def run(self) -> None:
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
+            await self.publish(self.children, "model", w, owned=True, round=t)
             w = await self.aggregate(w, t)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
@@ -144,7 +144,7 @@ class Client(edgebed.Role):
                 every = np.concatenate([weights[name].ravel() for name in names])
                 self.report(round=t, scope="train", global_weight=float(every.mean()))
             await edgebed.evaluate(self, own, t)
-            await self.send(self.parent, "update", own, round=t, samples=result.samples)
+            await self.send(self.parent, "update", own, owned=True, round=t, samples=result.samples)
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}

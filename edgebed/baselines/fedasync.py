@@ -132,7 +132,7 @@ class Server(edgebed.Role):
     async def hand_out(self, workers: Sequence[str], t: int) -> None:
         """Send the present model, from which round t begins."""
         self.given |= dict.fromkeys(workers, t)
-        await self.send(workers, "model", self.w, round=t)
+        await self.send(workers, "model", self.w, owned=True, round=t)
 
     def release(self, workers: Sequence[str]) -> None:
         """Of a population: let others take the places of these clients."""
@@ -186,7 +186,7 @@ class Worker(edgebed.Role):
             self.report(round=t, scope="train", loss=result.loss)
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)
-            await self.publish(self.parent, "update", update, round=t, samples=result.samples)
+            await self.publish(self.parent, "update", update, owned=True, round=t, samples=result.samples)
 
     def term(self, x: edgebed.State) -> Proximal | None:
         return Proximal(x, self.params.proximal) if self.params.proximal else None

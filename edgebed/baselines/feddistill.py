@@ -93,7 +93,7 @@ class Cloud(personal.Cloud):
         for child in self.children:
             others = [edgebed.parted(common, each) for each in known if each != child]
             given[child] = of_others(others, self.learner.data.classes)
-        await self.publish_each("common", given, round=t)
+        await self.publish_each("common", given, owned=True, round=t)
 
 
 class Client(personal.Client):

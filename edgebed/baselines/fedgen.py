@@ -268,7 +268,7 @@ class Cloud(edgebed.Role):
             labels = self.restored.tensors["labels"]
         form = edgebed.joined(model=w) | {"counts": np.zeros(len(labels), np.int64)}
         async for t in self.rounds():
-            await self.publish(self.children, "model", together(w, g, labels), round=t)
+            await self.publish(self.children, "model", together(w, g, labels), owned=True, round=t)
             gathered = await self.gather("update", self.children, round=t)
             updates = edgebed.with_samples(self, edgebed.fitting(self, gathered, form))
             if updates:
@@ -304,7 +304,7 @@ class Client(edgebed.Role):
             self.report(round=t, scope="train", loss=result.loss)
             await edgebed.evaluate(self, result.weights, t)
             update = edgebed.joined(model=result.weights) | {"counts": counts}
-            await self.send(self.parent, "update", update, round=t, samples=result.samples)
+            await self.send(self.parent, "update", update, owned=True, round=t, samples=result.samples)
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

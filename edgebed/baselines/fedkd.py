@@ -174,7 +174,7 @@ class Cloud(personal.Cloud):
         whole, given = edgebed.joined(whole=common), {}
         for child in self.children:
             given[child] = edgebed.joined(update=self.update) if child in self.answered else whole
-        await self.publish_each("common", given, round=t)
+        await self.publish_each("common", given, owned=True, round=t)
 
     def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
         read = [replace(each, tensors=decompressed(each.tensors, common)) for each in updates]

@@ -163,7 +163,7 @@ class SimilarCloud(edgebed.Role):
         g = {edge: edgebed.parted(self.restored.tensors, edge) if self.restored else w for edge in self.children}
         async for t in self.rounds():
             for edge in self.children:
-                await self.send([edge], "model", g[edge], round=t)
+                await self.send([edge], "model", g[edge], owned=True, round=t)
             answers = edgebed.fitting(self, await self.gather("update", self.children, round=t), w)
             updates = edgebed.with_samples(self, answers)
             if updates:
@@ -188,7 +188,7 @@ class MixingEdge(sdfeel.Edge):
             self.report(round=t, scope="train", mixing=mixing)
             await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
             await self.checkpoint(t, y, mixing=mixing)
-            await self.send(self.parent, "update", y if samples else None, round=t, samples=samples)
+            await self.send(self.parent, "update", y if samples else None, owned=True, round=t, samples=samples)
 
 
 TREE = {"cloud": fedala.Cloud, "edge": HIERFAVG["edge"]}

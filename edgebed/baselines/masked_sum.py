@@ -131,7 +131,7 @@ class Cloud(fedala.Cloud):
         public = {client: each.tensors["key"] for client, each in keys.items()}
         if not self.enough(list(keys.values()), t):
             return w
-        await self.send(list(keys), "keys", public, round=t, samples=n)
+        await self.send(list(keys), "keys", public, owned=True, round=t, samples=n)
         size = vector(w, floats(w)).size
         answers = await self.answers("masked", keys, t, lambda each: _is_masked(each, size))
         if not self.enough(answers, t):
@@ -219,7 +219,7 @@ class Client(edgebed.Role):
                     await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
 
     async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: int) -> None:
-        await self.send(self.parent, kind, tensors, round=t, **fields)
+        await self.send(self.parent, kind, tensors, owned=True, round=t, **fields)
 
 
 def agreed_with(secret: int, keys: Mapping[str, bytes], t: int) -> dict[str, bytes]:

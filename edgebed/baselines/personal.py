@@ -38,7 +38,7 @@ class Cloud(edgebed.Role):
 
     async def tell(self, common: edgebed.State, t: int) -> None:
         """Publish what is common."""
-        await self.publish(self.children, "common", common, round=t)
+        await self.publish(self.children, "common", common, owned=True, round=t)
 
     def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
         """The updates of clients with samples. Those that do not have the form are left out and reported."""
@@ -66,7 +66,9 @@ class Client(edgebed.Role):
                 await self.checkpoint(t, kept)
             shared = await self.share(kept, common, t) if self.learner.samples else {}
             accuracies = await self.score(kept, common, t)
-            await self.send(self.parent, "shared", shared, round=t, samples=self.learner.samples, **accuracies)
+            await self.send(
+                self.parent, "shared", shared, owned=True, round=t, samples=self.learner.samples, **accuracies
+            )
 
     def start(self) -> edgebed.State:
         """What the client keeps before the first round: its model."""

@@ -105,7 +105,7 @@ class Cloud(edgebed.Role):
         else:
             x, c = (edgebed.parted(self.restored.tensors, part) for part in ("model", "control"))
         async for t in self.rounds():
-            await self.publish(self.children, "model", edgebed.joined(model=x, control=c), round=t)
+            await self.publish(self.children, "model", edgebed.joined(model=x, control=c), owned=True, round=t)
             gathered = await self.gather("update", self.children, round=t)
             fitting = edgebed.fitting(self, gathered, edgebed.joined(model=x, control=c))
             updates = [each.tensors for each in edgebed.with_samples(self, fitting)]
@@ -139,7 +139,7 @@ class Client(edgebed.Role):
             if not self.lasting:
                 await self.checkpoint(t, c_i)
             update = edgebed.joined(model=y, control=change)
-            await self.send(self.parent, "update", update, round=t, samples=result.samples)
+            await self.send(self.parent, "update", update, owned=True, round=t, samples=result.samples)
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -113,7 +113,7 @@ class Edge(edgebed.Role):
         for r in range((t - 1) * p.intra + 1, t * p.intra + 1):
             with self.in_round(t, edge_round=r):
                 devices = edgebed.participants(self, p.participation, r)
-                await self.publish(devices, "model", w, round=r)
+                await self.publish(devices, "model", w, owned=True, round=r)
                 updates = edgebed.fitting(self, await self.gather("update", devices, round=r), w)
                 w = await edgebed.average(self, updates, w)
                 samples += sum(update.fields["samples"] for update in updates)
@@ -147,7 +147,7 @@ class Device(edgebed.Role):
             if not more:  # the last intra-cluster aggregation of round t
                 self.report(round=t, scope="train", loss=loss)
                 await self.score(w, r, t)
-            await self.send(self.parent, "update", w, round=r, samples=self.learner.samples)
+            await self.send(self.parent, "update", w, owned=True, round=r, samples=self.learner.samples)
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
         """The model after local training from `w`, and its loss."""

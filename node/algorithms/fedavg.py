@@ -46,7 +46,7 @@ class Cloud(Role):
 
     async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
         """Send the global model to the clients of round t."""
-        await self.publish(clients, "model", w, round=t)
+        await self.publish(clients, "model", w, owned=True, round=t)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         """The next global model. `w` itself if no client that answered has samples."""
@@ -69,7 +69,9 @@ class Client(Role):
         result = await self.train(w, t)
         self.report(round=t, scope="train", loss=result.loss)
         await self.score(result.weights, t)
-        await self.send(self.parent, "update", self.update(result, t), round=t, **self.update_fields(result))
+        await self.send(
+            self.parent, "update", self.update(result, t), owned=True, round=t, **self.update_fields(result)
+        )
 
     async def train(self, w: State, t: int) -> TrainResult:
         return await train(self, w, t, self.params)

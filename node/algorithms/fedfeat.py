@@ -192,7 +192,7 @@ class Cloud(fedavg.Cloud):
             return w
         if self.params.features == "averaged":
             clients = [update.sender for update in with_samples(self, updates)]
-            await self.publish(clients, "averaged", w, round=t)
+            await self.publish(clients, "averaged", w, owned=True, round=t)
             updates = await self.gather("features", clients, round=t)
         return await self.retrain([update for update in updates if "features" in update.tensors], w, t)
 
@@ -235,7 +235,7 @@ class Client(fedavg.Client):
         shared: Shared = await self.compute(
             self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
         )
-        await self.send(self.parent, "features", self.features_of(shared, t), round=t)
+        await self.send(self.parent, "features", self.features_of(shared, t), owned=True, round=t)
 
     def features_of(self, shared: Shared, t: int) -> State:
         """The tensors to send. Reports how much the noise hides."""

@@ -81,7 +81,7 @@ class Cloud(fedavg.Cloud):
         return cut(w, self.model_params["lora"]["ranks"][client])
 
     async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
-        await self.publish_each("model", {client: self.adapted(w, client) for client in clients}, round=t)
+        await self.publish_each("model", {client: self.adapted(w, client) for client in clients}, owned=True, round=t)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         fit = [each for update in updates for each in fitting(self, [update], self.adapted(w, update.sender))]

@@ -44,7 +44,7 @@ class Edge(Role):
             t = round_of(model)
             w, samples = await self.aggregate(model.tensors, t)
             await evaluate(self, w, t)
-            await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
+            await self.send(self.parent, "update", w if samples else None, owned=True, round=t, samples=samples)
 
     async def aggregate(self, w: State, t: int) -> tuple[State, int]:
         """The edge's model after κ₂ edge rounds that begin with `w`, and |D^ℓ|."""
@@ -52,7 +52,7 @@ class Edge(Role):
         for r in edge_rounds(t, self.params.edge_rounds):
             with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
-                await self.publish(devices, "model", w, round=r)
+                await self.publish(devices, "model", w, owned=True, round=r)
                 updates = fitting(self, await self.gather("update", devices, round=r), w)
                 w = await average_of_devices(self, updates, w)
                 samples += sum(update.fields["samples"] for update in updates)
@@ -71,7 +71,7 @@ class Device(Role):
             if not more:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", loss=result.loss)
                 await self.score(result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+            await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)
 
     async def train(self, w: State, r: int) -> TrainResult:
         return await train(self, w, r, self.params.of_device)

@@ -26,7 +26,7 @@ class Cloud(Role):
     """Sends the first model and waits until all edges are done."""
 
     async def run(self) -> None:
-        await self.publish(self.children, "model", self.learner.initial(), round=0)
+        await self.publish(self.children, "model", self.learner.initial(), owned=True, round=0)
         training = set(self.children)
         while training:
             training.discard((await self.receive("done")).sender)
@@ -39,7 +39,7 @@ class Edge(Role):
         w = await self.first_model()
         async for t in self.rounds():
             for r in edge_rounds(t, self.params.kappa2):
-                await self.publish(self.children, "model", w, round=r)
+                await self.publish(self.children, "model", w, owned=True, round=r)
                 updates = await self.gather("update", self.children, round=r)
                 w = await average(self, updates, w)
             await evaluate(self, w, t)

@@ -58,7 +58,7 @@ class Cloud(Role):
         kept, initial = self.restored, self.learner.initial()
         cams = {e: parted(kept.tensors, e) if kept else initial for e in self.children}
         async for t in self.rounds():
-            await self.publish_each("model", cams, round=t, last=False)
+            await self.publish_each("model", cams, owned=True, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
             eams = with_samples(self, updates)
             if eams:
@@ -66,7 +66,7 @@ class Cloud(Role):
                 cams = await self.aggregate(eams, gm)
                 await evaluate(self, gm, t)
             await self.checkpoint(t, joined(**cams))
-        await self.publish_each("model", cams, round=t + 1, last=True)
+        await self.publish_each("model", cams, owned=True, round=t + 1, last=True)
         await self.gather("scored", self.children, round=t + 1)
 
     async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:
@@ -94,7 +94,7 @@ class Edge(hierfavg.Edge):
                 eam, samples = await self.aggregate(peam, t)
                 trained = t
                 await self.checkpoint(t, eam, samples=samples)
-            await self.send(self.parent, "update", eam if samples else None, round=t, samples=samples)
+            await self.send(self.parent, "update", eam if samples else None, owned=True, round=t, samples=samples)
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         """PEAM_k of round t. If one of the two models is missing, the other one."""

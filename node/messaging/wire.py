@@ -107,8 +107,9 @@ class Header:
     body_size: int
 
 
-def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
-    """Make the frames of a message. The tensors are copied, so the caller may change them at once.
+def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes, list[memoryview]]:
+    """Make the header of a message, and the parts of its body. Tensors that are not `frozen` are copied, so the caller
+    may change them immediately.
 
     WireError if the message exceeds ``limits``, the type of a tensor or field has no encoding, or a value is too large
     for the message's precision.
@@ -116,15 +117,12 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | t
     arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
     header = _pack_header(message, arrays)
     read = read_header(header, limits)
-    if not arrays:
-        return (header,)
-    body = np.empty(read.body_size, np.uint8)
+    body = []
     for place, array in zip(read.places, arrays.values(), strict=True):
-        if place.size:
-            target = body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
-            np.copyto(target, _shortened(message, place.name, array) if place.short else array)
-        body[place.start + place.size : place.start + _aligned(place.size)] = 0
-    return header, body.data
+        stored = _shortened(message, place.name, array) if place.short else _frozen(array)
+        values = np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
+        body += [values.data, memoryview(bytes(-place.size % _ALIGNMENT))]
+    return header, [part for part in body if part]
 
 
 def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Message, int]:
@@ -151,13 +149,15 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     return constant, len(header) + body
 
 
-def frozen(message: Message) -> Message:
+def frozen(message: Message, owned: bool = False) -> Message:
     """The message with tensors that nobody changes any more: copies that are read-only. Tensors that are such copies
     already, as in a message that was handed over, are shared.
 
+    With ``owned``, tensors that own their memory become read-only themselves, instead of copies.
+
     WireError if the type of a tensor has no encoding.
     """
-    arrays = {name: _frozen(_as_tensor(name, value)) for name, value in message.tensors.items()}
+    arrays = {name: _frozen(_as_tensor(name, value), owned) for name, value in message.tensors.items()}
     if all(map(operator.is_, arrays.values(), message.tensors.values())):
         return message
     return _with(message, message.fields, arrays)
@@ -176,8 +176,7 @@ def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
     if not 1 <= len(frames) <= 2:
         raise WireError(f"a message has one or two frames, not {len(frames)}")
     header = read_header(frames[0], limits)
-    body: Buffer = frames[1] if len(frames) == 2 else b""
-    return assemble(header, body)
+    return assemble(header, np.frombuffer(frames[1] if len(frames) == 2 else b"", np.uint8))
 
 
 def read_header(frame: Buffer, limits: MessageLimits) -> Header:
@@ -233,15 +232,14 @@ def _unpacked(frame: Buffer, containers: int = CONTAINERS) -> Any:
         raise WireError(f"not msgpack ({str(error)[:_QUOTED] or type(error).__name__})") from None
 
 
-def assemble(header: Header, body: Buffer) -> Message:
-    """Make the message from a checked header and its body. WireError if the body has another size."""
+def assemble(header: Header, body: NDArray[np.uint8]) -> Message:
+    """Make the message from a checked header and its body, which becomes read-only. WireError if the body has another
+    size."""
     if len(body) != header.body_size:
         raise WireError(f"message {header.kind!r}: body of {len(body)} bytes; its header says {header.body_size}")
-    body = memoryview(body).toreadonly()
-    tensors = {
-        place.name: np.frombuffer(body, place.dtype, math.prod(place.shape), place.start).reshape(place.shape)
-        if place.size
-        else np.empty(place.shape, place.dtype)
+    body.flags.writeable = False
+    tensors: dict[str, Tensor] = {
+        place.name: body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
         for place in header.places
     }
     for place in header.places:
@@ -265,10 +263,13 @@ def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) 
     return other
 
 
-def _frozen(array: Tensor) -> Tensor:
-    if array.base is None and not array.flags.writeable:
+def _frozen(array: Tensor, owned: bool = False) -> Tensor:
+    if owned and array.base is None:
+        array.flags.writeable = False
+    memory = array if array.base is None else array.base
+    if isinstance(memory, np.ndarray) and memory.base is None and not (array.flags.writeable or memory.flags.writeable):
         return array
-    copy = np.array(array)
+    copy = np.array(array, order="C")
     copy.flags.writeable = False
     return copy
 

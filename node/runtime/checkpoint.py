@@ -43,8 +43,9 @@ def checkpoint_path(directory: str | Path, node: str) -> Path:
 
 
 def packed(node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> list[Buffer]:
-    """The header and body of a checkpoint file. The tensors are copied."""
-    return list(encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS))
+    """The header of a checkpoint file, and the parts of its body. See `encode` for which tensors are copied."""
+    header, body = encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS)
+    return [header, *body]
 
 
 def write(path: Path, pieces: Sequence[Buffer]) -> None:
@@ -52,12 +53,12 @@ def write(path: Path, pieces: Sequence[Buffer]) -> None:
 
     ``pieces`` are the result of `packed`.
     """
-    header, body = pieces[0], pieces[1] if len(pieces) > 1 else b""
-    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), len(body))
+    header, *body = pieces
+    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), sum(map(len, body)))
     temporary = path.with_name(path.name + ".new")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(temporary, "wb") as file:
-        file.writelines((prefix, _digest(prefix, header, body), header, body))
+        file.writelines((prefix, _digest(prefix, *pieces), *pieces))
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)

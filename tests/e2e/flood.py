@@ -87,8 +87,8 @@ class Stream:
     def __init__(self, name: str, draw: random.Random) -> None:
         self.name, self.draw = name, draw
         self.stream, self.number = draw.randrange(1 << 20), 0
-        header, *pieces = encode(self.update())
-        self.header, self.body = header, b"".join(pieces)
+        self.header, parts = encode(self.update())
+        self.body = b"".join(parts)
 
     def update(self, kind: str = "update", round: int | None = 1) -> Message:
         tensors = {"w": np.ones((16, 8), np.float32), "b": np.zeros(8, np.float32)}
@@ -105,7 +105,8 @@ class Stream:
         return self.packet(PacketType.HELLO, msgpack.packb(saying))
 
     def message(self, message: Message) -> Frames:
-        return self.packet(PacketType.MESSAGE, *map(bytes, encode(message)))
+        header, parts = encode(message)
+        return self.packet(PacketType.MESSAGE, header, b"".join(parts) if parts else None)
 
     def claiming(self, **said: Any) -> Frames:
         """A header with other values than it should have."""

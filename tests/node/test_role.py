@@ -682,6 +682,30 @@ async def test_a_gathering_with_a_rule_of_its_own(
 
 
 @virtual
+async def test_tensors_that_are_handed_over_cannot_be_changed_any_more(world: World) -> None:
+    class HandsOver(Device):
+        async def run(self) -> None:
+            assert self.parent is not None
+            await self.receive("model")
+            copied, owned = np.ones(3), np.ones(3)
+            await self.send(self.parent, "other", {"w": copied}, round=1)
+            copied += 1
+            await self.send(self.parent, "update", {"w": owned}, owned=True, round=1)
+            with pytest.raises(ValueError, match="read-only"):
+                owned += 1
+
+    class Reads(Cloud):
+        async def run(self) -> None:
+            await self.publish(self.children, "model", {"w": np.zeros(3)}, round=1)
+            self.got = [(await self.receive(kind)).tensors["w"].tolist() for kind in ("other", "update")]
+
+    world.start(world.role(HandsOver, DEVICES[0]))
+    cloud: Any = world.start(world.role(Reads, "cloud"))
+    await world.over("cloud", DEVICES[0])
+    assert cloud.got == [[1, 1, 1], [1, 1, 1]]
+
+
+@virtual
 async def test_a_gathering_without_a_deadline_waits_for_those_who_are_there(world: World) -> None:
     class Own(Cloud):
         async def run(self) -> None:

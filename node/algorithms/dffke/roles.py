@@ -119,7 +119,7 @@ class Coordinator(Role):
         synthetic = made.to_tensors()
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
         fields = {"participants": requested, "past": list(past), "identity": fingerprint(synthetic)}
-        await self.publish(self.children, "exchange", synthetic, round=t, **fields)
+        await self.publish(self.children, "exchange", synthetic, owned=True, round=t, **fields)
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 
     async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
@@ -142,7 +142,7 @@ class Coordinator(Role):
             seed, embeddings = self.seed("inversion", owner), seen.knowledge.embeddings[owner]
             known = (model, embeddings, seen.synthetic.of([owner]))
             guesses[owner] = await self.compute(self.learner.apply, invert, *known, self.params, seed, mode="other")
-        await self.publish_each("inverted", guesses, round=seen.round, shared=seen.knowledge.rounds)
+        await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=seen.knowledge.rounds)
         await self.gather("judged", list(guesses), round=seen.round, quorum=0)
 
 
@@ -222,7 +222,7 @@ class Client(Role):
             )
         tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
-        await self.send(self.parent, "knowledge", tensors, round=t, samples=count, **model)
+        await self.send(self.parent, "knowledge", tensors, owned=True, round=t, samples=count, **model)
 
     async def learn_together(self, message: Message, t: int) -> None:
         """Lines 14 to 21. The exchange of an earlier round is only kept in memory."""
@@ -262,7 +262,7 @@ class Client(Role):
             logits = await self.teach(
                 {r: each.of([self.name]) for r, each in sets.items() if self.name in each.embeddings}, t
             )
-            await self.publish(peers, "logits", logits, round=t, identity=identity)
+            await self.publish(peers, "logits", logits, owned=True, round=t, identity=identity)
         owners = [each for each in peers if each in now.embeddings]
         answers = await self.gather("logits", owners, round=t, quorum=0)
         teachers = {each.sender: each.tensors for each in answers if each.fields["identity"] == identity}

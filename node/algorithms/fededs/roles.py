@@ -113,7 +113,7 @@ class Cloud(fednova.Cloud):
 
     async def run(self) -> None:
         if self.params.exchange and self.restored is None:
-            await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children})
+            await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children}, owned=True)
             first = await self.receive("ready")
             await self.gather("ready", set(self.children) - {first.sender}, round=0, quorum=0)
             self.withdraw("layer")  # edges that join from now on make no set
@@ -162,7 +162,7 @@ class Edge(Role):
             self.report(round=t, scope="train", loss=result.loss)
             await evaluate(self, result.weights, t)
             counts = {"samples": result.samples, "steps": result.steps, "epochs": local_epochs(t, self.params)}
-            await self.send(self.parent, "update", result.weights, round=t, **counts)
+            await self.send(self.parent, "update", result.weights, owned=True, round=t, **counts)
             model = None
 
     async def transfer_knowledge(self, w: State, t: int) -> TrainResult:
@@ -238,7 +238,7 @@ class Edge(Role):
         """Tell the neighbours that the set can be requested, or that there is none; and tell the cloud."""
         self.own = made.parts()
         fields = {"parts": len(self.own), "low": made.low, "high": made.high}
-        await self.publish(self.neighbours, "offer", {"layer": made.layer}, round=None, **fields)
+        await self.publish(self.neighbours, "offer", {"layer": made.layer}, owned=True, round=None, **fields)
         await self.publish(self.parent, "ready")
 
     async def collect(self) -> None:
@@ -289,7 +289,9 @@ class Edge(Role):
         while True:
             request = await self.receive("request")
             p = round_of(request)
-            await self.send(request.sender, "encrypted", self.own[p] if p < len(self.own) else None, round=p)
+            await self.send(
+                request.sender, "encrypted", self.own[p] if p < len(self.own) else None, owned=True, round=p
+            )
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge}

@@ -253,7 +253,7 @@ class Edge(Role):
     async def inner_round(self, r: int) -> None:
         p = self.params
         devices = participants(self, p.participation, r)
-        await self.publish(devices, "model", joined(model=self.w, generator=self.g), round=r)
+        await self.publish(devices, "model", joined(model=self.w, generator=self.g), owned=True, round=r)
         updates = with_samples(self, await self.gather("update", devices, round=r))
         if not updates:
             return
@@ -274,7 +274,7 @@ class Edge(Role):
         while True:
             message = await self.receive("features", "request")
             if message.kind == "request":
-                await self.send(message.sender, "silo", self.served, round=message.round)
+                await self.send(message.sender, "silo", self.served, owned=True, round=message.round)
             else:
                 z = message.tensors["z"]
                 self.heard[message.sender] = Heard(z, round_of(message), self.t)
@@ -284,7 +284,7 @@ class Edge(Role):
         labels, noise = self.shared_seed("labels"), int(self.learner.random("projection", t).integers(2**63))
         z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
         self.served = self.w
-        await self.publish(self.neighbours, "features", {"z": z}, round=t)
+        await self.publish(self.neighbours, "features", {"z": z}, owned=True, round=t)
         return z
 
     async def personalise(self, t: int) -> None:
@@ -314,7 +314,9 @@ class Edge(Role):
 
     async def average_all(self, t: int) -> None:
         """FEELPGen⁻: every edge sends its model to all others, and takes the mean of the models it has."""
-        await self.send(self.neighbours, "silo", self.w if self.samples else None, round=t, samples=self.samples)
+        await self.send(
+            self.neighbours, "silo", self.w if self.samples else None, owned=True, round=t, samples=self.samples
+        )
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
         answers = await self.gather("silo", self.neighbours, round=t, deadline=patience)
         mine = Message("silo", self.name, t, {"samples": self.samples}, self.w)
@@ -348,7 +350,7 @@ class Device(Role):
             if not more:  # the last inner round of round t
                 self.report(round=t, scope="train", loss=result.loss)
                 await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+            await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)
 
 
 ROLES: dict[str, type[Role]] = {"edge": Edge, "device": Device}

@@ -10,9 +10,12 @@ that packets were lost with a connection.
 from __future__ import annotations
 
 import secrets
+from bisect import bisect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,7 @@ from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
+_LARGE = 64 << 10  # bytes; smaller parts of a body share packets: to copy them takes less time than a packet
 KINDS = 64  # kinds of messages of one peer; an algorithm has ten
 
 
@@ -37,11 +41,28 @@ class Outgoing:
 
     kind: str
     header: bytes
-    body: Buffer = b""
+    body: Sequence[memoryview] = ()  # the parts of the body
 
-    @property
+    @cached_property
     def size(self) -> int:
-        return len(self.header) + len(self.body)
+        return len(self.header) + self._starts[-1]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The offset of each part of the body, and the size of the body."""
+        return list(accumulate(map(len, self.body), initial=0))
+
+    def piece(self, start: int, size: int) -> Buffer:
+        """At most ``size`` bytes of the body from ``start``: of one part without a copy, or of several small ones."""
+        place = bisect(self._starts, start) - 1
+        pieces: list[memoryview] = []
+        while size and place < len(self.body):
+            part = self.body[place][start - self._starts[place] :][:size]
+            if pieces and max(len(part), len(pieces[0])) >= _LARGE:
+                break
+            pieces.append(part)
+            start, size, place = start + len(part), size - len(part), place + 1
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class Sent(NamedTuple):
@@ -156,9 +177,9 @@ class Outbound:
             first, start = self._prefix(PacketType.MESSAGE) + message.header, 0
         else:
             first, start = self._prefix(PacketType.CHUNK), self._offset
-        piece = memoryview(message.body)[start : start + self.chunk.size]
+        piece = message.piece(start, self.chunk.size)
         end = start + len(piece)
-        complete = end == len(message.body)
+        complete = len(message.header) + end == message.size
         sent = Sent(message.kind, len(first) + len(piece), complete)
         return [first, piece] if piece else [first], sent, None if complete else end
 
@@ -242,7 +263,7 @@ class Inbound:
             return None
         header, body = self._header, self._body
         self._drop()
-        return assemble(header, body.data)
+        return assemble(header, body)
 
     def _drop(self) -> None:
         """Drop the message that is being reassembled."""

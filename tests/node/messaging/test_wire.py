@@ -52,9 +52,10 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-def received(frames: tuple[Buffer, ...]) -> list[Buffer]:
-    """Frames as a transport gives them: in memory of their own."""
-    return [bytearray(frame) for frame in frames]
+def received(encoded: tuple[bytes, list[memoryview]]) -> list[Buffer]:
+    """A message's frames as a transport gives them: in memory of their own."""
+    header, body = encoded
+    return [bytearray(header), bytearray(b"".join(body))]
 
 
 @given(messages)
@@ -92,7 +93,7 @@ def test_a_message_handed_over_is_what_decoding_gives() -> None:
     frames = encode(message)
     there, size = handed_over(message)
     w[:] = 0
-    assert size == sum(len(frame) for frame in frames)
+    assert size == sum(map(len, received(frames)))
     decoded = decode(received(frames))
     assert (there.kind, there.sender, there.round) == (decoded.kind, decoded.sender, decoded.round)
     assert there.fields == decoded.fields == {"samples": 3, "pair": [1, 2]}
@@ -110,6 +111,23 @@ def test_a_frozen_message_is_shared_and_not_copied_again() -> None:
     assert mixed.tensors["w"] is first.tensors["w"]
     assert mixed.tensors["v"] is not w
     assert not mixed.tensors["v"].flags.writeable
+
+
+def test_owned_tensors_are_not_copied_and_cannot_be_changed_any_more() -> None:
+    w = np.arange(3.0)
+    message = frozen(Message("model", "a", 1, {}, {"w": w}), owned=True)
+    assert message.tensors["w"] is w
+    _, (part,) = encode(message)
+    assert np.shares_memory(np.frombuffer(part, np.uint8), w)
+    with pytest.raises(ValueError, match="read-only"):
+        w += 1
+
+
+def test_a_view_is_copied_also_if_it_is_owned() -> None:
+    w = np.zeros(4)
+    there = frozen(Message("model", "a", 1, {}, {"w": w[1:]}), owned=True)
+    w[:] = 1
+    assert there.tensors["w"].tolist() == [0, 0, 0]
 
 
 def test_a_read_only_view_of_what_may_change_is_copied() -> None:
@@ -168,7 +186,7 @@ def test_golden_frames() -> None:
         {"samples": 9},
         {"w": np.array([1, 2], np.float32), "b": np.array(7, np.int8), "e": np.empty((0, 3))},
     )
-    assert [bytes(frame) for frame in encode(message)] == [header(), BODY]
+    assert received(encode(message)) == [header(), BODY]
     got = decode([header(), BODY])
     assert {name: tensor.tolist() for name, tensor in got.tensors.items()} == {"w": [1, 2], "b": 7, "e": []}
     assert got.tensors["e"].shape == (0, 3)
@@ -233,7 +251,7 @@ def test_limits_hold_for_sender_and_receiver() -> None:
         with pytest.raises(WireError, match=reason):
             encode(message, small)
         with pytest.raises(WireError, match=reason):
-            decode(encode(message), small)
+            decode(received(encode(message)), small)
 
 
 @pytest.mark.parametrize(
@@ -305,5 +323,5 @@ def test_large_layouts_are_not_remembered() -> None:
     before = _remembered_layout.cache_info().currsize
     for number in range(4):
         tensors = {f"{number}-{place}": np.zeros(1) for place in range(1000)}
-        decode(encode(Message("model", "a", 1, {}, tensors)))
+        decode(received(encode(Message("model", "a", 1, {}, tensors))))
     assert _remembered_layout.cache_info().currsize == before

@@ -92,8 +92,9 @@ def test_any_flipped_bit_is_found(small: Path, data: st.DataObject) -> None:
 
 def test_one_of_the_format_without_a_checksum_is_refused_by_its_version(tmp_path: Path) -> None:
     path = tmp_path / "cloud.checkpoint"
-    header, body = packed("cloud", 3, SMALL, {})
-    path.write_bytes(b"EBCP" + struct.pack(">QQ", len(header), len(body)) + bytes(header) + bytes(body))
+    header, *parts = packed("cloud", 3, SMALL, {})
+    body = b"".join(parts)
+    path.write_bytes(b"EBCP" + struct.pack(">QQ", len(header), len(body)) + bytes(header) + body)
     with pytest.raises(CheckpointError, match=r"of version 0; this program reads version 1\); delete it"):
         load(path)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from node.errors import WireError
-from node.messaging.delivery.chunk_size import SMALLEST_CHUNK
+from node.messaging.delivery.chunk_size import LARGEST_CHUNK, SMALLEST_CHUNK
 from node.messaging.delivery.packet import Packet, PacketType
 from node.messaging.delivery.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
-from node.messaging.wire import LIMITS, Message, encode
+from node.messaging.wire import LIMITS, Message, encode, frozen
 
 MIB = 1 << 20
 
@@ -63,6 +63,36 @@ def test_a_body_travels_in_pieces_that_grow_with_what_was_taken() -> None:
     assert sizes[-2] > MIB // 32
     assert [sent.complete for _, sent in packets] == [False] * (len(packets) - 1) + [True]
     assert all(sent.size == 13 + len(packet.content) + len(packet.piece) for packet, sent in packets)
+
+
+def test_large_tensors_travel_without_a_copy_and_small_ones_share_a_packet() -> None:
+    outbound = opened()
+    drain(outbound)
+    outbound.chunk.taken(16 * LARGEST_CHUNK)  # a piece may be a sixteenth of it
+    tensors = {name: np.ones(size, np.uint8) for name, size in [("v", MIB), ("a", 40), ("b", 13), ("w", MIB // 2)]}
+    outbound.put(Outgoing("model", *encode(frozen(Message("model", "a", None, {}, tensors), owned=True))))
+    pieces = []
+    while (frames := outbound.peek()) is not None:
+        pieces.append(np.frombuffer(frames[1], np.uint8))
+        outbound.taken()
+    assert [len(piece) for piece in pieces] == [MIB // 2, MIB // 2, 40 + 16, MIB // 2]  # 13 bytes take up 16
+    assert [np.shares_memory(piece, tensors[name]) for piece, name in zip(pieces, "vvaw", strict=True)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_received_tensors_are_sent_on_without_a_copy() -> None:
+    outbound, inbound = opened(), Inbound("a", LIMITS)
+    outbound.put(outgoing(size=100))
+    (hello, _), (packet, _) = drain(outbound)
+    inbound.accept(hello.stream)
+    message = inbound.take(packet)
+    assert message is not None
+    _, (part, _) = encode(Message("update", "b", None, {}, message.tensors))
+    assert np.shares_memory(np.frombuffer(part, np.uint8), message.tensors["w"])
 
 
 def test_the_same_packet_is_offered_until_it_is_taken() -> None:
@@ -144,7 +174,7 @@ def test_room_is_bounded_by_messages_and_bytes_but_one_always_fits() -> None:
         outbound.put(outgoing())
     assert not outbound.room
     outbound = opened()
-    outbound.put(Outgoing("model", b"", bytes(QUEUE_BYTES)))
+    outbound.put(Outgoing("model", b"", [memoryview(bytes(QUEUE_BYTES))]))
     assert not outbound.room
     outbound.withdraw()
     assert outbound.room

@@ -79,7 +79,7 @@ def mixed(y: edgebed.State, others: Sequence[edgebed.State], weights: Sequence[f
     for name, own in y.items():
         changes = (p * (other[name].astype(np.float64) - own) for p, other in zip(weights, others, strict=True))
         exact = own + sum(changes, 0.0)
-        result[name] = (exact if own.dtype.kind == "f" else np.rint(exact)).astype(own.dtype)
+        result[name] = np.asarray(exact if own.dtype.kind == "f" else np.rint(exact), own.dtype)
     return result
 
 

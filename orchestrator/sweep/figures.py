@@ -89,6 +89,7 @@ def figures(history: History, target: Target | None) -> Figures:
     """The figures of a run. Bytes are those delivered by each class of links in training, headers included.
 
     ``final.``, ``best.``: accuracy of global, clients, edges. ``best.target``: best accuracy in the target's scope.
+    ``reported.``: by scope and name, the last values in scopes of the algorithm itself, mean over the nodes.
     ``rounds``; ``seconds`` of training; ``wall_seconds`` of the host. ``bytes_per_round.``: by link class.
     ``message_bytes.``: mean bytes of a message, by its kind.
     ``to_target.``: rounds, seconds, bytes.link class until the target was reached, or until the end without
@@ -101,6 +102,7 @@ def figures(history: History, target: Target | None) -> Figures:
         values = [metric.value for metric in accuracy_series(history, judged) if math.isfinite(metric.value)]
         if values:
             found |= {f"final.{judged}": values[-1], f"best.{judged}": max(values)}
+    found |= _reported(history)
     began, ended, rounds = history.training_began or 0.0, history.training_ended, history.rounds_done()
     found |= {"rounds": rounds, "seconds": ended - began}
     if history.outcome is not None and history.outcome.wall is not None:
@@ -112,6 +114,15 @@ def figures(history: History, target: Target | None) -> Figures:
     if target is not None:
         found |= _to_target(history, target, began, ended)
     return found | _numbers(evaluations(history))
+
+
+def _reported(history: History) -> dict[str, float]:
+    found = {}
+    for scope, name in history.metric_names():
+        if scope not in ("global", "own", "train", "updates"):
+            latest = {metric.node: metric.value for metric in history.metrics(name, scope)}
+            found[f"reported.{scope}.{name}"] = statistics.fmean(latest.values())
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _message_bytes(history: History) -> dict[str, float]:

@@ -163,6 +163,14 @@ def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
     return _draw(g, labels, torch.Generator().manual_seed(seed))[0].numpy()
 
 
+def sample_pairs(generator: State, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two samples of the generator's features for the same labels, with different noise."""
+    g, random = {name: torch.tensor(values) for name, values in generator.items()}, torch.Generator().manual_seed(seed)
+    first, y = _draw(g, labels, random)
+    with torch.no_grad():
+        return first.numpy(), generate(g, torch.rand(labels, NOISE, generator=random), y).numpy()
+
+
 @dataclass(frozen=True)
 class Reinforcement:
     """Knowledge reinforcement as a term of each mini-batch's loss, which is FedGen's for a client:

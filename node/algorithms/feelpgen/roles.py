@@ -70,6 +70,7 @@ from node.algorithms.feelpgen.generator import (
     new_generator,
     reinforcement_work,
     sample_features,
+    sample_pairs,
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
@@ -79,6 +80,7 @@ from node.messaging.wire import Message
 from node.role import Role
 
 EPSILON = 1e-8  # keeps the logarithm of equation 15 finite
+ROWS = 320  # pairs of features whose KL an edge reports
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,10 @@ class Edge(Role):
         self.served = self.w
 
     async def evaluate_trained(self, t: int) -> None:
-        """Report the accuracy before silos exchange models, to show the gain of the exchange."""
+        """Report the accuracy before silos exchange models, to show the gain of the exchange, and how much features of
+        a label differ (Table IV)."""
+        pairs = await self.compute(sample_pairs, self.g, ROWS, self.shared_seed("pairs"), mode="other")
+        self.report(round=t, scope="generator", divergence=divergence(*pairs))
         if "own" in self.learner.tests:
             result = await evaluated(self, self.w, "own", self.params.evaluate_samples)
             self.report(round=t, scope="own", accuracy_before_meeting=result.accuracy)

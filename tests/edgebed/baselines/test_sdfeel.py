@@ -55,6 +55,7 @@ def test_mixing_by_hand() -> None:
     y, *others = ({"w": np.array([a], np.float32), "n": np.array(b)} for a, b in ((2, 3), (4, 6), (6, 3)))
     found = mixed(y, others, [0.5, -0.25])
     assert (found["w"].tolist(), int(found["n"]), found["n"].dtype.kind) == ([2.0], 4, "i")
+    assert all(isinstance(each, np.ndarray) for each in found.values())  # a scalar would travel as a Python number
     assert same(mixed(y, [], []), y)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import statistics
 from pathlib import Path
 
@@ -53,6 +55,16 @@ def test_a_target_on_own_test_sets_or_none(tmp_path: Path) -> None:
 def test_what_personalised_edges_came_to(tmp_path: Path) -> None:
     found = of(tmp_path, Example(settings={"data": {"personalisation": "20%"}}), None)
     assert found["personalisation.within.10"] == found["best.edges"]  # the example has 10 rounds
+
+
+def test_values_in_a_scope_of_the_algorithm(tmp_path: Path) -> None:
+    """The last report of each node counts: the mean of 0.25 and 0.75, not of 9, 0.25 and 0.75."""
+    run = Example().build(tmp_path / "run")
+    with contextlib.closing(sqlite3.connect(run / "run.db")) as database, database:
+        reports = [("edge-0", 1, 9.0), ("edge-0", 2, 0.25), ("edge-1", 2, 0.75)]
+        database.executemany("INSERT INTO metric VALUES (9.0, ?, ?, 'generator', 'divergence', ?)", reports)
+    with History.open(run) as history:
+        assert figures(history, None)["reported.generator.divergence"] == 0.5
 
 
 def test_a_run_that_never_trained(tmp_path: Path) -> None:

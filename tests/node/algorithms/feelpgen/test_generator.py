@@ -26,6 +26,7 @@ from node.algorithms.feelpgen.generator import (
     new_generator,
     reinforcement_work,
     sample_features,
+    sample_pairs,
 )
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared
@@ -172,6 +173,17 @@ def test_samples_of_one_seed_differ_by_the_generator_alone(generator: State) -> 
     assert np.array_equal(sample_features(generator, 320, seed=9), sample_features(dict(generator), 320, seed=9))
     other = extract(generator, [head(1)], Extraction(steps=5), seed=3)
     assert not np.array_equal(sample_features(generator, 320, seed=9), sample_features(other, 320, seed=9))
+
+
+def test_pairs_have_the_same_labels_and_different_noise(generator: State) -> None:
+    first, second = sample_pairs(generator, 320, seed=9)
+    assert np.array_equal(first, sample_features(generator, 320, seed=9))
+    assert first.shape == second.shape
+    assert not np.allclose(first, second)
+    weights = generator["hidden.weight"].copy()
+    weights[:, :-CLASSES] = 0  # the noise: what remains depends on the label alone
+    without = {**generator, "hidden.weight": weights}
+    assert np.array_equal(*sample_pairs(without, 320, seed=9))
 
 
 def model_of(classifier: State) -> Model:

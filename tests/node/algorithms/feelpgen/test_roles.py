@@ -483,3 +483,6 @@ def test_accuracy_floor(digits: Prepared, tmp_path: Path, kind: type[FEELPGenMin
     diary = run.journals["edge-0"]
     assert diary.rounds("round") == [1, 1, 2, 2, 3, 3]
     assert list(diary.series("own", "accuracy_before_meeting")) == [1, 2, 3]
+    spread = diary.series("generator", "divergence")
+    assert list(spread) == [1, 2, 3]
+    assert all(value > 0 for value in spread.values())

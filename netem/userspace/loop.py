@@ -43,6 +43,7 @@ class Loop:
                 port = self._held.get(descriptor)
                 if port is not None:
                     self._forward(port)
+                    self.switch.flight.deliver()  # a thousand ports may be ready, and packets due meanwhile
                 elif descriptor == self.console.reading:
                     self._serve()
                 elif descriptor == self.console.writing:

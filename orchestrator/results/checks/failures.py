@@ -4,11 +4,12 @@ monitoring.
 If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
 standstill, or of a busy host that kept the orchestrator from monitoring, is unknown. What ended before the start of
-the training did not change it.
+the training, or began after its end, did not change it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,8 +46,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
     with_host = _ended_with_host(history, ends) if lost else []
     ends = [state for state in ends if state not in with_host]
-    nodes = [each for each in node_standstills(history) if each.t > began]
-    gaps = [event for event in history.events(GAP) if event.t > began]
+    done = history.outcome is not None and history.outcome.ended in ("rounds", "accuracy", "target")
+    until = history.training_ended if done else math.inf
+    nodes = [each for each in node_standstills(history) if each.t > began and each.t - each.seconds < until]
+    gaps = [event for event in history.events(GAP) if event.t > began and event.data["since"] < until]
     stalls = [StoodStill("the orchestrator", event.t, event.data["stood_still"]) for event in gaps]
     own = [each for each in stalls if each.seconds >= LEAST]
     gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= BUSY]

@@ -77,6 +77,15 @@ def test_what_stalled_before_the_training_did_not_change_it(run: Run) -> None:
     assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
 
 
+@pytest.mark.parametrize(("ended", "verdict"), [("rounds", "pass"), ("interrupted", "fail")])
+def test_what_stalled_after_the_last_round_did_not_change_it(run: Run, ended: str, verdict: str) -> None:
+    """Unless the run was ended within a round."""
+    run.record.event(21.5, "device-0-1", "frozen", None, {"seconds": 1.4})
+    run.record.event(21.5, None, GAP, 1, {"since": 20.1, "seconds": 1.4, "stood_still": 1.4})
+    run.ended(ended)
+    assert run.verdict(NAME)[0] == verdict
+
+
 def test_a_planned_pause_is_no_disturbance(run: Run) -> None:
     for t, phase in ((3.0, "start"), (6.0, "end")):
         run.record.fault(t, 1, "pause", "device-0-0", phase, 1)

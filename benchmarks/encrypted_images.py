@@ -11,12 +11,11 @@ nearer to its own image than to any other of the client. By chance this is 100 /
     labels          no attack: the mean test image of the label that the outputs show
     encryptors      pairs of other images with the same labels, which the peer encrypts with the client's layer, by
                     models and encryptors that it trains as the client does
-    half            pairs of one half of the set, whose images the peer happens to know; the share of the other half
+    half            pairs of one half of the set, of which the peer has the images; the share of the other half
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from functools import partial
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from benchmarks.layers import CLASSES, LAYERS, encrypted, summary
+from benchmarks.layers import CLASSES, LAYERS, arguments, encrypted, summary
 from node.algorithms.dffke.inversion import class_means, score
 from node.algorithms.fededs.encrypted import EncryptedSet, stochastic_layer, to_input
 from node.algorithms.fededs.encryptor import unet
@@ -86,11 +85,7 @@ def inverted(known: Tensor, images: Tensor, sent: Tensor, params: FedEDS, seed: 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", default="fashion-mnist")
-    parser.add_argument("--model", default="cnn")
-    parser.add_argument("--samples", type=int, default=100, help="of the client")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="two or more")
+    parser = arguments(__doc__ or "", 100)
     parser.add_argument("--layers", nargs="+", default=["gauss", "none"], choices=LAYERS)
     asked = parser.parse_args()
     torch.set_num_threads(1)

@@ -102,13 +102,18 @@ def summary(rows: list[dict[str, float]]) -> dict[str, list[float]]:
     return {name: [round(mean(values), 2), round(stdev(values), 2)] for name, values in columns.items()}
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def arguments(description: str, samples: int) -> argparse.ArgumentParser:
+    """Those of a benchmark with private images. ``samples``: the usual number of each client."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--model", default="cnn")
-    parser.add_argument("--samples", type=int, default=300, help="of each client")
+    parser.add_argument("--samples", type=int, default=samples, help="of each client")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="two or more")
-    asked = parser.parse_args()
+    return parser
+
+
+if __name__ == "__main__":
+    asked = arguments(__doc__ or "", 300).parse_args()
     torch.set_num_threads(1)
     prepared = prepare(asked.data, cache_directory())
     found = {

@@ -89,23 +89,22 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
 
     Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
     """
-    _turn.acquire()
-    states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
-    ours = _spare.pop() if _spare else np.random.MT19937()
-    _LEGACY.set_bit_generator(ours)
-    np.random.seed(seed % 2**32)
-    torch.default_generator.manual_seed(seed)  # not `torch.manual_seed`, which has accelerators wait for their seed
-    if device != PROCESSOR:
-        torch.cuda.manual_seed_all(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
-        _LEGACY.set_bit_generator(numpys)
-        _spare.append(ours)
-        _turn.release()
+    with _turn:
+        states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
+        ours = _spare.pop() if _spare else np.random.MT19937()
+        _LEGACY.set_bit_generator(ours)
+        np.random.seed(seed % 2**32)
+        torch.default_generator.manual_seed(seed)  # not `torch.manual_seed`, which has accelerators wait for their seed
+        if device != PROCESSOR:
+            torch.cuda.manual_seed_all(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(states[0])
+            random.setstate(states[1])
+            _LEGACY.set_bit_generator(numpys)
+            _spare.append(ours)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
+from orchestrator.results.facts import DEVICE_SCOPES
 from orchestrator.results.record.history import History
 from orchestrator.results.summary import evaluations
 from orchestrator.results.traffic import volumes
@@ -119,7 +120,7 @@ def figures(history: History, target: Target | None) -> Figures:
 def _reported(history: History) -> dict[str, float]:
     found = {}
     for scope, name in history.metric_names():
-        if scope not in ("global", "own", "train", "updates"):
+        if scope not in (*DEVICE_SCOPES, "updates"):
             latest = {metric.node: metric.value for metric in history.metrics(name, scope)}
             found[f"reported.{scope}.{name}"] = statistics.fmean(latest.values())
     return {name: value for name, value in found.items() if math.isfinite(value)}

@@ -19,7 +19,7 @@ from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
-from orchestrator.results.record.rows import State
+from orchestrator.results.record.rows import AFTER_A_ROUND, State
 from orchestrator.results.record.writer import GAP
 
 FROZEN = "frozen"  # the event of a node that stood still: {seconds}
@@ -46,7 +46,7 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
     with_host = _ended_with_host(history, ends) if lost else []
     ends = [state for state in ends if state not in with_host]
-    done = history.outcome is not None and history.outcome.ended in ("rounds", "accuracy", "target")
+    done = history.outcome is not None and history.outcome.ended in AFTER_A_ROUND
     until = history.training_ended if done else math.inf
     nodes = [each for each in node_standstills(history) if each.t > began and each.t - each.seconds < until]
     gaps = [event for event in history.events(GAP) if event.t > began and event.data["since"] < until]

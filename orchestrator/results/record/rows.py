@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 from orchestrator import text
 
 SHARED = "shared"  # the class of channels among the probes of links
-COMPLETE = ("rounds", "accuracy", "target", "after", "programs")
+AFTER_A_ROUND = ("rounds", "accuracy", "target")
+"""The outcomes of a run that ended at the end of a round."""
+
+COMPLETE = (*AFTER_A_ROUND, "after", "programs")
 """The outcomes of a run that trained as long as its scenario asks for."""
 
 

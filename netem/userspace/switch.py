@@ -182,8 +182,8 @@ class Switch:
         return {}
 
     def counters(self, *, changed: bool = False) -> dict[str, Any]:
-        """All counters since the start; lateness and waiting since the previous call. ``changed``: only of links whose
-        counters may have changed since the previous call. A thousand links at rest would hold packets up for 20 ms.
+        """All counters since the start; lateness and waiting since the previous call. ``changed``: only of links
+        with counters that may have changed since the previous call. A thousand at rest would delay packets by 20 ms.
 
         links           one object per link: source, target, and see Link.counted
         channels        one object per member of a channel: channel, and see Channel.counted

@@ -85,7 +85,7 @@ class _Connection:
 def _send(socket: zmq.Socket[bytes], frames: Sequence[Buffer]) -> None:
     """Send a packet; zmq.Again if the socket takes none now. As ``send_multipart``, in less than half of its time.
 
-    libzmq reads a large frame in place, after the call. So nobody may change it any more."""
+    libzmq reads a large frame in place, after the call, so it must not be changed afterwards."""
     for frame in frames[:-1]:
         socket.send(frame, _AT_ONCE | _MORE)  # once it has taken the first frame, a socket takes the others
     socket.send(frames[-1], _AT_ONCE, copy=len(frames[-1]) < zmq.COPY_THRESHOLD)

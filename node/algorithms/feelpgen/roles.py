@@ -80,7 +80,7 @@ from node.messaging.wire import Message
 from node.role import Role
 
 EPSILON = 1e-8  # keeps the logarithm of equation 15 finite
-ROWS = 320  # pairs of features whose KL an edge reports
+ROWS = 320  # pairs of features, for the KL that an edge reports
 
 
 @dataclass(frozen=True)

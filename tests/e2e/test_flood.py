@@ -39,10 +39,10 @@ faults:
 """
 FRAMES = {"peer": (5_000, 2000), "node": (600, 250), "stranger": (600, 500)}  # how many, and how many a second
 SECONDS = 3.0  # of quiet
-# Of the pace without attacks. The attackers stand on this host, too: what is printed is 0.9 and more where it has
+# Of the pace without attacks. The attackers stand on this host, too: what is printed is 0.7 and more where it has
 # processors to spare for them, and less where it has not; so what a frame costs the node that it is sent to is asked.
-PACE = 0.5
-COST = 500e-6  # s of processor a frame
+PACE = 0.3
+COST = 0.15  # processor time of a frame, in quiet rounds of its receiver: both are slower on a busy host; 0.06 if idle
 GROWTH = {"orchestrator": 20e6}  # bytes
 GROWTH_OF_NODE = 10e6
 
@@ -67,9 +67,11 @@ class Pace:
 
     def __init__(self, run: Background) -> None:
         self.run, self.began, self.first = run, time.monotonic(), run.round()
+        self.rounds = 0
 
     def __call__(self) -> float:
-        return (self.run.round() - self.first) / (time.monotonic() - self.began)
+        self.rounds = self.run.round() - self.first
+        return self.rounds / (time.monotonic() - self.began)
 
 
 def keys_of_the_hostile(run: Background) -> Path:
@@ -109,11 +111,13 @@ def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
         run.wait_round(8)  # the frozen device is lost, and memory has its size
         pids = {node: run.pid_of(node) for node in ("cloud", "edge-0", "edge-1", "device-0-0", HOSTILE)}
         watched = {node: Watched(pid) for node, pid in pids.items()} | {"orchestrator": Watched(run.process.pid)}
+        before = watched[TARGET].processor()
         pace = Pace(run)
         time.sleep(SECONDS)  # what happens in this time is what is measured
         quiet = pace()
         resident = {name: each.resident() for name, each in watched.items()}
         processor = watched[TARGET].processor()
+        of_a_round = (processor - before) / pace.rounds  # s
         pace = Pace(run)
         with ExitStack() as ending:
             # A stranger has the address of the hostile device, too, and would end its connections (`Gate`).
@@ -127,11 +131,12 @@ def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
             attacked = pace()
         assert {node: run.pid_of(node) for node in pids} == pids
         growth = {name: each.resident() - resident[name] for name, each in watched.items()}
-        spent = watched[TARGET].processor() - processor
-        print(f"rounds a second: {quiet:.2f} quiet, {attacked:.2f} attacked; {TARGET} spent {spent:.1f} s of processor")
+        of_a_frame = (watched[TARGET].processor() - processor - pace.rounds * of_a_round) / FRAMES["peer"][0]
+        print(f"rounds a second: {quiet:.2f} quiet, {attacked:.2f} attacked")
+        print(f"processor of {TARGET}: {1e3 * of_a_round:.1f} ms a round, {1e3 * of_a_frame:.2f} ms a frame")
         print("growth in MB:", {name: round(each / 1e6, 1) for name, each in growth.items()})
         assert attacked >= PACE * quiet
-        assert spent / FRAMES["peer"][0] < COST
+        assert of_a_frame < COST * of_a_round
         assert all(each < GROWTH.get(name, GROWTH_OF_NODE) for name, each in growth.items()), growth
         run.wait_round(run.round() + 3)
         with run.history() as history:

@@ -19,11 +19,13 @@ _THREADS = Path("/proc/self/task")
 
 
 class Times(NamedTuple):
-    """Times in seconds. ``clock`` continues while the host is suspended. ``processor``: processor time of all threads.
-    ``waited``: total time in which the present threads were ready to run and had no processor."""
+    """Times in seconds. ``clock`` continues while the host is suspended. ``processor``: processor time of all threads;
+    ``own``: of this thread. ``waited``: total time in which the present threads were ready to run and had no
+    processor."""
 
     clock: float
     processor: float
+    own: float
     waited: float
 
 
@@ -33,7 +35,7 @@ def read() -> Times:
     for thread in _THREADS.glob("*/schedstat"):
         with contextlib.suppress(OSError, IndexError, ValueError):  # it has just ended
             waited += int(thread.read_text().split()[1])
-    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), waited / 1e9)
+    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), time.thread_time(), waited / 1e9)
 
 
 class Standstill:
@@ -47,9 +49,12 @@ class Standstill:
         """How late this call is, and for how long of that the process stood still at least; both in seconds.
 
         The caller intended to call again after ``pause`` s. Its processor time, and its wait for a processor, do not
-        count as standing still.
+        count as standing still: those of all threads explain as much of the whole time, and those of the event loop as
+        much of the lateness. A pause of many seconds may hide the one, and threads that compute all the time the other.
         """
         before, self._last = self._last, self._read()
         took = self._last.clock - before.clock
-        busy = self._last.processor - before.processor + max(0.0, self._last.waited - before.waited)
-        return max(0.0, took - pause), max(0.0, took - max(pause, busy))
+        waited = max(0.0, self._last.waited - before.waited)
+        idle = took - max(pause, self._last.processor - before.processor + waited)
+        unexplained = took - pause - (self._last.own - before.own) - waited
+        return max(0.0, took - pause), max(0.0, min(idle, unexplained))

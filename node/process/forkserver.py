@@ -50,7 +50,7 @@ from node.resources import processors
 from node.runtime.turns import Semaphore, Turn, give_way
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
-CROWD = 100  # nodes; together, those that give way still weigh as much as ten other processes
+CROWD = 100  # nodes; so many share one session, and those without children give way
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 
@@ -140,7 +140,9 @@ class Forked:
 
 class ForkServer:
     """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or "".
-    ``crowded``: whether nodes without children give way to the others, to the links and to the orchestrator."""
+    ``crowded``: whether the nodes share this process's session. Where the scheduler groups processes by session
+    (sched(7), "autogroup"), all of them together then weigh as much as the orchestrator, or as the switch. Nodes
+    without children give way to the others."""
 
     def __init__(
         self, view: FileView | None, problem: str = "", rehearsal: Rehearsal | None = None, *, crowded: bool = False
@@ -305,11 +307,12 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
         _close_all_but(report_end, *(() if line is None else (line.far.fileno(),)))
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
         try:
             _redirect_output(start.log)
             assignment = Assignment.load(start.assignment) if line is None else None
-            if server.crowded and assignment is not None and not assignment.related("child"):
+            if not server.crowded:
+                os.setsid()
+            elif assignment is not None and not assignment.related("child"):
                 give_way()
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()

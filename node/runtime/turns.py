@@ -3,13 +3,12 @@
 Many nodes that compute at once on few processors evict each other's data from the caches: ten nodes with turns of 3 ms
 needed 30 to 36 ms of processor time for a training of 24 ms. Two measures help. A computing thread asks the scheduler
 for long turns. But each message that wakes another thread ends such a turn, and the scheduler then picks the thread
-that waited longest. So nodes also wait for each other before they compute. In a large run, devices give way to what
-serves all of them.
+that waited longest. So nodes also wait for each other before they compute. In a large run, devices give way to their
+parents.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -17,20 +16,16 @@ import struct
 import sys
 import threading
 import time
-from pathlib import Path
 
 TURN = 0.1  # s, the longest that Linux grants
 _LOOK = 0.005  # s between two polls of a semaphore, if the C library cannot wait on a monotonic clock
 NICENESS = 10  # a weight of 110 beside the usual 1024
-PATIENCE = 1.0  # s; then a waiting node computes concurrently with the others, as without turns
+PATIENCE = 1.0  # s, of a node without slack; then it computes concurrently with the others, as without turns
 
 
 def give_way() -> None:
-    """Let other processes run before this one, which must lead a session. Where the scheduler groups processes by
-    session (sched(7), "autogroup"), a process's niceness counts only within its session."""
+    """Let other processes run before this one, also those of its session."""
     os.nice(NICENESS)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 class Turn:
@@ -39,18 +34,19 @@ class Turn:
 
     A long step keeps the turn for `TURN` only and goes on without it, so no node waits for a long step of another.
     If a node is killed between taking a turn and noting it, one turn is lost. If a node is stopped while it gives a
-    turn back, the turn may exist twice. Other nodes then wait for `PATIENCE`, or compute concurrently.
+    turn back, the turn may exist twice. Other nodes then wait for ``patience`` s, or compute concurrently.
     """
 
     def __init__(self, free: Semaphore) -> None:
+        self.patience = PATIENCE
         self._free = free
         self._held = mmap.mmap(-1, 1)  # shared with the process that forks the node
         self._changing = threading.Lock()
         self._since = 0.0
 
     def __enter__(self) -> None:
-        """Wait until fewer nodes compute than the host has processors, for `PATIENCE` s at most."""
-        if self._free.acquire(PATIENCE):
+        """Wait until fewer nodes compute than the host has processors, for ``patience`` s at most."""
+        if self._free.acquire(self.patience):
             self._since = time.monotonic()
             self._held[0] = 1
 

@@ -138,8 +138,8 @@ def test_devices_of_a_large_run_give_way(tmp_path: Path, place: str, niceness: i
         server.ask()
         server.answer()
         assert server.answer()["code"] == 7 + niceness
-        group = (tmp_path / "device-0.log").read_text().strip()
-        assert place == "a parent" or group == "" or group.endswith(" nice 10")
+        group = (tmp_path / "device-0.log").read_text()  # of the scheduler; "" if this kernel has none
+        assert group == "" or group == Path(f"/proc/{server.process.pid}/autogroup").read_text()
 
 
 def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ coverage: setup  ## how much of the product the quick tests reach, and the files
 	$(BIN)/coverage report --sort=-cover | tail -n 12
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
-campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker
-	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER)
+campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker, DEVICES=n of each edge
+	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER) $(if $(DEVICES),--devices $(DEVICES))
 campaign-hostile: setup  ## hostile input for everything that reads some: lines, runs, data, requests; INPUTS=n for each from seed FIRST=n
 	$(BIN)/python -m tests.campaign.hostile --first $(FIRST) --inputs $(INPUTS)
 SCRIPTS := orchestrator/report/script/*.js orchestrator/serve/page/*.js

@@ -72,10 +72,10 @@ class Kill:
         return codes
 
 
-def drawn(seed: int, driver: str) -> Kill:
-    """The kill of a seed."""
+def drawn(seed: int, driver: str, devices: int | None = None) -> Kill:
+    """The kill of a seed. ``devices``: of each edge; by default one or two."""
     dice = Dice(seed, "kill")
-    rounds = dice.whole(4, 12)
+    rounds = dice.whole(4, 12 if devices is None else 4)
     signals = dice.pick([(signal.SIGKILL,), (signal.SIGKILL,), (signal.SIGTERM,), (signal.SIGSTOP, signal.SIGCONT)])
     algorithms: list[dict[str, Any]] = [
         {"name": "hierfavg", "kappa1": 4, "kappa2": 1, "rounds": rounds},
@@ -88,7 +88,7 @@ def drawn(seed: int, driver: str) -> Kill:
         "algorithm": dice.pick(algorithms),
         "data": {"dataset": "digits", "partition": "iid"},
         "model": "mlp",
-        "topology": {"cloud": True, "edges": dice.whole(1, 2), "devices_per_edge": dice.whole(1, 2)},
+        "topology": {"cloud": True, "edges": dice.whole(1, 2), "devices_per_edge": devices or dice.whole(1, 2)},
         "links": {"device-edge": {"latency": "2ms"}, "edge-cloud": {"latency": "20ms", "rate": "20mbit"}},
         "gathering": {"quorum": "50%", "deadline": "5s", "cloud_deadline": "8s"},
         "probe": {"before": dice.coin(0.2)},
@@ -260,11 +260,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--driver", choices=sorted(PARTS), default="namespaces")
+    parser.add_argument("--devices", type=int, help="devices of each edge (default: one or two)")
     given = parser.parse_args(arguments)
     failed = 0
     with _engine() if given.driver == "docker" else contextlib.nullcontext():
         for seed in range(given.first, given.first + given.kills):
-            kill = drawn(seed, given.driver)
+            kill = drawn(seed, given.driver, given.devices)
             found = carry_out(kill)
             failed += bool(found)
             print(kill, *(f"  {each}" for each in found or ["as documented"]), sep="\n", flush=True)

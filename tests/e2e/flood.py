@@ -30,7 +30,7 @@ from node.messaging.wire import PROTOCOL, Message, encode
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)  # RFC 23 of ZeroMQ
 HUGE = struct.pack(">Q", 1 << 40)
-BREAKING = 4000  # frames between two that break a stream; a peer that is there and says nothing is waited for
+BREAKING = 2000  # frames between two that break a stream; a peer that is there and says nothing is waited for
 PATIENCE = 30_000  # ms until a frame must be taken
 
 Frames = list[bytes]

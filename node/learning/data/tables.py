@@ -28,6 +28,7 @@ from node.learning.data.pictures import decoded
 from node.learning.errors import DataError
 
 SUFFIXES = (".arrow", ".parquet", ".csv")
+DELIMITERS = ",;\t"  # of CSV; the one that the header has most of
 EXPANSION = 4  # bytes of memory for each byte of a file
 TEST = ("test", "validation", "valid", "val", "dev")  # names of the test part; the first that is available counts
 TARGETS = ("label", "labels", "target", "class", "y")  # names of the target, unless only one column has class labels
@@ -95,8 +96,11 @@ def _rows(file: Path) -> Any:
             if file.suffix == ".parquet":
                 return parquet.read_table(content)
             if file.suffix == ".csv":
-                text = io.BytesIO(read_text(file).encode())
-                return csv.read_csv(text, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+                text = read_text(file)
+                header = re.sub('"[^"]*"', "", text.partition("\n")[0])
+                options = csv.ParseOptions(delimiter=max(DELIMITERS, key=header.count))
+                convert = csv.ConvertOptions(strings_can_be_null=True)
+                return csv.read_csv(io.BytesIO(text.encode()), parse_options=options, convert_options=convert)
         except (ArrowException, OSError, UnicodeError) as error:
             reason = str(error).replace("error: ", "")
             raise DataError(f"{file}: cannot be read as {file.suffix[1:]}: {reason}") from error

@@ -130,6 +130,8 @@ FILES: dict[str, Sequence[Case]] = {
         )
         for files in (
             {"a.csv": numbered(10)},
+            {"a.csv": 'x;"label"\n' + "".join(f"{n};{n % 2}\n" for n in range(10))},
+            {"a.csv": "x\tlabel\n" + "".join(f"{n}\t{n % 2}\n" for n in range(10))},
             {"a.arrow": numbered(10)},
             {"train.parquet": numbered(10), "b.json": "{}"},
         )

@@ -3,8 +3,8 @@ monitoring.
 
 If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
-standstill, or of a busy host that kept the orchestrator from monitoring, is unknown. What ended before the start of
-the training, or began after its end, did not change it.
+standstill, or of a busy host that kept the orchestrator from monitoring, is unknown, unless it is a negligible part of
+the training. What ended before the start of the training, or began after its end, did not change it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from orchestrator.results.record.writer import GAP
 
 FROZEN = "frozen"  # the event of a node that stood still: {seconds}
 SMALL_SHARE = 0.02  # of the training for which a process may stand still before the check fails
-BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring
+NEGLIGIBLE_SHARE = 0.01  # of the training for which it may stand still, or not monitor, before the effect is unknown
+BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring in a run of any length
 SLACK = 1.0  # s from a node's thaw to its report: its beat
 
 
@@ -52,7 +53,9 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     gaps = [event for event in history.events(GAP) if event.t > began and event.data["since"] < until]
     stalls = [StoodStill("the orchestrator", event.t, event.data["stood_still"]) for event in gaps]
     own = [each for each in stalls if each.seconds >= LEAST]
-    gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= BUSY]
+    training = max(history.training_ended - began, 1e-9)
+    busy = max(BUSY, NEGLIGIBLE_SHARE * training)
+    gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= busy]
     said = list(lost)
     if with_host:
         names = list(dict.fromkeys(state.node for state in with_host))
@@ -72,9 +75,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     if not said:
         by_hand = " or made manually" if any(span.by for span in history.faults()) else ""
         return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
-    training = max(history.training_ended - began, 1e-9)
-    fails = bool(lost or ends) or _most(own + nodes) > SMALL_SHARE * training
-    return "fail" if fails else "unknown", "; ".join(said)
+    stalled = _most(own + nodes) / training
+    if lost or ends or stalled > SMALL_SHARE:
+        return "fail", "; ".join(said)
+    return "unknown" if gaps or stalled > NEGLIGIBLE_SHARE else "pass", "; ".join(said)
 
 
 def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:

@@ -38,7 +38,7 @@ class WorkerCompute:
     """Runs steps one after the other in a thread. With a ``turn``, each step waits for this node's turn.
 
     A thousand nodes that start a step at once would overload their host for seconds, though slow hardware leaves each
-    of them much time. So a node waits for its turn for up to half of the time of its last step of the same mode, or of
+    of them much time. So a node waits for its turn for up to half of the slack of its last step of the same mode, or of
     a short step. ``slow`` is a factor on the speed, which faults may set.
     """
 
@@ -48,14 +48,14 @@ class WorkerCompute:
         self._speed = hardware.speed
         self._reporter = reporter
         self._turn = turn
-        self._durations: dict[Mode, float] = {}  # of the last step, in s
+        self._slacks: dict[Mode, float] = {}  # seconds of the last step beyond its processor time
         self._pool = ThreadPoolExecutor(1, "compute", initializer=take_long_turns)
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
         frozen = self._frozen
         if self._turn is not None:
-            expected = self._durations.get(mode) or stretched(SHORT_STEP, self._speed, self.slow)
-            self._turn.patience = max(PATIENCE, (expected or 0.0) / 2)
+            short = stretched(SHORT_STEP, self._speed, self.slow) or SHORT_STEP
+            self._turn.patience = max(PATIENCE, self._slacks.get(mode, short - SHORT_STEP) / 2)
         sharing = asyncio.create_task(self._share())
         try:
             result, processor, taken = await asyncio.get_running_loop().run_in_executor(
@@ -65,7 +65,7 @@ class WorkerCompute:
             sharing.cancel()
         planned = stretched(processor, self._speed, self.slow)
         if planned is not None:
-            self._durations[mode] = planned
+            self._slacks[mode] = planned - processor
             if planned > taken:
                 await asyncio.sleep(planned - taken)
             elif is_overrun(planned, taken) and frozen == self._frozen:

@@ -119,12 +119,12 @@ async def test_a_long_step_does_not_keep_others_from_computing() -> None:
     compute.close()
 
 
-async def test_a_slow_node_waits_for_its_turn_for_up_to_half_of_its_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_node_waits_for_its_turn_within_its_slack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     turn = Turn(Semaphore(1))
     compute = WorkerCompute(Hardware(speed=0.1), Notes(), turn)
     used = await compute.run(burn, (0.01,), 0, "train")
-    assert turn.patience == pytest.approx(SHORT_STEP / 0.1 / 2)
+    assert turn.patience == pytest.approx(SHORT_STEP * 9 / 2)
     await compute.run(burn, (0.0,), 0, "train")
-    assert used / 0.1 / 2 <= turn.patience < 2 * used / 0.1 / 2
+    assert used * 9 / 2 <= turn.patience < used * 9
     compute.close()

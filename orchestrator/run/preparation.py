@@ -89,12 +89,16 @@ def require(plan: Plan, workers: int) -> None:
 
 
 def require_room(plan: Plan, workers: int = 1) -> None:
-    """HostError if this host has less memory than the models of a round take, or allows too few open files."""
-    clients, needed = models_of_a_round(plan), models_of_a_round(plan) * plan.model_bytes
-    if not DRIVERS[plan.driver].several_hosts and needed > (memory := host_memory()):
+    """HostError if this host has less memory than nodes and the models of a round take, or allows too few open
+    files."""
+    kind, clients = DRIVERS[plan.driver], models_of_a_round(plan)
+    nodes = len(plan.nodes) if kind.node_bytes and plan.algorithm else 0
+    needed = nodes * kind.node_bytes + clients * plan.model_bytes
+    if not kind.several_hosts and needed > (memory := host_memory()):
+        what = f"{text.count(nodes, 'node')} and the models" if nodes else "the models"
         raise HostError(
-            f"the models of {text.count(clients, 'client')} in a round take {text.size(needed)}, and this host has "
-            f"{text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
+            f"{what} of {text.count(clients, 'client')} in a round take at least {text.size(needed)}, and this host has"
+            f" {text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
         )
     provide(open_files(plan, workers))
 

@@ -18,6 +18,7 @@ class DriverKind:
     images: nodes are containers, each created from an image.
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes live on the hosts of an inventory, not only on this one.
+    node_bytes: memory of this host that each node of an algorithm needs at least, besides models; 0 if not known.
     """
 
     name: str
@@ -26,12 +27,13 @@ class DriverKind:
     images: bool = False
     programs: bool = False
     several_hosts: bool = False
+    node_bytes: int = 0
 
 
 DRIVERS: dict[str, DriverKind] = {
     kind.name: kind
     for kind in (
-        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True),
+        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True, node_bytes=8_000_000),
         DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
         DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
         DriverKind("slurm", "orchestrator.drivers.slurm.entry", several_hosts=True),

@@ -61,19 +61,23 @@ def test_the_models_that_a_round_holds_at_least(lines: str, models: int) -> None
 def test_a_run_that_needs_more_memory_than_the_host_has_is_refused_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """90 models of 3,000,000 hidden units of 8 x 8 pictures: 4 bytes x (65 x 3e6 + 3e6 x 10 + 10) x 90 = 81 GB."""
+    """90 models of 3,000,000 hidden units of 8 x 8 pictures: 4 bytes x (65 x 3e6 + 3e6 x 10 + 10) x 90 = 81 GB. 91
+    nodes of 8 MB: 0.7 GB."""
     monkeypatch.setattr("orchestrator.run.preparation.host_memory", lambda: 16 * 10**9)
     plan = make_plan(
         parse("algorithm: fedavg\ndriver: sim\nmodel: {name: mlp, hidden: 3000000}\ntopology: {devices: 90}", "f.yaml"),
         prepared(),
     )
-    with pytest.raises(HostError, match="the models of 90 clients in a round take 81 GB, and this host has 16 GB"):
+    with pytest.raises(
+        HostError, match=r"^the models of 90 clients in a round take at least 81 GB, and this host has 16 GB"
+    ):
         require_room(plan)
     (tmp_path / "f.yaml").write_text("algorithm: fedavg\nmodel: {name: mlp, hidden: 3000000}\ntopology: {devices: 90}")
     for command in ("validate", "plan"):
         done = CliRunner().invoke(cli, [command, str(tmp_path / "f.yaml")])
         assert isinstance(done.exception, HostError | SystemExit)
-        assert "the models of 90 clients in a round take 81 GB" in str(done.exception) + done.output
+        said = str(done.exception) + done.output
+        assert "91 nodes and the models of 90 clients in a round take at least 81.7 GB" in said
 
 
 def test_a_model_that_no_message_carries_is_refused() -> None:

@@ -15,11 +15,10 @@ from typing import Any, Literal, Protocol
 
 from node.assignment import Hardware
 from node.messaging.control import Reporter
-from node.runtime.turns import PATIENCE, TURN, Turn, take_long_turns
+from node.runtime.turns import TURN, Turn, take_long_turns
 
 Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of the classifier only
 
-SHORT_STEP = 0.003  # s of processor time, less than the first step of a mode is expected to need
 OVERRUN_SHARE = 0.1  # fraction of a step's time by which it may be late
 OVERRUN_SECONDS = 0.02  # further seconds by which it may be late, for the host's scheduling
 
@@ -37,9 +36,7 @@ class Compute(Protocol):
 class WorkerCompute:
     """Runs steps one after the other in a thread. With a ``turn``, each step waits for this node's turn.
 
-    A thousand nodes that start a step at once would overload their host for seconds, though slow hardware leaves each
-    of them much time. So a node waits for its turn for up to half of the slack of its last step of the same mode, or of
-    a short step. ``slow`` is a factor on the speed, which faults may set.
+    ``slow`` is a factor on the speed, which faults may set.
     """
 
     def __init__(self, hardware: Hardware, reporter: Reporter, turn: Turn | None = None) -> None:
@@ -48,14 +45,10 @@ class WorkerCompute:
         self._speed = hardware.speed
         self._reporter = reporter
         self._turn = turn
-        self._slacks: dict[Mode, float] = {}  # seconds of the last step beyond its processor time
         self._pool = ThreadPoolExecutor(1, "compute", initializer=take_long_turns)
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
         frozen = self._frozen
-        if self._turn is not None:
-            short = stretched(SHORT_STEP, self._speed, self.slow) or SHORT_STEP
-            self._turn.patience = max(PATIENCE, self._slacks.get(mode, short - SHORT_STEP) / 2)
         sharing = asyncio.create_task(self._share())
         try:
             result, processor, taken = await asyncio.get_running_loop().run_in_executor(
@@ -65,7 +58,6 @@ class WorkerCompute:
             sharing.cancel()
         planned = stretched(processor, self._speed, self.slow)
         if planned is not None:
-            self._slacks[mode] = planned - processor
             if planned > taken:
                 await asyncio.sleep(planned - taken)
             elif is_overrun(planned, taken) and frozen == self._frozen:

@@ -20,7 +20,7 @@ import time
 TURN = 0.1  # s, the longest that Linux grants
 _LOOK = 0.005  # s between two polls of a semaphore, if the C library cannot wait on a monotonic clock
 NICENESS = 10  # a weight of 110 beside the usual 1024
-PATIENCE = 1.0  # s, of a node without slack; then it computes concurrently with the others, as without turns
+PATIENCE = 1.0  # s; then a waiting node computes concurrently with the others, as without turns
 
 
 def give_way() -> None:
@@ -34,19 +34,18 @@ class Turn:
 
     A long step keeps the turn for `TURN` only and goes on without it, so no node waits for a long step of another.
     If a node is killed between taking a turn and noting it, one turn is lost. If a node is stopped while it gives a
-    turn back, the turn may exist twice. Other nodes then wait for ``patience`` s, or compute concurrently.
+    turn back, the turn may exist twice. Other nodes then wait for `PATIENCE`, or compute concurrently.
     """
 
     def __init__(self, free: Semaphore) -> None:
-        self.patience = PATIENCE
         self._free = free
         self._held = mmap.mmap(-1, 1)  # shared with the process that forks the node
         self._changing = threading.Lock()
         self._since = 0.0
 
     def __enter__(self) -> None:
-        """Wait until fewer nodes compute than the host has processors, for ``patience`` s at most."""
-        if self._free.acquire(self.patience):
+        """Wait until fewer nodes compute than the host has processors, for `PATIENCE` s at most."""
+        if self._free.acquire(PATIENCE):
             self._since = time.monotonic()
             self._held[0] = 1
 

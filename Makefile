@@ -33,11 +33,12 @@ check: setup  ## every day: lint, types, import contracts and the quick tests, i
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
 quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+DRIVERS := $(addprefix tests/orchestrator/,agent drivers serve)
 quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
-	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator/drivers tests/orchestrator
+	$(BIN)/python -m pytest -q $(QUICK) $(addprefix --ignore ,$(DRIVERS)) tests/orchestrator
 quick-drivers: setup
-	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator/drivers
+	$(BIN)/python -m pytest -q $(QUICK) $(DRIVERS)
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together

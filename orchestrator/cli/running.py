@@ -68,10 +68,11 @@ def inject_fault(
     inject degrade --medium cell-0 --rate 2mbit    also disconnect; --direction up
     inject handover device-0-1 --to cell-1
     """
+    from orchestrator.scenario.language.document import read_value
     from orchestrator.verbs.live.inject import chosen, command, fault_of, in_words
 
     try:
-        fault = fault_of(action, targets, {key.rstrip("_"): value for key, value in options.items()})
+        fault = fault_of(action, targets, {key: read_value(each) for key, each in options.items() if each is not None})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     reply = command(chosen(run, runs), "inject", {"fault": fault, "via": "inject"})

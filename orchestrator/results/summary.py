@@ -120,6 +120,11 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics of a run's summary besides accuracy and loss."""
+    return {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
+
+
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
     """Print a run's summary. ``report`` is the path of its report page, which may be missing."""
     accuracy = summary["accuracy"]["global"]
@@ -143,8 +148,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
         rows.append(("accuracy", text.percent(accuracy)))
-    metrics = {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
-    rows += [(name, text.metric(name, value)) for name, value in metrics.items()]
+    rows += [(name, text.metric(name, value)) for name, value in other_metrics(summary).items()]
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
     if (clients := summary.get("population")) is not None:
@@ -176,7 +180,7 @@ def overview(history: History, found: dict[str, Any] | None = None) -> dict[str,
     (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
     found, plan = found or summary(history), history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
-    last |= {f"{name}.global": value for name, value in (found.get("metrics") or {}).items() if name != "loss"}
+    last |= {f"{name}.global": value for name, value in other_metrics(found).items()}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
     return {
         "run": history.run,

@@ -60,8 +60,7 @@ class Handle:
         training), t (s of the run), round. ValueError if the targets do not fit the action. RunError if the run has
         ended or refuses the fault.
         """
-        fault = fault_of(action, targets, {}) | {key.rstrip("_"): value for key, value in keys.items()}
-        reply = self._command("inject", {"fault": fault, "via": "Python"})
+        reply = self._command("inject", {"fault": fault_of(action, targets, keys), "via": "Python"})
         if reply["refused"]:
             reasons = [f"{each['action']} {each['target']}: {each['reason']}" for each in reply["refused"]]
             raise RunError("\n".join(reasons))

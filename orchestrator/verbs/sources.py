@@ -99,7 +99,7 @@ def written(overrides: Overrides, driver: str | None) -> list[str]:
     own = [] if driver is None else [f"driver={driver}"]
     if not isinstance(overrides, Mapping):
         return [*overrides, *own]
-    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()] + own
+    return [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in overrides.items()] + own
 
 
 def as_yaml(mapping: Mapping[str, Any]) -> str:

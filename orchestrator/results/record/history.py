@@ -139,9 +139,10 @@ class History(Facts):
     @property
     def status(self) -> Literal["running", "finished", "crashed"]:
         """The run's status. "crashed": the orchestrator is gone and did not write an outcome."""
+        held = RunDirectory(self.directory).holder() is not None  # first: the holder writes the outcome, then leaves
         if self.outcome is not None:
             return "finished"
-        return "running" if RunDirectory(self.directory).holder() is not None else "crashed"
+        return "running" if held else "crashed"
 
     @property
     def outcome(self) -> Outcome | None:

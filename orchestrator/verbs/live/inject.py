@@ -10,19 +10,17 @@ from netem.units import format_duration
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.process import user_socket
-from orchestrator.scenario.language.document import read_value
 
 ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover")
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
 
 
-def fault_of(action: str, targets: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:
-    """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action. ``options``
-    are its other keys with their values as YAML; those that are None were not given."""
-    given = {key: read_value(value) for key, value in options.items() if value is not None}
-    whom = {} if "medium" in given and not targets else _target(action, targets)
-    return {"action": action, **whom, **given}
+def fault_of(action: str, targets: Sequence[str], keys: Mapping[str, object]) -> dict[str, Any]:
+    """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action. ``keys`` are
+    its other ones; that of ``for`` is ``for_``."""
+    whom = {} if "medium" in keys and not targets else _target(action, targets)
+    return {"action": action, **whom, **{key.rstrip("_"): value for key, value in keys.items()}}
 
 
 def _target(action: str, targets: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from orchestrator.layout import Cell, write, write_entries, write_table, write_w
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
 from orchestrator.results.record.history import History
-from orchestrator.results.summary import finite, overview, summary
+from orchestrator.results.summary import finite, other_metrics, overview, summary
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")
 """The columns that are written once, above the table, if all runs have the same value."""
@@ -28,6 +28,7 @@ _WRITE: dict[str, Callable[[float], str]] = {
     "s": text.duration,
     "bytes": text.size,
     "count": text.number,
+    "number": text.number,
 }
 
 
@@ -157,7 +158,7 @@ def _heading(column: str) -> str:
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """One figure of both runs. ``unit`` is "fraction", "s", "bytes", "count" or "text"."""
+    """One figure of both runs. ``unit`` is "fraction", "s", "bytes", "count", "number" or "text"."""
 
     name: str
     unit: str
@@ -195,7 +196,7 @@ def compare(a: RunOverview, b: RunOverview) -> RunComparison:
         ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
         ComparedFigure("time", "s", one["seconds"], other["seconds"]),
         ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
-        *_by_key("{} at the end", "number", *map(_metrics, (one, other))),
+        *_by_key("{} at the end", "number", *map(other_metrics, (one, other))),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
         *_by_key("delivered: {}", "bytes", one["bytes"], other["bytes"]),
@@ -235,11 +236,6 @@ def _time_to_accuracy(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     return [row for row in rows if row.a is not None or row.b is not None][-3:]
 
 
-def _metrics(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The other metrics at the end, without the loss."""
-    return {name: value for name, value in (result.get("metrics") or {}).items() if name != "loss"}
-
-
 def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
     keys = dict.fromkeys([*a, *b])
     return [ComparedFigure(name.format(key), unit, a.get(key), b.get(key)) for key in keys]
@@ -266,6 +262,6 @@ def _change(row: ComparedFigure) -> str:
         return "="
     if row.unit == "fraction":
         return f"{'+' if row.change > 0 else '−'}{abs(row.change) * 100:.1f} points"
-    size = _WRITE[row.unit](abs(row.change))
-    relative = f" ({row.change / row.a:+.0%})".replace("-", "−") if isinstance(row.a, int | float) and row.a else ""
+    size, base = _WRITE[row.unit](abs(row.change)), abs(float(row.a or 0))
+    relative = f" ({row.change / base:+.0%})".replace("-", "−") if base else ""
     return f"{'+' if row.change > 0 else '−'}{size}{relative}"

@@ -41,6 +41,8 @@ def test_faults_and_paces(tmp_path: Path) -> None:
             handle.inject("pause", "device-9")
         with pytest.raises(ValueError, match="pause: name a node"):
             handle.inject("pause")
+        with pytest.raises(MistakeError, match="there is no medium 'cell-0'"):
+            handle.inject("degrade", medium="cell-0", rate="2mbit")
         with pytest.raises(MistakeError, match="no pace"):
             handle.pace("quick")
         handle.pace("free")

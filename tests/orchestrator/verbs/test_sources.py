@@ -36,6 +36,11 @@ def test_a_plan_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.Monke
     assert sorted(tmp_path.iterdir()) == [file]
 
 
+def test_a_value_with_an_emoji_is_that_of_the_program() -> None:
+    with pytest.raises(ScenarioError, match="📁"):  # it is not there
+        plan(SCENARIO, {"data.dataset": "npz:📁.npz"})
+
+
 def test_an_example_by_its_name() -> None:
     assert plan("hello", driver="sim")["name"] == "hello"
     with pytest.raises(ScenarioError, match=r"helo: neither a file nor an example: .*hello"):

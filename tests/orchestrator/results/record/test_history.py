@@ -115,9 +115,18 @@ def test_status(tmp_path: Path) -> None:
     with RunDirectory(tmp_path).held():
         seen = [history.status]
     seen.append(history.status)
-    record.outcome(5.0, {"ended": "rounds", "error": None})
-    seen.append(history.status)
-    assert seen == ["running", "crashed", "finished"]
+    assert seen == ["running", "crashed"]
+    record.close()
+
+
+def test_a_run_that_ends_while_its_status_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = begin(tmp_path)
+
+    def ending(_: RunDirectory) -> None:
+        record.outcome(5.0, {"ended": "rounds", "error": None})
+
+    monkeypatch.setattr(RunDirectory, "holder", ending)
+    assert History.open(tmp_path).status == "finished"
     record.close()
 
 

@@ -20,24 +20,23 @@ def test_the_actions_are_those_of_a_scenario() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "targets", "options", "fault"),
+    ("action", "targets", "keys", "fault"),
     [
-        ("crash", "device-0-1", {"for": "5s"}, {"node": "device-0-1", "for": "5s"}),
+        ("crash", "device-0-1", {"for_": "5s"}, {"node": "device-0-1", "for": "5s"}),
         ("pause", "edge-0 edge-1", {}, {"nodes": ["edge-0", "edge-1"]}),
-        ("pause", "devices", {"count": "2"}, {"of": "devices", "count": 2}),
+        ("pause", "devices", {"count": 2}, {"of": "devices", "count": 2}),
         ("partition", "edge-0,edge-1 cloud", {}, {"between": [["edge-0", "edge-1"], "cloud"]}),
         ("degrade", "edge-0 cloud", {"loss": "5%"}, {"between": ["edge-0", "cloud"], "loss": "5%"}),
-        ("degrade", "edge-0", {"profile": "lte", "rate": "null"}, {"node": "edge-0", "profile": "lte", "rate": None}),
-        ("slow", "edge-0", {"factor": "1.5"}, {"node": "edge-0", "factor": 1.5}),
+        ("degrade", "edge-0", {"profile": "lte", "rate": None}, {"node": "edge-0", "profile": "lte", "rate": None}),
+        ("slow", "edge-0", {"factor": 1.5}, {"node": "edge-0", "factor": 1.5}),
         ("degrade", "", {"medium": "cell-0", "rate": "2mbit"}, {"medium": "cell-0", "rate": "2mbit"}),
         ("handover", "device-0-1", {"to": "cell-1"}, {"node": "device-0-1", "to": "cell-1"}),
     ],
 )
 def test_a_fault_as_a_scenario_writes_it(
-    action: str, targets: str, options: dict[str, str | None], fault: dict[str, Any]
+    action: str, targets: str, keys: dict[str, object], fault: dict[str, Any]
 ) -> None:
-    unset: dict[str, str | None] = dict.fromkeys(("for", "loss"))
-    assert fault_of(action, targets.split(), unset | options) == {"action": action, **fault}
+    assert fault_of(action, targets.split(), keys) == {"action": action, **fault}
 
 
 def test_targets_that_do_not_fit() -> None:

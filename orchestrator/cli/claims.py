@@ -67,6 +67,8 @@ def reproduce_claims(
         check_file(page, "choose another place for the scoreboard")
         page.parent.mkdir(parents=True, exist_ok=True)
         write_whole(page, scoreboard.page(papers))
+        if as_json:
+            print_json({"file": str(page)})
         return
     if listed:
         rows = recorded_rows(papers)

@@ -176,7 +176,8 @@ def sweep_runs(
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
     if on is not None and printing:
         _, described = write_job(on, sweep, sweeper.directory, arguments, workers=workers, image=image)
-        click.echo(described.read_text(), nl=False)
+        text = described.read_text()
+        print_json({"file": str(described), "text": text}) if as_json else click.echo(text, nl=False)
         return
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if task is not None:

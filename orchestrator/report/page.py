@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
     main = history.main_metric
     values = [row.value for row in history.global_series(main)]
-    best = (max if main in text.FRACTIONS else min)(values, default=None)
+    best = (max if main in text.FRACTIONS else min)(filter(isfinite, values), default=None)
     planned = history.rounds_planned
     sent = volumes.traffic(history)
     messages = sum(row.messages for row in sent if row.direction == "sent")
@@ -323,8 +324,6 @@ def _plain(value: Any) -> str:
 
 def _environment(history: History) -> list[tuple[str, str]]:
     facts = {"seed": history.plan.get("seed"), **history.meta}
-    if history.simulated:  # no packet meets the kernel's TCP
-        facts = {key: value for key, value in facts.items() if not key.startswith("tcp_")}
     return [(key, _fact(key, value)) for key, value in sorted(facts.items())]
 
 

@@ -187,8 +187,6 @@ def _blocks(
         by_parent[parent if parent in places else None].append(name)
     parents = sorted(by_parent, key=lambda parent: places[parent][0] if parent else -1.0)
     width = (WIDTH - 2 * MARGIN) / len(parents)
-    if len(members) == len(parents):  # one child per parent: keep each child directly below
-        width = (WIDTH - 2 * MARGIN) / max(len(members), len(parents))
     return [(MARGIN + index * width, width, by_parent[parent]) for index, parent in enumerate(parents)]
 
 

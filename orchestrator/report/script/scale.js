@@ -28,7 +28,7 @@ function inWords(axis, value) {
 /** About `count` round numbers from `low` to `high`. */
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count);
-  if (!(raw > 0)) return [low];
+  if (!(raw > 1e-12 * Math.abs(low))) return [low]; // closer together, sums of floats would not grow
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
   const found = [];

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import platform
+import re
 import sqlite3
 import sys
 import time
@@ -47,6 +48,7 @@ INJECTED = "injected"  # a fault was made manually: {fault, user, uid, via, writ
 GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--track`: others may read the record
 
 
 class Record:
@@ -249,7 +251,7 @@ def environment() -> dict[str, Any]:
     """The environment of a run: versions, kernel, its TCP, processor, memory (bytes) and the command line."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": sys.argv,
+        "command": [_CREDENTIALS.sub("***@", word) for word in sys.argv],
         "python": platform.python_version(),
         "packages": {name: installed_version(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
         "platform": platform.platform(),

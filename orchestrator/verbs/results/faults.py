@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import yaml
 from rich.console import Console
 
+from netem.units import format_duration
 from orchestrator.layout import write, write_table
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import FaultSpan
@@ -35,18 +36,28 @@ def print_faults(history: History, console: Console) -> None:
 
 def as_rules(history: History, *, by_round: bool = False) -> str:
     """The faults of a run as YAML: `faults` for its scenario. The rules of the scenario come first, then each fault
-    that was made manually, at its time of training, or at the start of its round. A rule by which a node joins is
-    left out if the node joined manually: a node joins once."""
+    that was made manually, at its time of training, or at the start of its round. If nodes joined manually, the rules
+    of joins name the other nodes only: a node joins once."""
     made = [event for event in history.events(INJECTED) if event.node is None]
     joined = {event.data["planned"]["node"] for event in made if event.data["planned"]["action"] == "join"}
-    rules = history.effective.get("faults", ())
-    lines = [f"  - {_line(rule)}" for rule in rules if rule["action"] != "join" or rule.get("node") not in joined]
+    rules = list(history.effective.get("faults", ()))
+    if joined:
+        rules = [*(rule for rule in rules if rule["action"] != "join"), *_joins(history, joined)]
+    lines = [f"  - {_line(rule)}" for rule in rules]
     for event in made:
         written = dict(event.data["written"])
         if by_round and event.round is not None:
             written = {"round": event.round, **{key: value for key, value in written.items() if key != "at"}}
         lines.append(f"  - {_line(written)}  # manual: {event.data['user']}, round {event.round or 0}")
     return "\n".join(["faults:" if lines else "faults: []", *lines]) + "\n"
+
+
+def _joins(history: History, joined: Container[str]) -> Iterator[dict[str, Any]]:
+    """A rule for each planned join of a node that is not among those that ``joined`` manually."""
+    for fault in history.plan["faults"]:
+        if fault["action"] == "join" and fault["node"] not in joined:
+            when = {"round": fault["round"]} if fault["at"] is None else {"at": format_duration(fault["at"])}
+            yield {**when, "node": fault["node"], "action": "join"}
 
 
 def _line(rule: Mapping[str, Any]) -> str:

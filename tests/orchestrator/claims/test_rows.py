@@ -128,7 +128,7 @@ def test_the_list_and_the_page(folder: Path) -> None:
         ("in direction", "edgebed reproduce mine-bytes"),
         ("not tried", ""),
     ]
-    assert call("--page", "page.md").exit_code == 0
+    assert json.loads(call("--page", "page.md", "--json").stdout) == {"file": "page.md"}
     page = (folder / "page.md").read_text()
     assert "| Mine | 2 | 0 | 1 | 0 | 0 | 1 |" in page
     assert "small 10.5 ± 0.1, wide 20.5 (kB)" in page

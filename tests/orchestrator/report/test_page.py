@@ -124,13 +124,6 @@ def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path)
     assert "Modelled, and so not checked: links as configured, losses during the run" in page.text
 
 
-@pytest.mark.parametrize(("driver", "said"), [("namespaces", True), ("sim", False)])
-def test_the_tcp_of_the_kernel_is_no_fact_of_a_simulation(tmp_path: Path, driver: str, said: bool) -> None:
-    meta = {"driver": driver, "tcp_congestion_control": "bbr"}
-    Record.create(tmp_path, json.dumps(plan_of(Example())), meta).close()
-    assert ("tcp_congestion_control" in Page(render(History.open(tmp_path))).text) == said
-
-
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
     assert "Checks that failed: links as configured, compute on time." in page.text
@@ -142,14 +135,16 @@ def test_what_nodes_say_stays_text(tmp_path: Path) -> None:
     record = Record.create(tmp_path, json.dumps(plan_of(Example(edges=1, devices_per_edge=1)) | {"name": attack}), {})
     record.event(1.0, "edge-0", attack, 1, {attack: attack})
     record.state(1.0, "edge-0", "crashed", attack)
-    record.metric(2.0, "cloud", 1, "global", "accuracy", math.nan)
+    for round, accuracy in enumerate((math.nan, 0.25, math.nan), start=1):
+        record.metric(2.0, "cloud", round, "global", "accuracy", accuracy)
     record.traffic(2.0, "edge-0", [{"peer": "cloud", "kind": attack, "direction": "sent", "messages": 1, "bytes": 1}])
     record.close()
     text = render(History.open(tmp_path))
     assert "<script>alert" not in text
     page = Page(text)
     assert page.tags.count("script") == 4
-    assert page.figures["accuracy-time"]["marks"][0]["y"] == [None]
+    assert page.figures["accuracy-time"]["marks"][0]["y"] == [None, 0.25, None]
+    assert "accuracy – best 25.0%" in page.text
 
 
 def test_write_report(finished: History, tmp_path: Path) -> None:

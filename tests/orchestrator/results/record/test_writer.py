@@ -47,9 +47,10 @@ def test_create_writes_plan_effective_scenario_and_meta(tmp_path: Path) -> None:
     assert (history.driver, history.engine) == ("sim", "userspace")
 
 
-def test_environment_names_versions_and_host() -> None:
+def test_environment_names_versions_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["edgebed", "up", "--track", "mlflow:https://ada:secret@tracking:5000/a"])
     found = environment()
-    assert found["command"] == sys.argv
+    assert found["command"] == ["edgebed", "up", "--track", "mlflow:https://***@tracking:5000/a"]
     assert found["cores"] >= 1
     assert found["memory"] > 2**20
     assert found["packages"]["numpy"]

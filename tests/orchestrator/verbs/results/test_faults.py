@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import yaml
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from tests.orchestrator.example_run import Example
+from orchestrator.results.record.writer import INJECTED, Record
+from tests.orchestrator.example_run import Example, plan_of
 
 RULE = {"at": "9s", "node": "device-1-2", "action": "crash", "for": "7s"}
 
@@ -35,6 +37,19 @@ def test_the_rules_of_the_scenario_and_what_was_done_by_hand(runs: Path) -> None
     by_round = yaml.safe_load(said(runs, "touched", "--yaml", "--by", "round"))["faults"]
     assert by_round[1] == {"round": 4, "node": "device-0-0", "action": "crash", "for": "3s"}
     assert yaml.safe_load(said(runs, "quiet", "--yaml")) == {"faults": []}
+
+
+def test_a_node_that_joined_manually_is_in_no_other_rule(tmp_path: Path) -> None:
+    one, other = "device-0-0", "device-0-1"
+    joins = [{"id": id, "action": "join", "node": node, "at": None, "round": 4} for id, node in enumerate((one, other))]
+    written = {"at": "3s", "node": one, "action": "join"}
+    effective = {"faults": [RULE, {"round": 4, "nodes": [one, other], "action": "join"}]}
+    plan = json.dumps(plan_of(Example()) | {"faults": joins})
+    with contextlib.closing(Record.create(tmp_path / "run", plan, {"effective": effective})) as record:
+        planned = {"action": "join", "node": one, "at": 3.0, "round": None}
+        record.event(9.5, None, INJECTED, 1, {"fault": 2, "user": "ada", "written": written, "planned": planned})
+    rules = yaml.safe_load(said(tmp_path, "run", "--yaml"))["faults"]
+    assert rules == [RULE, {"round": 4, "node": other, "action": "join"}, written]
 
 
 def test_the_faults_of_a_run(runs: Path) -> None:

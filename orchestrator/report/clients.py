@@ -6,17 +6,10 @@ from collections import Counter
 from typing import Any
 
 from orchestrator import text
+from orchestrator.report.figures import SERIES
 from orchestrator.report.marks import Figure, axis, figure, line
 from orchestrator.results.evaluation.population import OUTCOMES, kinds, parts, population, seen_by_round
 from orchestrator.results.record.history import History
-
-COLOURS = {
-    "counted": "var(--series-1)",
-    "slow": "var(--series-2)",
-    "away": "var(--series-3)",
-    "unused": "var(--series-4)",
-    "unfinished": "var(--series-5)",
-}
 
 
 def client_figures(history: History) -> dict[str, Figure]:
@@ -26,10 +19,10 @@ def client_figures(history: History) -> dict[str, Figure]:
     rounds = list(seen)
     tally = Counter((part.round, part.outcome) for part in found)
     shares = [count / planned["size"] for count in seen.values()] if planned else []
-    of_share = [line("clients seen", rounds, shares, "var(--series-1)")] if shares else []
+    of_share = [line("clients seen", rounds, shares, SERIES[0])] if shares else []
     of_outcome = [
-        line(said, rounds, [tally[round, outcome] for round in rounds], COLOURS[outcome])
-        for outcome, said in OUTCOMES.items()
+        line(said, rounds, [tally[round, outcome] for round in rounds], colour)
+        for (outcome, said), colour in zip(OUTCOMES.items(), SERIES, strict=False)
         if any(tally[round, outcome] for round in rounds)
     ]
     return {

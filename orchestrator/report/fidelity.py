@@ -143,11 +143,6 @@ def overrun_rows(history: History) -> list[dict[str, Any]]:
     return rows
 
 
-def calibration_figures(history: History) -> dict[str, Figure]:
-    """A figure for each measured quantity, by its id on the page; empty unless the run is a calibration."""
-    return probe_figures(history.probes()) if history.calibrated else {}
-
-
 def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
     """A figure for each quantity that was probed, by its id on the page."""
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, cycle
+from itertools import accumulate, cycle, islice
 from typing import Any
 
 from orchestrator import text
@@ -297,8 +297,7 @@ def stacked(
 
 def cycled(number: int) -> list[str]:
     """So many colours; they repeat if there are too few."""
-    colours = (GLOBAL, *SERIES)
-    return [colours[index % len(colours)] for index in range(number)]
+    return list(islice(cycle((GLOBAL, *SERIES)), number))
 
 
 def link_colour(link_class: str) -> str:

@@ -20,7 +20,6 @@ from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import course
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
-from orchestrator.report.fidelity import calibration_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
 from orchestrator.report.media import media_figure, media_rows
@@ -74,7 +73,8 @@ def context(history: History) -> dict[str, Any]:
     summaries, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
     acted = {span.action for span in history.faults() if span.start is not None}
     timeline_figure, left_out = timeline(history)
-    courses, calibration, host = course_figures(history), calibration_figures(history), host_figures(history, summaries)
+    courses, host = course_figures(history), host_figures(history, summaries)
+    calibration = fidelity.probe_figures(history.probes()) if history.calibrated else {}
     return {
         **_header(history),
         "picture": picture(history),

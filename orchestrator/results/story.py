@@ -96,7 +96,7 @@ class Story(Facts):
         self._banded: Counter[tuple[str, str, int]] = Counter()  # how many reports are in a band
         self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
         self._overruns: dict[str, tuple[int, float]] = {}
-        self._curves = set(CURVES)  # the metrics that are kept
+        self._curves = {*CURVES, self.main_metric, self.goal}  # the metrics that are kept
         self._looked = False  # whether the record was read
         self._read = dict.fromkeys(_TABLES, 0)
 

@@ -35,7 +35,7 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.results.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table, version
+from orchestrator.results.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table
 from orchestrator.results.record.writer import DATABASE
 from orchestrator.scenario.language.files import first_comment
 
@@ -63,7 +63,7 @@ class History(Facts):
             connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-            schema = None if empty else version(connection)
+            schema = None if empty else connection.execute("PRAGMA user_version").fetchone()[0]
             odd = no_table(connection)
         except BROKEN as error:
             raise unreadable(database, error) from error

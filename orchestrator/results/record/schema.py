@@ -145,11 +145,6 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE VIEW IF NOT EXISTS {counted.view} AS {_totals(counted)}")
 
 
-def version(connection: sqlite3.Connection) -> int:
-    """The version of the schema of a record."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def no_table(connection: sqlite3.Connection) -> str | None:
     """The first thing of a database that stands in the place of a record's table, or acts when a table is written: a
     view, a virtual table, a trigger. Reading it may never end. None if there is none."""

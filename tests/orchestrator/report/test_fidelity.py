@@ -16,10 +16,10 @@ from orchestrator.report.fidelity import (
     HARMFUL,
     HARMLESS,
     MOST,
-    calibration_figures,
     look_rows,
     mark_overloads,
     overload_rows,
+    probe_figures,
 )
 from orchestrator.report.timeline import timeline
 from orchestrator.results.record.history import History
@@ -124,7 +124,7 @@ def calibrated(directory: Path, ended: str = "calibrated") -> History:
 
 
 def test_a_figure_for_each_quantity(tmp_path: Path) -> None:
-    figures = calibration_figures(calibrated(tmp_path))
+    figures = probe_figures(calibrated(tmp_path).probes())
     assert list(figures) == ["calibration-rtt", "calibration-burst", "calibration-rate"]
     accepted, asked, measured = figures["calibration-rate"]["marks"]
     names = ["device-edge: device-0-0 → edge-0", "device-edge: edge-0 → device-0-0"]
@@ -141,4 +141,5 @@ def test_a_figure_for_each_quantity(tmp_path: Path) -> None:
 def test_the_page_of_a_calibration_has_them_and_others_do_not(tmp_path: Path) -> None:
     page = Page(render(calibrated(tmp_path / "one")))
     assert {"calibration-rtt", "calibration-rate"} <= page.figures.keys()
-    assert calibration_figures(calibrated(tmp_path / "two", "rounds")) == {}
+    page = Page(render(calibrated(tmp_path / "two", "rounds")))
+    assert not [id for id in page.figures if id.startswith("calibration-")]

@@ -119,6 +119,14 @@ def test_a_rate_needs_readings_that_are_apart() -> None:
     assert (flow.rate, flow.total) == (5.5, 9.0)
 
 
+def test_what_results_are_compared_by_is_kept_among_many_metrics() -> None:
+    nodes = [{"name": "cloud", "tier": "cloud", "leads": True}]
+    found = Story({"nodes": nodes, "data": {"task": "regression"}, "stop": {"target": {"name": "r2"}}})
+    for name in (*map(str, range(module.MOST_CURVES)), "mae", "r2"):
+        found.add_row("metric", (1.0, "cloud", 1, "global", name, 0.5))
+    assert (found.latest("mae"), found.latest("r2")) == (0.5, 0.5)
+
+
 def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     """Values that are no numbers, rounds without a beginning, and events whose data is not what is expected."""
     record = Record.create(tmp_path / "run", '{"nodes": []}', {})

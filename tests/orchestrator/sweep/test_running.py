@@ -185,6 +185,12 @@ def test_a_sweep_has_one_task_for_each_case_and_seed(tmp_path: Path) -> None:
         swept(tmp_path, SWEEP, "--task", "4")
 
 
+def test_the_description_of_a_job_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "runs" / "mine" / "sweep.sbatch"
+    described = swept(tmp_path, SWEEP, "--on", "slurm", "--print").result
+    assert described == {"file": str(file), "text": file.read_text()}
+
+
 @pytest.mark.slow
 def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: Path) -> None:
     whole = swept(tmp_path, SWEEP)

@@ -146,14 +146,14 @@ def print_settings(compared: ManyRuns, names: Sequence[str], console: Console) -
 def _unit(column: str) -> str:
     """The unit of a column's figures, see `ComparedFigure`."""
     units = {"rounds": "count", "seconds": "s", "accuracy": "fraction", "bytes": "bytes"}
-    kind, _, part = column.partition(".")
-    return units.get(kind) or ("number" if part else "text")
+    kind, _, part = column.rpartition(".")  # the name of a metric may have dots
+    return units.get(kind or part) or ("number" if kind else "text")
 
 
 def _heading(column: str) -> str:
     """ "accuracy" for the column accuracy.global, "device-edge" for bytes.device-edge, "time" for seconds."""
-    kind, _, of = column.partition(".")
-    return {"bytes": of, "seconds": "time"}.get(kind, kind)
+    kind, _, part = column.rpartition(".")
+    return part if kind == "bytes" else "time" if column == "seconds" else kind or part
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,13 @@ def test_a_run_that_was_cut_short_is_compared_as_far_as_it_went(normal: History,
 def test_other_metrics_are_plain_numbers_and_change_by_their_size(normal: History) -> None:
     found = run_overview(normal)
     one, other = (
-        replace(found, summary=found.summary | {"metrics": {"r2": r2}}, row=found.row | {"r2.global": r2})
+        replace(found, summary=found.summary | {"metrics": {"r2": r2}}, row=found.row | {"r2.all.global": r2})
         for r2 in (-0.5, 0.25)
     )
     two = printed(100, lambda console: print_comparison(compare(one, other), console))
     assert ["-0.5", "0.25", "+0.75", "(+150%)"] in [line.split()[-4:] for line in two.splitlines()]
     many = printed(200, lambda console: print_many(compare_many([one, other, one]), console))
+    assert "r2.all" in many.split()
     assert [line.count("-0.5") for line in many.splitlines() if "pass" in line] == [1, 0, 1]
 
 

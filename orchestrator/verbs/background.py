@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from orchestrator import text
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import INTERRUPTED
@@ -35,24 +36,27 @@ class Launcher:
         except KeyboardInterrupt:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGTERM)
-            return None, None, self._exit_code()
+            return None, None, self._end()[1]
 
     def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
         with open(self._messages, "rb") as messages:
             if not (line := messages.readline()):
-                return None, None, self._exit_code()
+                return None, *self._end()
             directory = RunDirectory(Path(json.loads(line)["run"]))
             while not _is_under_way(directory):
                 if select.select([messages], [], [], LOOK_EVERY)[0]:
                     error = json.loads(messages.readline() or "{}").get("error")
-                    code = self._exit_code()
-                    return (directory, None, 0) if _is_under_way(directory) else (None, error, code)
+                    killed, code = self._end()
+                    return (directory, None, 0) if _is_under_way(directory) else (None, error or killed, code)
         return directory, None, 0
 
-    def _exit_code(self) -> int:
+    def _end(self) -> tuple[str | None, int]:
+        """The signal that ended the child, which could not print that, and its exit code."""
         _, status = os.waitpid(self._child, 0)
         code = os.waitstatus_to_exitcode(status)
-        return code if code >= 0 else INTERRUPTED
+        if code >= 0:
+            return None, code
+        return f"{text.how_ended(code)} ended the run before it started: `ps` shows what is left of it", INTERRUPTED
 
 
 class Background:

@@ -180,7 +180,7 @@ def overview(history: History, found: dict[str, Any] | None = None) -> dict[str,
     (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
     found, plan = found or summary(history), history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
-    last |= {f"{name}.global": value for name, value in other_metrics(found).items()}
+    others = {f"{name}.global": value for name, value in other_metrics(found).items()}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
     return {
         "run": history.run,
@@ -193,5 +193,6 @@ def overview(history: History, found: dict[str, Any] | None = None) -> dict[str,
         "rounds": found["rounds"],
         "seconds": found["seconds"],
         **last,
+        **others,
         **sent,
     }

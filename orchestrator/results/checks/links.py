@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.link import segments_together
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, Overload, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.results.checks.link_assessments import judge_losses, judge_overloads
-from orchestrator.results.checks.verdicts import MEASURED, Assessment, missing
+from orchestrator.results.checks.verdicts import MEASURED, Assessment, Verdict, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.hosts import slow_because
 from orchestrator.results.record.history import History
@@ -21,6 +21,9 @@ from orchestrator.results.traffic import media, volumes
 
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
+LATE_SHARE = 0.02  # of the training that a node may lose to a busy host; packets may be held up for the same share
+LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late
+LEAST_HELD_UP = 0.1  # s for which packets may be held up in a run of any length
 LINKS_REAL: Assessment = "measured", "every link is real: no values were configured, and edgebed shaped nothing"
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 
@@ -93,7 +96,7 @@ def links_on_time(history: Facts) -> Assessment:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
         began = history.training_began or 0.0
-        return judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
+        return _judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:
@@ -101,6 +104,36 @@ def links_on_time(history: Facts) -> Assessment:
     if history.packets is None:
         return missing(history, "the link engine's counters were never read", MEASURED)
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
+
+
+def _judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
+    """Judge at least one overload: the affected share of time and packets, and the worst one. ``began``, ``training``:
+    its start and duration in s. ``packets``: that all links delivered."""
+    lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
+    others = lost.pop(FULL_BACKLOG, 0)
+    late = sum(each.late for each in overloads)
+    held_up = sum(each.held_up for each in overloads)
+    training, packets = max(training, 1e-9), max(1, packets)
+    said = []
+    if lost:
+        where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
+        said.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
+    if late:
+        said.append(
+            f"{text.count(late, 'packet')} more than 50 ms late, {late / packets:.2%} of all; the links were held up "
+            f"for {text.duration(held_up)}, {held_up / training:.1%} of the training"
+        )
+    if others:
+        said.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")
+    if busy := sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST):
+        said.append(f"this host's processors were saturated for {text.duration(busy)}")
+    if lost or late or others:
+        worst = max(overloads, key=lambda each: (sum(each.lost.values()), each.held_up))
+        at = max(0.0, worst.start - began)
+        said.append(f"the worst at {at:.1f} s for {text.duration(worst.end - worst.start)}: {worst.cause}")
+    too_late = late > LATE_PACKETS_SHARE * packets or held_up > max(LATE_SHARE * training, LEAST_HELD_UP)
+    verdict: Verdict = "fail" if lost or too_late else "unknown" if others else "pass"
+    return verdict, "; ".join(said)
 
 
 def losses_during_the_run(history: Facts) -> Assessment:
@@ -115,7 +148,32 @@ def losses_during_the_run(history: Facts) -> Assessment:
     if not looks:
         return missing(history, "the links were not sampled during the run", MEASURED)
     began = history.training_began or 0.0
-    return judge_losses([(look.t - began, look.data) for look in looks])
+    return _judge_losses([(look.t - began, look.data) for look in looks])
+
+
+def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
+    """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
+    found = looks[-1][1]
+    carried = f"{text.count(found['links'], 'link direction')} carried {text.count(found['packets'], 'packet')}"
+    if astray := found["astray"]:
+        first = next(seconds for seconds, each in looks if each["astray_count"])
+        worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
+        return "fail", (
+            f"{carried}; {found['astray_count']} of them did not lose as configured, first seen at {first:.0f} s: "
+            f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
+            f"configured {text.loss(worst['asked'])}"
+        )
+    said = {
+        each["class"]: f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
+        for each in found["classes"]
+    }
+    if wrong := [said[each["class"]] for each in found["classes"] if each["verdict"] == "fail"]:
+        together = "each link alone may be as configured, but the links of a class together are not"
+        return "fail", f"{carried}; {together}: {text.some(wrong)}"
+    lossy = "; ".join(said[each["class"]] for each in found["classes"] if each["asked"])
+    few = found["links"] - found["told"]
+    unsure = f"; {few} carried too few packets to be judged alone" if few else ""
+    return "pass", f"{carried}: {lossy or 'nothing was lost, as configured'}{unsure}"
 
 
 def rates_held(history: History) -> Assessment | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator import text
 from orchestrator.fabric.namespaces.tcp import STACK, refused
-from orchestrator.results.checks.link_assessments import LATE_SHARE
+from orchestrator.results.checks.links import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.hosts import slow_because

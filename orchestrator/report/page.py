@@ -34,7 +34,7 @@ from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.inversion import EVENT as INVERTED
 from orchestrator.results.evaluation.personalisation import edge_rows, personalisation
 from orchestrator.results.evaluation.privacy import METRICS, measured, statement
-from orchestrator.results.facts import CUT_OFF, IN_ROUND
+from orchestrator.results.facts import CUT_OFF, DEVICE_SCOPES, IN_ROUND
 from orchestrator.results.hosts import hosts
 from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
 from orchestrator.results.record.history import History
@@ -217,7 +217,7 @@ def _whose(history: History) -> str:
     devices = {
         row.scope
         for name in (history.main_metric, "loss")
-        for rows in history.tier_series(name, "device", "global", "own", "train").values()
+        for rows in history.tier_series(name, "device", *DEVICE_SCOPES).values()
         for row in rows
     }
     sentences = ["Global: the leading model on the common test data."]

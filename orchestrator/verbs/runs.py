@@ -129,7 +129,7 @@ class Run:
 
     @property
     def links(self) -> DataFrame:
-        """The counters of each link direction, in packets and bytes, as they were read over time."""
+        """The totals of each link direction in training, in packets and bytes."""
         return self.frame("links")
 
     @property

@@ -36,26 +36,24 @@ def real_networks(history: Facts) -> list[RealNetwork]:
     return [networks.found[hosts] for hosts in sorted(networks.found)]
 
 
-def judge_network(findings: NetworkFindings, began: float) -> Assessment:
+def _judge(findings: NetworkFindings, began: float) -> Assessment:
     """Judge what was found. ``began``: the time at which the training began. At least one reading."""
     number = sum(findings.strangers.values())
-    strange = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
-    verdict, said = _judge(findings, began)
-    return verdict, said + (strange if number else "")
-
-
-def _judge(findings: NetworkFindings, began: float) -> Assessment:
+    dropped = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
+    strange = dropped if number else ""
     confirmed = [each for each in findings.found if each.confirmed]
     if cases := confirmed or findings.found:
         more = f"; and {len(cases) - MOST} more times" if len(cases) > MOST else ""
         said = "; ".join(each.sentence(began) for each in cases[:MOST]) + more
-        return ("fail", said) if confirmed else ("unknown", f"{said}; no reading before or after confirms it")
+        if confirmed:
+            return "fail", f"{said}{strange}"
+        return "unknown", f"{said}; no reading before or after confirms it{strange}"
     sent = sum(each.sent for each in findings.frames.values())
     missing = sum(each.missing for each in findings.frames.values())
     frames = f"; {missing:,} of {text.count(sent, 'frame')} did not arrive" if sent else ""
     return "pass", (
         f"in {text.count(findings.readings, 'reading')} its delay was at most {text.duration(findings.furthest)} off "
-        f"that before the run{frames}"
+        f"that before the run{frames}{strange}"
     )
 
 
@@ -80,7 +78,7 @@ def network_held(history: Facts) -> Assessment | None:
         findings.add(event.t, NetworkReading.from_json(event.data))
     if not findings.readings:
         return missing(history, "it was not measured during the run", MEASURED)
-    verdict, said = judge_network(findings, history.training_began or 0.0)
+    verdict, said = _judge(findings, history.training_began or 0.0)
     return verdict, f"{said}; real links: {networks}" if networks else said
 
 

@@ -139,10 +139,9 @@ class History(Facts):
     @property
     def status(self) -> Literal["running", "finished", "crashed"]:
         """The run's status. "crashed": the orchestrator is gone and did not write an outcome."""
-        held = RunDirectory(self.directory).holder() is not None  # first: the holder writes the outcome, then leaves
-        if self.outcome is not None:
-            return "finished"
-        return "running" if held else "crashed"
+        if self.outcome is None and RunDirectory(self.directory).holder() is not None:
+            return "running"
+        return "crashed" if self.outcome is None else "finished"  # the holder may have ended meanwhile, in order
 
     @property
     def outcome(self) -> Outcome | None:

@@ -189,6 +189,8 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     made = sum(1 for span in planned_faults if span.start is not None)
     by_hand = f", {len(spans) - len(planned_faults)} manual" if len(planned_faults) < len(spans) else ""
     tiers = Counter(node["tier"] for node in history.nodes.values())
+    began = history.training_began
+    trained = "never trained" if began is None else f"{text.duration(history.training_ended - began)} of training"
     return [
         (
             main,
@@ -196,7 +198,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
             "" if best is None else f"best {text.metric(main, best)}",
         ),
         ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
-        ("time", text.duration(history.seconds), _training(history)),
+        ("time", text.duration(history.seconds), trained),
         ("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
         ("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
         ("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
@@ -226,11 +228,6 @@ def _whose(history: History) -> str:
     data = " or ".join(words for scope, words in on.items() if scope in devices)
     sentences += [f"Devices: each on {data}."] if devices else []
     return " ".join(sentences) if len(sentences) > 1 else ""
-
-
-def _training(history: History) -> str:
-    began = history.training_began
-    return f"{text.duration(history.training_ended - began)} of training" if began is not None else "never trained"
 
 
 def _links(history: History) -> list[dict[str, Any]]:

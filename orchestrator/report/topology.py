@@ -149,12 +149,10 @@ def describe(profile: Mapping[str, Any]) -> str:
         return ""
 
 
-def _places(
-    nodes: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[str, tuple[float, float]], dict[str, float], float]:
+def _places(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Place], dict[str, float], float]:
     """(centre of each node, pitch of each tier, height of the picture)."""
     tiers = [tier for tier in TIERS if any(node["tier"] == tier for node in nodes.values())]
-    places: dict[str, tuple[float, float]] = {}
+    places: dict[str, Place] = {}
     pitches: dict[str, float] = {}
     linked = any(node.get("neighbours") for node in nodes.values() if node["tier"] == tiers[0]) if tiers else False
     y = MARGIN + (ARC - 20 if linked else 20)
@@ -178,7 +176,7 @@ def _places(
 
 
 def _blocks(
-    members: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], places: Mapping[str, tuple[float, float]]
+    members: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], places: Mapping[str, Place]
 ) -> list[tuple[float, float, list[str]]]:
     """A tier's nodes grouped by parent as (left, width, names), with the parents from left to right."""
     by_parent: defaultdict[str | None, list[str]] = defaultdict(list)
@@ -199,7 +197,7 @@ def _pitch(blocks: Sequence[tuple[float, float, list[str]]], *, leaves: bool) ->
     return max(9.0, min(90.0 if leaves else WIDTH, width / columns))
 
 
-def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: Mapping[str, float]) -> list[Dot]:
+def _dots(history: History, places: Mapping[str, Place], pitches: Mapping[str, float]) -> list[Dot]:
     states = history.current_states()
     faults: defaultdict[str, list[str]] = defaultdict(list)
     for span in history.faults():

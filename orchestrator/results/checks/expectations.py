@@ -89,8 +89,7 @@ def _last(history: History, spec: MetricSpec) -> dict[str, float]:
 
 
 def _check(name: str, verdict: str | None) -> Compared:
-    if verdict == "modelled":
-        return Compared(True, f"check '{name}': modelled by this driver, so nothing can be expected of it")
-    if verdict == "measured":
-        return Compared(True, f"check '{name}': measured on real links, so nothing can be expected of it")
+    neutral = {"modelled": "modelled by this driver", "measured": "measured on real links"}
+    if verdict in neutral:
+        return Compared(True, f"check '{name}': {neutral[verdict]}, so nothing can be expected of it")
     return Compared(verdict == "pass", f"check '{name}': {verdict or 'nothing to say'}, expected pass")

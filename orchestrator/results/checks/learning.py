@@ -117,10 +117,10 @@ def judged(scores: Sequence[Best]) -> Assessment:
     return "pass", f"{name} {value} {above.where}{when}; guessing reaches {guess}"
 
 
-def chance(counts: Sequence[float], samples: int) -> Chance:
-    """The chance of a guess on ``samples`` samples of a test set with ``counts`` samples per class."""
-    share = max(counts) / sum(counts)
-    return Chance(share, math.sqrt(share * (1 - share) / samples))
+def chance(counts: Sequence[float], limit: int | None = None) -> Chance:
+    """The chance of a guess on a test set with ``counts`` samples per class, of which ``limit`` are used at most."""
+    samples, share = round(sum(counts)), max(counts) / sum(counts)
+    return Chance(share, math.sqrt(share * (1 - share) / min(samples, limit or samples)))
 
 
 def mean_chance(each: Sequence[Chance]) -> Chance:
@@ -144,7 +144,7 @@ def _scores(history: History) -> Iterator[Best]:
     if limit is not None and counts:  # a sequence has a label for each token
         limit *= round(sum(counts)) // (data.get("test_samples") or round(sum(counts)))
     if counts:
-        yield from _best("on the global test set", history.global_series("accuracy"), _chance(counts, limit))
+        yield from _best("on the global test set", history.global_series("accuracy"), chance(counts, limit))
     coordinators = {
         name: node["test_counts"]
         for name, node in history.nodes.items()
@@ -152,7 +152,7 @@ def _scores(history: History) -> Iterator[Best]:
     }
     reporting = {metric.node for metric in history.metrics("accuracy", "own")} & coordinators.keys()
     if reporting:
-        guess = mean_chance([_chance(coordinators[name], limit) for name in sorted(reporting)])
+        guess = mean_chance([chance(coordinators[name], limit) for name in sorted(reporting)])
         yield from _best("on coordinators' own test sets", accuracy_series(history, [*reporting]), guess)
 
 
@@ -160,11 +160,6 @@ def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
     """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
     classes, samples = data.get("classes", 0), data.get("test_samples", 0)
     return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
-
-
-def _chance(counts: Sequence[float], limit: int | None) -> Chance:
-    held = round(sum(counts))
-    return chance(counts, held if limit is None else min(limit, held))
 
 
 def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Best]:

@@ -47,15 +47,12 @@ def print_hosts(hosts: Sequence[SwarmHost], agents: Mapping[str, str] | None, co
 async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
     """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    with interruption.handled_by(loop, task.cancel, _nothing):
+    # A second signal ends the process; then the agents end by their lease.
+    with interruption.handled_by(loop, task.cancel, lambda: None):
         await asyncio.wait([task])
     if interruption.asked:
         return None
     return task.result()
-
-
-def _nothing() -> None:
-    """A second signal ends the process; then the agents end by their lease."""
 
 
 def _row(host: SwarmHost) -> tuple[str, ...]:

@@ -56,10 +56,12 @@ def badge(verdict: str) -> str:
 
 
 def sparkline(values: Sequence[float], metric: str = "accuracy") -> str:
-    """A line through fractions from 0 to 1, or numbers from 0 to the highest, without axes. NaN is left out."""
+    """A line through numbers, without axes: from 0 or the lowest up to 1 or the highest. NaN is left out."""
     places = [(number, value) for number, value in enumerate(values) if math.isfinite(value)]
-    step, top = (WIDTH - 4) / max(1, len(values) - 1), max([1.0, *(value for _, value in places)])
-    points = " ".join(f"{2 + number * step:.1f},{2 + (1 - value / top) * (HEIGHT - 4):.1f}" for number, value in places)
+    finite = [value for _, value in places]
+    low, high = min([0.0, *finite]), max([1.0, *finite])
+    right, up = (WIDTH - 4) / max(1, len(values) - 1), (HEIGHT - 4) / (high - low)
+    points = " ".join(f"{2 + number * right:.1f},{2 + (high - value) * up:.1f}" for number, value in places)
     size = f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(metric)}"'
     line = f'<polyline points="{points}" fill="none" stroke="#2f81c7" stroke-width="1.5"/>'
     return f'<svg {size} style="vertical-align:middle">{line}</svg>'

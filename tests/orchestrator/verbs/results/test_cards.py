@@ -42,6 +42,7 @@ def test_a_failed_run_says_why(tmp_path: Path) -> None:
 def test_a_line_of_accuracies() -> None:
     assert 'points="2.0,22.0 118.0,2.0"' in sparkline([0.0, float("nan"), 1.0])
     assert 'points="2.0,12.0"' in sparkline([0.5])
+    assert 'points="2.0,22.0 118.0,7.0"' in sparkline([-1.0, 0.5])  # 3/4 of the way from -1 to 1
 
 
 def test_the_curves_are_those_of_the_report(run: Run) -> None:

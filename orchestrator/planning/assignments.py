@@ -55,6 +55,8 @@ def handed_out(assignment: Assignment | None, path: Path) -> Iterator[Path]:
         try:
             write(assignment, path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink()  # a full disk leaves a part of it, with the node's key
             raise RunError(
                 f"{assignment.node} cannot be started: its assignment {path} cannot be written ({error.strerror});"
                 " do not change the directory of a run while it runs, and run again"

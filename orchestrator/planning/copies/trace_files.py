@@ -72,4 +72,5 @@ def _hash(text: str) -> str:
 
 
 def _place(directory: Path, name: str, sha256: str) -> Path:
-    return directory / FOLDER / f"{sha256[:12]}-{PurePath(name).name[-100:]}"
+    end = PurePath(name).name[-100:].encode()[-242:].decode(errors="ignore")  # file systems allow 255 bytes
+    return directory / FOLDER / f"{sha256[:12]}-{end}"

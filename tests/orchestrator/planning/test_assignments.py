@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,18 @@ def test_a_directory_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
     said = f"edge-0 cannot be started: its assignment {path} cannot be written"
     with pytest.raises(RunError, match=said), handed_out(told()[0]["edge-0"], path):
         raise AssertionError
+
+
+def test_a_full_disk_leaves_no_part_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "edge-0.json"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limit[1]))  # bytes of a file, as if the disk were full then
+    try:
+        with pytest.raises(RunError, match="cannot be written"), handed_out(told()[0]["edge-0"], path):
+            raise AssertionError
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not path.exists()
 
 
 def test_nodes_that_read_no_file_are_handed_none(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ def plan(*schedules: Schedule | None) -> dict[str, Any]:
     return {"links": [link.to_json() for link in links]}
 
 
-@pytest.mark.parametrize("name", ["run.db", "plan.json", "scenario.yaml", "logs", "checkpoints/cloud/x", "n" * 250])
+@pytest.mark.parametrize(
+    "name", ["run.db", "plan.json", "scenario.yaml", "logs", "checkpoints/cloud/x", "n" * 250, "é" * 125]
+)
 def test_no_file_takes_the_place_of_something_of_the_runs_own(tmp_path: Path, name: str) -> None:
     base, run = tmp_path / "scenarios", tmp_path / "runs" / "one"
     (base / name).parent.mkdir(parents=True)

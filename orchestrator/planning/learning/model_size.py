@@ -126,13 +126,14 @@ def measured(plugins: tuple[PluginSource, ...], model: str, params: str, form: F
     }
     argv = python.module("node.process.measuring", json.dumps(order))
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         raise PlanError(MODEL, f"{model}: its size could not be measured within {TIMEOUT:.0f} s") from None
-    answer = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
-    if answer is None:
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]  # plug-ins may print as they end
+    if done.returncode != 0 or not answers:
         words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise PlanError(MODEL, f"{model}: its size could not be measured: {words[-1]}")
+    answer = json.loads(answers[0])
     if "error" in answer:
         raise PlanError(MODEL, answer["error"].removeprefix("model "))
     return Size(**answer)

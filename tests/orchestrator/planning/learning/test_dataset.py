@@ -26,6 +26,11 @@ def test_the_first_data_set_that_is_here_is_taken(cache: Path, tmp_path: Path) -
     assert prepare_data(spec(missing, "digits"), tmp_path).name == "digits"
 
 
+def test_a_path_that_no_file_can_have_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"data\.path: there is nothing at"):
+        prepare_data(spec("digits", path="x" * 300), tmp_path)
+
+
 def test_none_is_an_error_that_lists_the_places(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as caught:
         prepare_data(spec("npz:nowhere.npz", "images:nowhere"), tmp_path)

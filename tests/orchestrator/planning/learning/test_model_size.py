@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
+
 import pytest
 
 from node.catalogue.datasets import Form
+from node.catalogue.sizes import Size
 from orchestrator.errors import PlanError
-from orchestrator.planning.learning.model_size import model_sizes
+from orchestrator.host.process import python
+from orchestrator.planning.learning.model_size import measured, model_sizes
 from orchestrator.scenario.reading import parse
 
 PARTS = Form((), 2, parts=(("tokens", "int64", (8,)), ("mask", "bool", (8,))))
@@ -31,6 +37,12 @@ def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, more: str, f
         model_sizes(parse(text, "f.yaml"), form)
     raised.match(said)
     assert "\n" not in str(raised.value)
+
+
+def test_a_plug_in_may_print_when_its_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = f"print(); print('{json.dumps(asdict(Size(7)))}'); print('bye')"
+    monkeypatch.setattr(python, "module", lambda *_: [sys.executable, "-c", code])
+    assert measured((), "mine", "{}", Form((8,), 3)) == Size(7)
 
 
 @pytest.mark.parametrize("form", [NUMBERS, LABELS])

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from node.algorithms.registry import ALGORITHMS
+from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.hardware import HARDWARE
 from orchestrator.scenario.sections.links import Mistake
 from orchestrator.scenario.sections.topology import LINK_CLASSES, POPULATION
 
@@ -47,6 +49,9 @@ def _file(spec: ClientsSpec, settings: ClientSettings) -> Iterator[Mistake]:
         if getattr(spec, key):
             yield ("clients", key), f"{settings.name} gives it already: leave out one of them"
     for row in settings.rows:
+        if (name := row.hardware.get("class", "host")) not in HARDWARE:
+            yield ("clients", "file"), f"{row.place}: {unknown('hardware class', name, HARDWARE)}"
+            return
         if unused := row.hardware.keys() - {"class", "speed"}:
             why = f"{min(unused)} has no effect in a population: the simulation only computes the speed"
             yield ("clients", "file"), f"{row.place}: {why}: leave the column out"

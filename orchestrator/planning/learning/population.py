@@ -13,13 +13,15 @@ from pydantic import ValidationError
 from netem.errors import NetemError
 from node.catalogue.partitions import Dirichlet
 from node.parameters import read_parameters
-from orchestrator.errors import PlanError
+from orchestrator.errors import PlanError, Problem
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
 from orchestrator.population.distributions import Distribution, Fixed
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.language.strict import reworded
+from orchestrator.scenario.language.words import dotted
 from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.population.client_files import by_node, clients_of, over
 from orchestrator.scenario.population.client_settings import ClientSettings
@@ -27,6 +29,7 @@ from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSp
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.links import LinkSpec
+from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import POPULATION
 
 LINK = "device-cloud"
@@ -113,8 +116,7 @@ def _alpha(scenario: Scenario) -> float | None:
 def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
     if spec.hardware:
         return [HardwareShare(name, share, HARDWARE[name].expected_speed) for name, share in spec.hardware.items()]
-    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
-    chosen = given.resolve()
+    chosen = scenario.hardware_of(POPULATION, "device").resolve()
     return [HardwareShare(chosen.name, 1.0, chosen.expected_speed)]
 
 
@@ -135,19 +137,18 @@ def _of_rows(
 ) -> tuple[list[HardwareShare], list[LinkShare]]:
     """The hardware and the links in a file, of which each client draws a row. PlanError names a bad row."""
     share = 1 / len(settings.rows)
-    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
-    tier = given.model_dump(exclude_unset=True, by_alias=True)
+    tier = scenario.hardware_of(POPULATION, "device").model_dump(exclude_unset=True, by_alias=True)
     hardware, links = [], []
     for row in settings.rows:
         try:
             chosen = HardwareSpec.model_validate(over(tier, row.hardware))
-            sides = {side: LinkSpec.model_validate(keys) for side, keys in row.links.items()}
-            both = sides.get("", LinkSpec())
-            up = usual.up.merged(both.changes(upward=True)).merged(sides.get("up", LinkSpec()).changes())
-            down = usual.down.merged(both.changes()).merged(sides.get("down", LinkSpec()).changes())
+            sides = {side: LinkKeys.model_validate(keys) for side, keys in row.links.items()}
+            both = sides.get("", LinkKeys())
+            up = usual.up.merged(both.changes(upward=True)).merged(sides.get("up", LinkKeys()).changes())
+            down = usual.down.merged(both.changes()).merged(sides.get("down", LinkKeys()).changes())
         except ValidationError as error:
-            problem = error.errors()[0]
-            raise PlanError(("clients", "file"), f"{row.place}: {problem['loc'][0]}: {problem['msg']}") from None
+            path, message = reworded(error, HardwareSpec)[0]
+            raise PlanError(("clients", "file"), str(Problem(row.place, dotted(path), message))) from None
         except NetemError as error:
             raise PlanError(("clients", "file"), f"{row.place}: {error}") from None
         resolved = chosen.resolve()

@@ -26,6 +26,7 @@ HARDWARE_KEYS = ("class", "speed", "cores", "memory", "image", "accelerator")
 LINK_KEYS = ("profile", *KEYS)
 NUMBERS = ("speed", "cores")  # keys without a unit
 _COLUMN = re.compile(r"([a-z]+?)(?:_(up|down))?(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
+_EMPTY = re.compile(r"\s*[;,\t][;,\s]*")  # a row of empty cells, which `read_rows` leaves out
 
 
 class Column(NamedTuple):
@@ -68,8 +69,15 @@ class ClientSettings:
         if not columns:
             raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
         rows: dict[str, ClientRow] = {}
+        written, before = text.splitlines(), line
         for line, row in lines:
             place = f"{name}:{line}"
+            skipped = [number for number in range(before + 1, line) if _EMPTY.fullmatch(written[number - 1])]
+            if skipped and not named:
+                raise ValueError(
+                    f"{name}:{skipped[0]}: has no settings: if it is a client's row, write one, else remove it"
+                )
+            before = line
             node = row[0] if named else str(len(rows))
             if not node:
                 raise ValueError(f"{place}: has no name of a node")

@@ -232,7 +232,9 @@ def test_each_client_of_a_population_draws_a_row() -> None:
     ("more", "rows", "message"),
     [
         ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect in a population"),
-        ("", "speed\nfast\n", "clients.csv:2: speed: "),
+        ("", "speed\nfast\n", "clients.csv:2: speed: write a number, not the text 'fast'"),
+        ("", "class\nfone\n", "clients.csv:2: 'fone' is no hardware class; did you mean 'phone'?"),
+        ("", "profile\nreal\n", "clients.csv:2: profile: a link is real for the whole run: say so in `links`"),
         ("", "rate_mbit\n-5\n", "clients.csv:2: rate: "),
         (", links: {wifi: 100%}", "speed\n1\n", "f.yaml:5: clients.links: clients.csv gives it already"),
     ],

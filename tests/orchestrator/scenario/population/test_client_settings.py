@@ -32,7 +32,7 @@ def test_files_as_programs_write_them(text: str) -> None:
 
 
 def test_rows_without_names_are_in_order() -> None:
-    settings = ClientSettings.read("class,profile_down\nphone,lte\nraspberry-pi-4,\n", "c.csv")
+    settings = ClientSettings.read("class,profile_down\nphone,lte\nraspberry-pi-4,\n,\n", "c.csv")
     assert not settings.named
     assert [row.hardware for row in settings.rows] == [{"class": "phone"}, {"class": "raspberry-pi-4"}]
     assert settings.rows[0].links == {"down": {"profile": "lte"}}
@@ -57,6 +57,10 @@ KNOWN = (
         ("node,speed\na,1\n,2\n", "c.csv:3: has no name of a node"),
         ("node,speed\na,1\n\na,1\n", "c.csv:4: a has a row already: c.csv:2"),
         ("node,speed\na\n", "c.csv:2: has 1 cells for 2 columns"),
+        (
+            "class,speed\nphone,\n\n,\nhost,\n",
+            "c.csv:4: has no settings: if it is a client's row, write one, else remove it",
+        ),
     ],
 )
 def test_mistakes_are_told_with_their_line(text: str, message: str) -> None:

@@ -17,7 +17,6 @@ from orchestrator.scenario.media.section import MediumSpec
 from orchestrator.scenario.sections.topology import Pair
 
 LOOKED_AT = 1000  # clients
-_CLIENT = re.compile(r"device-(0|[1-9]\d{0,8})")
 
 
 def resolve_for_clients(
@@ -25,7 +24,8 @@ def resolve_for_clients(
 ) -> ResolvedMedia:
     """The media of a population of so many clients. ``members`` are the patterns, and no planned link crosses them."""
     written = [*routes, *(member for spec in shared.values() for member in spec.members)]
-    numbers = {int(number) for each in written for number in _CLIENT.findall(each.replace("*", ""))}
+    named = [each.replace("*", text) for each in written for text in ("", "1")]  # "1": device-*000 has no device-000
+    numbers = {int(number) for each in named for number in re.findall(r"\d{1,9}", each)}
     numbers = {number for number in numbers if number < clients} | set(range(min(clients, LOOKED_AT)))
     found = resolve_media(shared, routes, [_pair(f"device-{number}") for number in sorted(numbers)])
     members = {name: tuple(spec.members) for name, spec in shared.items()}

@@ -6,6 +6,7 @@ two of one kind. The reverse direction crosses the media in the reverse order.
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import re
 from collections import defaultdict
@@ -110,7 +111,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def regex(pattern: str) -> str:
-    return ".*".join(map(re.escape, pattern.split("*")))
+    return fnmatch.translate(re.sub(r"[?[]", r"[\g<0>]", pattern))  # takes no exponential time for many asterisks
 
 
 def joined(pair: Pair) -> str:
@@ -177,7 +178,7 @@ class _Resolver:
     def _note(self, path: KeyPath, mistake: str) -> None:
         self.found.mistakes.append((path, mistake))
 
-    def _members(self, name: str, spec: MediumSpec) -> list[str]:
+    def _members(self, name: str, spec: MediumSpec) -> Collection[str]:
         """The members of a medium; notes its use by each link."""
         members: dict[str, None] = {}
         for position, written in enumerate(spec.members):
@@ -191,7 +192,7 @@ class _Resolver:
                     members[member] = None
             except ValueError as error:
                 self._note(("shared", name, "members", position), str(error))
-        return list(members)
+        return members.keys()
 
     def _named(self, written: str) -> list[tuple[str, Pair, bool]]:
         """The links of a member: its name, the link, and whether it is the lower node. ValueError if none."""

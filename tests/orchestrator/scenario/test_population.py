@@ -124,7 +124,7 @@ def test_members_of_media_are_patterns_of_clients() -> None:
 shared:
   uplink: {rate: 100mbit, members: ["device-* <-> cloud"]}
   cell-1: {up: 20mbit, down: 100mbit, members: [device-*1, device-654320]}
-  ap: {rate: 50mbit, duplex: half, members: [device-7*0]}
+  ap: {rate: 50mbit, duplex: half, members: [device-7*0, "*-5003", device-*002]}
 """
     scenario = parse(GOOD.replace("1000", "1000000") + text, "f.yaml")
     media = scenario.resolved_media

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from netem.errors import ProfileError
@@ -79,10 +80,10 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator
     names = topology.names
     if fault.node is not None and fault.node not in names:
         yield "node", unknown_node(fault.node, names)
-    for position, name in enumerate(fault.nodes or []):
+    for name, times in Counter(fault.nodes).items():
         if name not in names:
             yield "nodes", unknown_node(name, names)
-        elif name in (fault.nodes or [])[:position]:
+        elif times > 1:
             yield "nodes", f"{name} is named twice"
     if fault.of is not None:
         size = len(topology.group(fault.of))

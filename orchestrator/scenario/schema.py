@@ -12,6 +12,7 @@ A scenario has ``programs`` instead if its nodes run programs of their own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -91,8 +92,7 @@ class HardwareSpec(Strict):
         """The hardware class; with overrides, its name is ``custom``. Raises KeyError for an unknown class."""
         base = HARDWARE[self.class_]
         given = {key: value for key in ("speed", "cores", "memory") if (value := getattr(self, key)) is not None}
-        kept = {"speed": base.speed, "cores": base.cores, "memory": base.memory}
-        return HardwareClass(CUSTOM, **(kept | given)) if given else base
+        return replace(base, name=CUSTOM, **given) if given else base
 
 
 class GatheringSpec(Strict):
@@ -364,7 +364,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     data["stop"]["rounds"] = scenario.rounds
     if scenario.algorithm is not None:
         data["algorithm"]["rounds"] = scenario.rounds
-    data["data"]["personalisation"] = format_fraction(scenario.personalisation)
+        data["data"]["personalisation"] = format_fraction(scenario.personalisation)
     if scenario.population is None:
         data.pop("clients")
         data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}

@@ -131,7 +131,7 @@ class ExpectSpec(Strict):
         description="maximum share of rounds that a node abandons because too few peers answered; default: 50%",
     )
     metrics: list[MetricSpec] = Field(default=[], description="bounds of metrics that nodes report")
-    checks: list[Annotated[CheckName, BeforeValidator(lambda name: FORMER_NAMES.get(name, name))]] = Field(
+    checks: list[Annotated[CheckName, BeforeValidator(lambda name: FORMER_NAMES.get(str(name), name))]] = Field(
         default=[], description="checks that must pass; a check without a result (unknown) does not count as passed"
     )
 

@@ -210,5 +210,5 @@ def affected(spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> tupl
     if spec.between is not None:
         a, b = (set(topology.expand(side)) for side in spec.between)
         return links_between(a, b, links)
-    touching = links_by_node(links)
-    return tuple(dict.fromkeys(link for node in candidates(spec, topology) for link in touching[node]))
+    nodes = set(candidates(spec, topology))
+    return tuple(link for link in links if not nodes.isdisjoint(link))

@@ -125,6 +125,7 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
             _for_class(link_class, spec, pairs, resolved)
         except ValueError as error:
             resolved.mistakes.append((("links", link_class), str(error)))
+            _for_class(link_class, LinkSpec(), pairs, resolved)  # the links exist, so other entries can be checked
     upward = {(pair.lower, pair.upper) for pair in pairs if pair.link_class != "edge-edge"}
     for key, spec in links.items():
         if key in used and not (key == "edge-edge" and (spec.up or spec.down)):
@@ -169,7 +170,7 @@ def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str],
                 raise ValueError(unknown_node(name, names))
         raise ValueError(f"{match[1]} and {match[3]} have no link")
     both = len(directions) == 2  # for one direction, the profile's name is taken literally, without its -up partner
-    if not both or directions[0] not in upward | {direction[::-1] for direction in upward}:
+    if not both or upward.isdisjoint(directions):
         _refuse_sides(spec.schedule, "here; name one file")
     for direction in directions:
         up = both and direction in upward

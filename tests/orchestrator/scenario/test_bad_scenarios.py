@@ -89,6 +89,17 @@ BAD = [
     ("timeouts: {beat: 1ns}", "timeouts.beat: must be at least 10ms"),
     ("stop: {accuracy: 0%}", "stop.accuracy: must be above 0%, not 0%"),
     (
+        f"shared: {{a: {{rate: 1mbit, members: ['{'*' * 30}?']}}}}",
+        f"shared.a.members.0: no node matches '{'*' * 30}?' {NO_NODE}",
+    ),
+    (
+        "expect: {checks: [[finished]]}",
+        "expect.checks.0: a list is not one of: finished, learned, participation, links as configured, TCP as "
+        "configured, faults took effect, links over time, losses during the run, rates during the run, network between "
+        "hosts, compute on time, links on time, clients available, nodes responded, no unplanned "
+        "failures; did you mean 'finished'?",
+    ),
+    (
         "driver: [sim]",
         "driver: a list is not one of: namespaces, docker, swarm, slurm, kubernetes, sim; did you mean 'sim'?",
     ),

@@ -239,7 +239,9 @@ def test_rounds_are_those_of_the_algorithm_unless_stop_has_fewer() -> None:
     assert parse(EDGES, "f.yaml", files=FILES).rounds == 20
 
 
-@pytest.mark.parametrize("text", [EDGES, DEVICES, POPULATION, "algorithm: onlyedge"])
+@pytest.mark.parametrize(
+    "text", [EDGES, DEVICES, POPULATION, "algorithm: onlyedge", "programs: {cloud: a, edge: b, device: c}"]
+)
 def test_the_effective_scenario_reads_back(text: str) -> None:
     scenario = parse(text, "f.yaml", files=FILES)
     written = json.dumps(effective(scenario))
@@ -402,7 +404,7 @@ MISTAKES = [
             "f.yaml:5: links.device-cloud: the topology has no such links; it has device-edge, edge-cloud, edge-edge",
             "f.yaml:6: links.device-0-0 -> edge-1: device-0-0 and edge-1 have no link",
             "f.yaml:7: links.device-0-9 -> edge-1: there is no node 'device-0-9'; did you mean 'device-0-1'? (nodes: "
-            "device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
+            "cloud, device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
             "f.yaml:9: links.device-0-0 <-> edge-0: up and down go with a class of links; write 'device-0-0 -> edge-0' "
             "for one direction",
         ],
@@ -459,6 +461,13 @@ MISTAKES = [
         ],
     ),
 ]
+
+
+def test_a_mistake_in_a_class_of_links_makes_no_others() -> None:
+    link = "  device-0-0 <-> edge-0: {latency: 5ms}\n"
+    fault = "faults: [{at: 1s, between: [edge-0, device-0-0], action: partition}]\n"
+    found = messages("algorithm: hierfavg\nlinks:\n  device-edge: {buffer: 5ms}\n" + link + fault)
+    assert found == ["f.yaml:3: links.device-edge: buffer: needs a rate; without one nothing ever waits"]
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=range(len(MISTAKES)))

@@ -205,9 +205,6 @@ def _relations(
         if pair.link_class == "edge-edge":
             neighbours[pair.lower].append(pair.upper)
             neighbours[pair.upper].append(pair.lower)
-    order = {member.name: position for position, member in enumerate(members)}
-    for names in neighbours.values():
-        names.sort(key=order.__getitem__)
     return children, neighbours
 
 
@@ -236,12 +233,12 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         plan,
         dataset=data.name,
         sha256=data.sha256,
-        classes=data.classes,
+        classes=data.form.classes,
         train_samples=len(data.train),
         used_samples=sum(len(part) for part in shards.train.values()),
         test_samples=len(data.test),
         test_counts=data.test_counts(),
-        task=data.task,
+        task=data.form.task,
         guess=data.guess,
         shards_sha256=shards.sha256,
         moves=shards.moves,
@@ -261,7 +258,7 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
     """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
     sequence only the last label is known here, so classes of tokens are not listed."""
-    if data.labels or data.task != "classification":
+    if data.form.labels or data.form.task != "classification":
         return ()
     if not shards.train:
         return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))
@@ -304,7 +301,7 @@ def _training_bytes(
     """The memory of each node's training, by its name. Clients of each tier have the models in turn (`model_of`)."""
     if data is None:
         return {}
-    found, of_tier, labels = {}, Counter[Tier](), math.prod(data.labels)
+    found, of_tier, labels = {}, Counter[Tier](), math.prod(data.form.labels)
     for node in nodes:
         size = sizes[of_tier[node.tier] % len(sizes)]
         of_tier[node.tier] += 1

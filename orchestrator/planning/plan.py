@@ -153,7 +153,7 @@ class DataPlan:
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
     (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
     ``test_counts``: labels of test samples per class; of sequences, of all tokens. ``unheld``: test classes of which no
-    node holds a training sample. ``task`` and ``guess``: as in `PreparedLabels`.
+    node holds a training sample. ``task``: as in `Form`, ``guess``: as in `PreparedLabels`.
     """
 
     dataset: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from node.catalogue.datasets import Form
 from orchestrator.planning.learning.shards import PreparedLabels
 
 
@@ -13,8 +14,7 @@ def prepared(train: int = 1000, test: int = 200, classes: int = 10, name: str = 
         name=name,
         directory="/prepared/digits",
         sha256="0" * 64,
-        shape=(1, 8, 8),
-        classes=classes,
+        form=Form((1, 8, 8), classes),
         train=np.arange(train) % classes,
         test=np.arange(test) % classes,
     )

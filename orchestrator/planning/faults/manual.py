@@ -24,10 +24,9 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_target
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.strict import problems
-from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.faults import WHEN, FaultSpec
 from orchestrator.scenario.sections.topology import POPULATION, Topology
 
-_WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "fraction", "count")
 
 
@@ -41,7 +40,7 @@ class ByHand(NamedTuple):
 def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int) -> list[ByHand]:
     """The faults of a rule that take effect now, ``at`` seconds after training started; their ids begin at ``first``.
     Raises ValueError, which says in a sentence what is wrong."""
-    for key in _WHEN:
+    for key in WHEN:
         if key in written:
             raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")
     spec = _read({**written, "at": format_duration(at)})

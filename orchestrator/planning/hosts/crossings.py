@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from netem.jitter import quantile
 from netem.profile import LinkProfile
@@ -66,9 +65,6 @@ class HostCrossing:
     rate: float | None
     underlay: Underlay | None
     real: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"

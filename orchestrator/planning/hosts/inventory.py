@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from orchestrator.errors import InventoryError
-from orchestrator.scenario.language.strict import Strict, reworded, unknown
+from orchestrator.scenario.language.strict import M, Strict, reworded, unknown
 from orchestrator.scenario.language.words import describe, dotted
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL, check_board
 
@@ -52,7 +52,7 @@ class HostFacts:
         return self.labels.get(HARDWARE_LABEL)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"labels": dict(self.labels)}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "host") -> Self:
@@ -118,10 +118,7 @@ class Inventory:
         return cls(tuple(hosts), used, left_out)
 
 
-Model = TypeVar("Model", bound=Strict)
-
-
-def _read(model: type[Model], data: Any, where: str) -> Model:
+def _read(model: type[M], data: Any, where: str) -> M:
     """Read a mapping. Raises InventoryError, which says ``where``."""
     try:
         return model.model_validate(data)

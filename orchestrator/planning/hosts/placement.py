@@ -16,7 +16,7 @@ The result depends on the names of the hosts, not on their order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from orchestrator import text
@@ -49,7 +49,7 @@ class Placement:
         nodes = {node: {"host": host, "reason": self.reasons[node]} for node, host in self.hosts.items()}
         return {
             "nodes": nodes,
-            "crossings": [crossing.to_json() for crossing in self.crossings],
+            "crossings": [asdict(crossing) for crossing in self.crossings],
             "notes": [*self.notes, *self.crossing_notes()],
         } | ({"media": dict(self.media)} if self.media else {})
 

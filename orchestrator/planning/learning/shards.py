@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
-from node.catalogue.datasets import WITHOUT_CLASSES, Form, Shape, Task
+from node.catalogue.datasets import WITHOUT_CLASSES, Form
 from node.catalogue.partitions import PARTITIONS
 from node.learning.data.datasets import Prepared
 from node.learning.data.partition import divide, own_test, own_test_of, set_apart
@@ -31,27 +31,21 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
-    """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays. ``tokens``:
-    samples are integer tokens. ``labels``: the shape of a sample's labels. ``test_tokens``: the labels of all tokens of
-    each test sequence, of which ``test`` has the last. ``sample_bytes``: of a sample as stored. ``task`` and ``parts``:
-    as in `Form`. ``guess``: the main metric of the best constant prediction on the test part, and its standard error;
-    None for classes, by whose counts it is known."""
+    """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays.
+    ``test_tokens``: the labels of all tokens of each test sequence, of which ``test`` has the last. ``sample_bytes``:
+    of a sample as stored. ``guess``: the main metric of the best constant prediction on the test part, and its standard
+    error; None for classes, by whose counts it is known."""
 
     name: str
     directory: str
     sha256: str
-    shape: Shape
-    classes: int
+    form: Form
     train: Indices
     test: Indices
     subjects: Indices | None = None
     test_subjects: Indices | None = None
-    tokens: bool = False
-    labels: Shape = ()
     test_tokens: Indices | None = None
     sample_bytes: int = 0
-    task: Task = "classification"
-    parts: tuple[tuple[str, str, Shape], ...] = ()
     guess: tuple[float, float] | None = None
 
     @classmethod
@@ -60,29 +54,20 @@ class PreparedLabels:
             prepared.name,
             str(prepared.directory),
             prepared.sha256,
-            prepared.shape,
-            prepared.classes,
+            prepared.form,
             prepared.train_labels,
             prepared.test_labels,
             prepared.subjects,
             prepared.test_subjects,
-            prepared.tokens,
-            prepared.labels,
             prepared.array("y_test") if prepared.labels else None,
             prepared.array("x_train")[:1].nbytes,
-            prepared.task,
-            prepared.form.parts,
             _guess(prepared),
         )
 
     @property
-    def form(self) -> Form:
-        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, self.parts)
-
-    @property
     def counted(self) -> int:
         """The number of classes of which samples are counted; without classes, all samples are counted as one."""
-        return self.classes if self.task == "classification" else 1
+        return self.form.classes if self.form.task == "classification" else 1
 
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
         """The number of labels of each class in these test samples; of sequences, those of all tokens."""
@@ -139,11 +124,11 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     """Divide the training data over the nodes that hold data, and draw test sets for them and for the edges above.
     Raises PlanError if the data does not suffice for the partition."""
     scheme = PARTITIONS[scenario.data.partition.name]
-    if scheme.labels and data.task != "classification":
+    if scheme.labels and data.form.task != "classification":
         raise PlanError(
             ("data", "partition"),
-            f"{scheme.name} divides by class, and {data.name} has {WITHOUT_CLASSES[data.task]}: take iid, by-subject "
-            "or file",
+            f"{scheme.name} divides by class, and {data.name} has {WITHOUT_CLASSES[data.form.task]}: take iid, "
+            "by-subject or file",
         )
     if scenario.population is not None:
         return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`

@@ -29,7 +29,7 @@ from orchestrator.scenario.sections.topology import Ends, Topology
 Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"]
 TierGroup = Literal["devices", "edges"]
 
-_WHEN = ("at", "round", "every_round", "random")
+WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "between", "medium")
 _OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have
 
@@ -122,7 +122,7 @@ class FaultSpec(LinkKeys):
 
     @model_validator(mode="after")
     def _check_sense(self) -> FaultSpec:
-        when, whom = self._only(_WHEN, "when"), self._only(_WHOM, "whom")
+        when, whom = self._only(WHEN, "when"), self._only(_WHOM, "whom")
         self._check_count(when, whom)
         self._check_action(when, whom)
         return self

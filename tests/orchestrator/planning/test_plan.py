@@ -10,6 +10,7 @@ import pytest
 
 from netem.library import PROFILES
 from node.assignment import Timeouts, derive_seed
+from node.catalogue.datasets import Form
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime
 from orchestrator.planning.making import make_plan
@@ -124,7 +125,8 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
     lacking = dataclasses.replace(data, test=data.test[data.test < 4])
     text = "algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}"
     assert make_plan(parse(text, "f.yaml"), lacking).data.unheld == (3,)
-    assert make_plan(parse(text, "f.yaml"), dataclasses.replace(lacking, labels=(64,))).data.unheld == ()
+    tokens = dataclasses.replace(lacking, form=Form((1, 8, 8), 10, labels=(64,)))
+    assert make_plan(parse(text, "f.yaml"), tokens).data.unheld == ()
 
 
 def test_clients_with_nothing_are_noted_by_name() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from node.catalogue.datasets import Form
 from orchestrator.errors import PlanError
 from orchestrator.planning.learning.shards import Shards, make_shards
 from orchestrator.scenario.reading import parse
@@ -39,7 +40,8 @@ def test_edges_without_devices_hold_the_data() -> None:
 
 
 def test_data_without_classes_is_not_divided_by_class() -> None:
-    data = replace(prepared(), task="regression", train=np.zeros(1000, np.int64), test=np.zeros(200, np.int64))
+    train, test = np.zeros(1000, np.int64), np.zeros(200, np.int64)
+    data = replace(prepared(), form=Form((8,), 1, task="regression"), train=train, test=test)
     text = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 2}\ndata: {partition: %s}"
     assert {len(counts) for counts in make_shards(parse(text % "iid", "f.yaml"), data).counts.values()} == {1}
     with pytest.raises(PlanError, match="dirichlet divides by class, and digits has numbers to predict: take iid, "):
@@ -71,7 +73,7 @@ def test_without_flwr_datasets_its_partition_is_refused(monkeypatch: pytest.Monk
 
 def test_all_tokens_of_test_sequences_are_counted() -> None:
     tokens = np.array([[0, 1, 2], [2, 2, 1], [0, 0, 0]])
-    data = replace(prepared(test=3), test=tokens[:, -1], labels=(3,), test_tokens=tokens)
+    data = replace(prepared(test=3), test=tokens[:, -1], form=Form((3,), 10, labels=(3,)), test_tokens=tokens)
     assert data.test_counts()[:4] == (4, 2, 3, 0)
     assert data.test_counts(np.array([1]))[:4] == (0, 1, 2, 0)
 

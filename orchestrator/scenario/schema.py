@@ -353,10 +353,6 @@ class Scenario(Strict):
     def device_of(self, node: str, tier: Tier) -> str:
         return self.hardware_of(node, tier).accelerator or self.compute.device
 
-    def link(self, link_class: str) -> LinkSpec:
-        """The settings of a class of links; the default profile if the scenario has none."""
-        return self.links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
-
 
 def effective(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data with every default written out; reading it again gives the same scenario."""
@@ -374,7 +370,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
     used = set() if drawn else {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
-    data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
+    data["links"] |= {link_class: {"profile": DEFAULT_PROFILE} for link_class in missing}
     return data
 
 

@@ -26,13 +26,12 @@ from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.population.client_files import by_node, clients_of, over
 from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec
+from orchestrator.scenario.population_validation import LINK_CLASS
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.links import LinkSpec
 from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import POPULATION
-
-LINK = "device-cloud"
 
 
 def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequence[LinkPlan]) -> Population | None:
@@ -40,7 +39,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
     spec, topology = scenario.population, scenario.topology
     if spec is None or topology.population is None or topology.selected is None:
         return None
-    kind = SELECTIONS[spec.selection.name]
+    kind, partition = SELECTIONS[spec.selection.name], scenario.data.partition
     hardware, between = _hardware(scenario, spec), _links(spec, links)
     if spec.settings is not None:
         hardware, between = _of_rows(spec.settings, scenario, between[0])
@@ -55,7 +54,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         speed=spec.speed,
         links=between,
         samples=_samples(scenario, spec),
-        alpha=_alpha(scenario),
+        alpha=None if partition.name == "iid" else read_parameters(Dirichlet, partition.params).alpha,
         asynchronous=scenario.scheme.asynchronous,
         paired=spec.settings is not None,
         crossings=crossings_of(scenario.shared, scenario.routes),
@@ -106,13 +105,6 @@ def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
     return Fixed(float(scenario.data.samples_per_client))
 
 
-def _alpha(scenario: Scenario) -> float | None:
-    partition = scenario.data.partition
-    if partition.name == "iid":
-        return None
-    return read_parameters(Dirichlet, partition.params).alpha
-
-
 def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
     if spec.hardware:
         return [HardwareShare(name, share, HARDWARE[name].expected_speed) for name, share in spec.hardware.items()]
@@ -129,7 +121,7 @@ def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
         return found
     up = next(each.profile for each in links if each.source == POPULATION)
     down = next(each.profile for each in links if each.target == POPULATION)
-    return [LinkShare(LINK, 1.0, up, down)]
+    return [LinkShare(LINK_CLASS, 1.0, up, down)]
 
 
 def _of_rows(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
@@ -30,7 +30,7 @@ from orchestrator.scenario.catalogue import (
 )
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.language.strict import Strict
-from orchestrator.scenario.language.words import Name, shortened
+from orchestrator.scenario.language.words import ImageName, Name
 from orchestrator.scenario.media.clients import resolve_for_clients
 from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
@@ -53,16 +53,6 @@ OF_POPULATIONS = ("population", "selected")  # keys of `topology`
 RARE = ("shared", "routes", "cross_traffic", "stack")  # left out of the effective scenario if empty
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
-
-def _check_image(name: str) -> str:
-    if name.split() != [name]:
-        raise ValueError(
-            f"'{shortened(name)}' cannot be an image: write its name without blanks, like edgebed-node:arm64"
-        )
-    return name
-
-
-ImageName = Annotated[str, AfterValidator(_check_image), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HARDWARE)})]
 
 

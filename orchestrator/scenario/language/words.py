@@ -67,3 +67,14 @@ def _check_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _PATTERN})]
+
+
+def _check_image(name: str) -> str:
+    if name.split() != [name]:
+        raise ValueError(
+            f"'{shortened(name)}' cannot be an image: write its name without blanks, like edgebed-node:arm64"
+        )
+    return name
+
+
+ImageName = Annotated[str, AfterValidator(_check_image), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import Strict, nearest
-from orchestrator.scenario.language.words import Name, describe
+from orchestrator.scenario.language.words import ImageName, Name, describe
 from orchestrator.scenario.sections.drivers import DriverKind
 from orchestrator.scenario.sections.links import Mistake
 from orchestrator.scenario.sections.topology import Member
@@ -131,8 +131,8 @@ class ProgramSpec(Strict):
     environment: Annotated[dict[str, str], BeforeValidator(_read_environment)] = Field(
         default={}, description="environment variables in addition to the usual ones"
     )
-    image: str | None = Field(
-        default=None, pattern=r"^\S+$", description="docker and swarm only: the image of its container, required there"
+    image: ImageName | None = Field(
+        default=None, description="docker and swarm only: the image of its container, required there"
     )
 
 

@@ -169,6 +169,9 @@ def test_an_override_reaches_a_short_form() -> None:
         "f.yaml:1: programs.device.command: is empty: name the program to run",
         f"programs: {{cloud: serve, device: {{command: a, ready: {{port: 80, line: b}}}}}}\n{TOPOLOGY}",
         "f.yaml:1: programs.device.ready: give one of port, line and delay",
+        f"programs: {{cloud: serve, device: {{command: a, image: a b}}}}\n{TOPOLOGY}",
+        "f.yaml:1: programs.device.image: 'a b' cannot be an image: write its name without blanks, like "
+        "edgebed-node:arm64",
         f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
         "f.yaml:7: data: is for an algorithm: programs have their own",
         f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",

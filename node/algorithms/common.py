@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import MAIN_METRIC
@@ -111,11 +110,14 @@ def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> l
     for update in _counting(role, updates, ("samples", *counts)):
         if update.round is None:
             role.refuse(update, "has no round")
-        elif update.fields["samples"] and _form(update.tensors) != form:
-            role.refuse(update, "does not have the names, types and shapes of the model")
-        else:
+        elif not update.fields["samples"] or _of_form(role, update, form):
             fit.append(update)
     return fit
+
+
+def models(role: Role, answers: Sequence[Message], w: State) -> list[Message]:
+    """The answers with a model of the names, types and shapes of `w`. The others are reported (event bad_message)."""
+    return [answer for answer in answers if _of_form(role, answer, _form(w))]
 
 
 def _counting(role: Role, updates: Sequence[Message], counts: Sequence[str]) -> list[Message]:
@@ -133,7 +135,15 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def _form(w: State) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+def _of_form(role: Role, message: Message, form: dict[str, Any]) -> bool:
+    if _form(message.tensors) == form:
+        return True
+    role.refuse(message, "does not have the names, types and shapes of the model")
+    return False
+
+
+def _form(w: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """The type and shape of each entry."""
     return {name: (values.dtype, values.shape) for name, values in w.items()}
 
 

@@ -41,7 +41,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.algorithms import fedavg
-from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.common import average, evaluate, fitting, round_of, with_samples
 from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State
 from node.learning.devices import as_array
@@ -187,14 +187,16 @@ class Cloud(fedavg.Cloud):
     """Averages its clients and retrains the classifier. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        w = await average(self, of_models(updates), w)
+        counted = with_samples(self, fitting(self, of_models(updates), w))
+        w = await average(self, counted, w)
+        clients = [update.sender for update in counted]
         if not self.params.retrain_epochs:
             return w
         if self.params.features == "averaged":
-            clients = [update.sender for update in with_samples(self, updates)]
             await self.publish(clients, "averaged", w, owned=True, round=t)
             updates = await self.gather("features", clients, round=t)
-        return await self.retrain([update for update in updates if "features" in update.tensors], w, t)
+        sharing = [update for update in updates if update.sender in clients and "features" in update.tensors]
+        return await self.retrain(sharing, w, t)
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t, clipping(self.params))

@@ -45,7 +45,8 @@ def normalised_average(
     for name in (name for name, _ in learner.model.named_parameters() if name in w):
         step = np.zeros(w[name].shape, dtype=np.float64)
         for w_i, share, steps in zip(states, p, a, strict=True):
-            step += (share / steps) * (w[name].astype(np.float64) - w_i[name])
+            if steps:
+                step += (share / steps) * (w[name].astype(np.float64) - w_i[name])
         average[name] = (w[name] - tau_eff * step).astype(w[name].dtype)
     return average
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.algorithms import hierfavg
-from node.algorithms.common import average, evaluate, evaluated, joined, parted, round_of, with_samples
+from node.algorithms.common import average, evaluate, evaluated, fitting, joined, parted, round_of, with_samples
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -60,9 +60,9 @@ class Cloud(Role):
         async for t in self.rounds():
             await self.publish_each("model", cams, owned=True, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
-            eams = with_samples(self, updates)
+            eams = with_samples(self, fitting(self, updates, initial))
             if eams:
-                gm = await average(self, eams, {})
+                gm = await average(self, eams, initial)
                 cams = await self.aggregate(eams, gm)
                 await evaluate(self, gm, t)
             await self.checkpoint(t, joined(**cams))

@@ -50,7 +50,7 @@ import torch
 from torch import Tensor
 
 from node.algorithms import fednova
-from node.algorithms.common import average, evaluate, joined, parted, round_of, with_samples
+from node.algorithms.common import average, evaluate, fitting, joined, parted, round_of, with_samples
 from node.algorithms.fededs.encrypted import (
     NOTHING,
     Distillation,
@@ -129,7 +129,7 @@ class Cloud(fednova.Cloud):
             return await average(self, updates, w)
         if self.params.normalisation == "steps":
             return await super().aggregate(updates, w, t)
-        holding = with_samples(self, updates)
+        holding = with_samples(self, fitting(self, updates, w, "epochs"))
         a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
         return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate) if holding else w
 

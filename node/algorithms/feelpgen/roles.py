@@ -54,7 +54,9 @@ from node.algorithms.common import (
     drawn,
     evaluate,
     evaluated,
+    fitting,
     joined,
+    models,
     parted,
     participants,
     round_of,
@@ -259,7 +261,7 @@ class Edge(Role):
         p = self.params
         devices = participants(self, p.participation, r)
         await self.publish(devices, "model", joined(model=self.w, generator=self.g), owned=True, round=r)
-        updates = with_samples(self, await self.gather("update", devices, round=r))
+        updates = with_samples(self, fitting(self, await self.gather("update", devices, round=r), self.w))
         if not updates:
             return
         heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]
@@ -301,6 +303,7 @@ class Edge(Role):
         requested = [row.peer for row in there]
         await self.send(requested, "request", round=t)
         answers = await self.gather("silo", requested, round=t, quorum=0, deadline=p.patience)
+        answers = models(self, answers, self.w)
         sigma = {row.peer: row.weight for row in there}
         senders, states = [answer.sender for answer in answers], [answer.tensors for answer in answers]
         taken = [sigma[sender] for sender in senders]
@@ -323,7 +326,7 @@ class Edge(Role):
             self.neighbours, "silo", self.w if self.samples else None, owned=True, round=t, samples=self.samples
         )
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
-        answers = await self.gather("silo", self.neighbours, round=t, deadline=patience)
+        answers = fitting(self, await self.gather("silo", self.neighbours, round=t, deadline=patience), self.w)
         mine = Message("silo", self.name, t, {"samples": self.samples}, self.w)
         everybody = sorted([*answers, mine], key=lambda each: each.sender)
         total = sum(each.fields["samples"] for each in everybody)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from node.algorithms.common import average, fitting
+from node.algorithms.registry import ALGORITHMS
+from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
+from node.parameters import read_parameters
+from node.role import Role
+from node.testing import Federation, hierarchy, star
 
 W = {"weight": np.zeros((2, 3), np.float32), "steps": np.array(0)}
 
@@ -63,3 +70,44 @@ def test_other_counts_and_those_without_samples() -> None:
     fit = fitting(role, [nothing, update("b", steps=3), update("c")], W, "steps")
     assert [each.sender for each in fit] == ["a", "b"]
     assert role.notes == [("c", "has no whole number of steps")]
+
+
+LITERAL: dict[str, Any] = {"base": "fednova", "normalisation": "algorithm-4", "exchange": False, "epochs_max": 1}
+SHORT = {"inner_rounds": 1, "generator_steps": 1}
+SILOS = hierarchy([1, 1], cloud=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "tree", "sender", "kind", "params"),
+    [
+        ("phe-fl", hierarchy([1, 1, 1]), "edge-2", "update", {}),
+        ("edgecloud", hierarchy([1, 1, 1]), "edge-0", "update", {}),  # the first of the messages
+        ("fedfeat", star(2), "device-1", "update", {"batch_size": 16, "features": "averaged"}),
+        ("fededs", star(2, "edge"), "edge-0", "update", LITERAL),
+        ("feelpgen", SILOS, "device-0-0", "update", SHORT),
+        ("feelpgen", SILOS, "edge-0", "silo", SHORT),
+    ],
+)
+def test_a_model_that_does_not_fit_ends_no_node(
+    name: str,
+    tree: Mapping[str, str | None],
+    sender: str,
+    kind: str,
+    params: dict[str, Any],
+    digits: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sends, sent = Role.send, set[tuple[str, str]]()
+
+    async def send(role: Role, to: Any, what: str, tensors: Any = None, **more: Any) -> None:
+        sent.add((role.name, what))
+        await sends(role, to, what, {"odd": np.zeros(1)} if (role.name, what) == (sender, kind) else tensors, **more)
+
+    monkeypatch.setattr(Role, "send", send)
+    chosen = read_parameters(ALGORITHMS[name].params, params)
+    run = Federation(digits, tree, name, chosen, tmp_path, rounds=2, personal=0.2).run()
+    refusals = [each for journal in run.journals.values() for each in journal.events if each[0] == "bad_message"]
+    assert refusals
+    assert {fields["peer"] for *_, fields in refusals} == {sender}
+    assert (sender, "features") not in sent  # of an update that is left out, FedFeat+ asks no features

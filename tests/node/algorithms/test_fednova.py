@@ -55,6 +55,8 @@ def test_two_clients_by_hand() -> None:
     assert average["mean"].tolist() == [7]
     assert average["n"] == 4
     assert average["weight"].dtype == np.float32
+    still = normalised_average(learner, state(1, 0, 0), [state(1, 0, 0)], [1], [0])
+    assert still["weight"].tolist() == [[1]]  # no step, no division by its number
 
 
 def test_equal_steps_are_fedavg(digits: Prepared, tmp_path: Path) -> None:

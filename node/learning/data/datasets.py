@@ -7,6 +7,7 @@ Nodes map the arrays instead of loading them, so a hundred nodes share one copy 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -145,7 +146,7 @@ def prepare(
     if name in DATASETS and DATASETS[name].read is not None:
         source, read, key = _made(name)
     else:
-        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
+        place, read = _find(name, cache, search, download)
         read = functools.partial(read, columns) if name.partition(":")[0] in TABLES else read
         source, key = str(place or "edgebed"), _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
@@ -208,7 +209,7 @@ def locate(name: str, cache: Path) -> str | None:
         return None
 
 
-def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
+def _find(name: str, cache: Path, search: Sequence[Path], download: bool) -> tuple[Path | None, Reader]:
     """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
@@ -217,18 +218,19 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         return None, formats.read_digits
     form, _, given = name.partition(":")
     if given:
-        path = Path(given).expanduser()
+        path = Path(os.path.expanduser(given))
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
         for candidate in candidates:
-            if candidate.exists() and (form != "npz" or not candidate.is_dir()):
+            if os.path.exists(candidate) and (form != "npz" or not candidate.is_dir()):
                 return candidate, functools.partial(FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
         what = {"npz": "file", "images": "folder or zip", "leaf": "folder", "text": "folder"}
         raise DataNotFound(f"data set {name}: no {what.get(form, 'file or folder')} at {' or '.join(places)}")
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
-        if (reader := FORMATS[name](place)) is not None:
-            return place, reader
+        with contextlib.suppress(OSError):  # a folder that this user may not read
+            if (reader := FORMATS[name](place)) is not None:
+                return place, reader
     tried = [str(root) for root in (*search, *roots)]
     return _fetch(name, cache, tried, download)
 
@@ -349,7 +351,7 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         if known is not None:
             raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")
         return shape, arrays.y_train.shape[1]
-    if known is None and arrays.y_train.ndim == 1:
+    if arrays.y_train.ndim == 1 and (known is None or min(arrays.y_train.min(), arrays.y_test.min()) < 0):
         refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
     if arrays.y_train.ndim > 1:  # a token may be an input only

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import logging
+import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -78,18 +79,15 @@ def _is(path: Path, md5: str) -> bool:
 
 def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
     """Fetch a file from the first mirror that has it."""
-    part = path.with_name(f"{path.name}.part")
-    try:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as own:  # others may fetch the file, too
         for mirror in mirrors:
             try:
-                return _fetch(mirror + path.name, part, path, md5)
+                return _fetch(mirror + path.name, Path(own, path.name), path, md5)
             except (OSError, http.client.HTTPException) as error:
                 failed = OSError(
                     f"{mirror}{path.name}: {getattr(error, 'reason', None) or error or type(error).__name__}"
                 )
         raise failed
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _fetch(url: str, part: Path, path: Path, md5: str) -> None:

@@ -171,6 +171,24 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
         prepare("minst", cache)
     with pytest.raises(DataNotFound, match=r"no file at /no/such\.npz"):
         prepare("npz:/no/such.npz", cache)
+    with pytest.raises(DataNotFound, match=r"no file at .*/~nobody-here/a\.npz"):
+        prepare("npz:~nobody-here/a.npz", cache)
+
+
+def test_a_place_where_this_user_cannot_look_has_no_data(cache: Path) -> None:
+    """The kernel refuses a name of 300 characters, also to root, as it refuses ordinary users a folder of others."""
+    place = Path("/") / ("a" * 300)
+    with pytest.raises(DataNotFound, match=f"no file at {place}"):
+        prepare(f"npz:{place}", cache)
+    with pytest.raises(DataNotFound, match=f"in: {place}"):
+        prepare("mnist", cache, [place], download=False)
+
+
+def test_a_named_data_set_has_no_labels_below_0(cache: Path, tmp_path: Path) -> None:
+    x, y = np.zeros((12, 128, 3)), np.arange(12) % 6
+    path = npz(tmp_path / "har.npz", x_train=x, y_train=np.append(y[:-1], -1), x_test=x, y_test=y)
+    with pytest.raises(DataError, match=r"label -1 at y_train\[11\]; labels count from 0"):
+        prepare("har", cache, [path])
 
 
 @pytest.mark.parametrize(

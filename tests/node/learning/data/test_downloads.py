@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,10 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def mirror(folder: Path) -> Iterator[str]:
+def mirror(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
     """The address of a folder that is served while it lasts."""
     folder.mkdir(exist_ok=True)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -73,6 +74,24 @@ def test_the_files_come_from_the_first_mirror_that_has_them(tmp_path: Path, monk
     assert files == {"a": b"one", "b": b"two"}
     monkeypatch.setattr(downloads, "_from_any", None)  # what is complete is not fetched again
     download("mine", tmp_path / "cache")
+
+
+def test_two_runs_may_fetch_a_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sends its request before the other has its answer."""
+    both = threading.Barrier(2, timeout=5)
+
+    class Slow(Quiet):
+        def do_GET(self) -> None:
+            both.wait()
+            super().do_GET()
+
+    (tmp_path / "a").write_bytes(b"x" * 200_000)
+    with mirror(tmp_path, Slow) as place, ThreadPoolExecutor(2) as pool:
+        monkeypatch.setitem(DOWNLOADS, "mine", published(place, a=b"x" * 200_000))
+        files = list(pool.map(lambda _: download("mine", tmp_path / "cache"), range(2)))
+    assert files == [tmp_path / "cache" / "a"] * 2
+    assert (tmp_path / "cache" / "a").read_bytes() == b"x" * 200_000
+    assert list((tmp_path / "cache").iterdir()) == files[:1]
 
 
 def test_one_file_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

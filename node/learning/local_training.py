@@ -89,6 +89,11 @@ class LocalTraining(Parameters):
         return self.epochs
 
     @property
+    def smallest_picture(self) -> int:
+        """The least width and height of the pictures that clients need, in pixels; 0: any samples will do."""
+        return 0
+
+    @property
     def step_size(self) -> int:
         """The samples of a step."""
         return self.batch_size * self.gradient_accumulation

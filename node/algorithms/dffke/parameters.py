@@ -111,6 +111,10 @@ class DFFKE(LocalTraining):
     def most_epochs(self) -> int:
         return max(self.epochs, self.first_epochs)
 
+    @property
+    def smallest_picture(self) -> int:
+        return 1 if self.exchange_epochs else 0
+
     def longest_training(self, work: ClientWork) -> float:
         """Local training, or the exchange: the client's own pictures, which it teaches, and those of all others, of
         which the memory has as many. Making a picture takes a third of learning from it (`node.algorithms.dffke.cost`).

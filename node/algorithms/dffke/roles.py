@@ -85,6 +85,8 @@ class Coordinator(Role):
     """Trains docking layers and the decoder. Reports the mean accuracy of the clients' models."""
 
     async def run(self) -> None:
+        if self.params.inversion and self.learner.data.array("x_test").dtype != np.uint8:
+            raise NodeError(f"inversion: {self.params.inversion} needs pictures of bytes, not of floats: set it to 0")
         kept = self.kept()
         self.seen: Seen | None = None
         async for t in self.rounds():

@@ -28,7 +28,6 @@ from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
 from node.learning.devices import as_array, seeded
-from node.learning.errors import ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.networks.zoo import forward_work
 from node.learning.optimizers import Adam, DescentStep, optimizer
@@ -80,9 +79,7 @@ class UNet(nn.Module):
 
 
 def unet(shape: Shape, width: int, seed: int) -> UNet:
-    """An encryptor for pictures of `shape`, with weights drawn from `seed`. ModelError if these are no pictures."""
-    if len(shape) != 3 or min(shape[1:]) < 8:
-        raise ModelError(f"fededs encrypts pictures of at least 8x8, not samples of shape {shape}; set exchange: false")
+    """An encryptor for pictures of `shape`, with weights drawn from `seed`."""
     with seeded(seed):
         return UNet(shape[0], width)
 

@@ -96,6 +96,10 @@ class FedEDS(LocalTraining):
         longest = self.epochs_max if self.annealing else self.epochs
         return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures and the own
 
+    @property
+    def smallest_picture(self) -> int:
+        return 8 if self.exchange else 0
+
     def longest_training(self, work: ClientWork) -> float:
         """A round or, before the first one, the training of the model and of its encryptor."""
         if not self.exchange:

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from node.assignment import PluginSource
 from node.catalogue.datasets import WITHOUT_CLASSES, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
+from node.catalogue.networks import needs_pictures
 from node.catalogue.sizes import Size
 from node.messaging.wire import LIMITS
 from node.parameters import read_parameters
@@ -35,6 +36,11 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     if form.task != "classification" and scenario.scheme.classes:
         what = WITHOUT_CLASSES[form.task]
         raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs classes")
+    if least := scenario.parameters.smallest_picture:
+        try:
+            needs_pictures(form.shape, least)
+        except ValueError as error:
+            raise PlanError(("data", "dataset"), f"{scenario.scheme.name} {error}") from None
     if form.task == "regression":
         instead = (("stop", "target: {name: mae, at_most: 0.3}"), ("expect", "metrics: [{name: mae, at_most: 0.3}]"))
         for section, remedy in instead:

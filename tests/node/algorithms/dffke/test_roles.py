@@ -23,9 +23,11 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.roles import Client, Coordinator
 from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer
 from node.assignment import Assignment, Gathering, derive_seed
+from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.partitions import IID, LabelShards
+from node.errors import NodeError
 from node.learning.aggregation import State
-from node.learning.data.datasets import Prepared
+from node.learning.data.datasets import Prepared, prepare
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.memory import MemoryNetwork
@@ -395,6 +397,15 @@ def test_embeddings_that_came_late_are_compared_with_the_pictures_that_they_are_
 def test_nothing_shared_cannot_be_inverted() -> None:
     with pytest.raises(ValueError, match="inversion: 3 finds no embeddings, since exchange_epochs: 0 shares none"):
         replace(CURIOUS, exchange_epochs=0)
+
+
+def test_pictures_of_floats_are_not_attacked(digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = list(zip(digits.array("x_train") / np.float32(255), digits.array("y_train"), strict=True))
+    monkeypatch.setitem(DATASETS, "floats", Dataset("floats", read=lambda: (samples, samples)))
+    floats = prepare("floats", tmp_path / "data")
+    with pytest.raises(ExceptionGroup) as raised:
+        mesh(floats, tmp_path / "run", params=CURIOUS).run()
+    assert raised.group_contains(NodeError, match="inversion: 3 needs pictures of bytes, not of floats")
 
 
 # Who takes part

@@ -11,7 +11,6 @@ from node.algorithms.fededs.encryptor import encrypt, recognised, unet, worth
 from node.algorithms.fededs.parameters import FedEDS
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared
-from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
@@ -151,11 +150,6 @@ def test_size_of_the_papers_encryptor() -> None:
     expected = double(1, 64) + double(64, 128) + double(128, 256) + double(256, 128) + double(128, 64)
     expected += 4 * 256 * 128 + 128 + 4 * 128 * 64 + 64 + 65
     assert sum(parameter.numel() for parameter in unet((1, 28, 28), 64, seed=1).parameters()) == expected
-
-
-def test_what_is_no_picture_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"pictures of at least 8x8, not samples of shape \(3, 128\)"):
-        unet((3, 128), 4, seed=1)
 
 
 def test_a_wider_encryptor_is_worth_more(trained: Trained) -> None:

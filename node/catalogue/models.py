@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoParameters(Parameters):
-    """No parameters."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Features(Parameters):
     """A model whose number of features can be set.
 
@@ -151,7 +146,7 @@ class ModelEntry:
 
     name: str
     summary: str = ""
-    params: type[Parameters] = NoParameters
+    params: type[Parameters] = Parameters
     measure: Callable[[Shape, int, Any], Size] | None = None
     build: Callable[[Any, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
     frozen_travels: bool = True
@@ -235,7 +230,7 @@ MODELS: dict[str, ModelEntry] = {
             "cnn", "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)", Features
         ),
         _described(
-            "phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)", NoParameters
+            "phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)", Parameters
         ),
         _described(
             "celeba-cnn",
@@ -245,7 +240,7 @@ MODELS: dict[str, ModelEntry] = {
         ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
         ModelEntry("har-mlp", "hidden layers of 512, 128 and 64 (FEELPGen, UCI HAR)", HARMLP, _mlp, _build_mlp),
         _described(
-            "fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)", NoParameters
+            "fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)", Parameters
         ),
         _described("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet),
         _described("lenet", "LeNet-5 (LeCun 1998): 84 features", Features),

@@ -34,7 +34,7 @@ from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
-from node.learning.networks.zoo import forward_operations, pass_seconds
+from node.learning.networks.zoo import forward_work, pass_seconds
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
 
@@ -214,7 +214,7 @@ class Learner:
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
         sample = inputs_of(self.data.zeros(1))
-        return forward_operations(model, sample) / forward_operations(self.outline, sample)
+        return forward_work(model, sample).operations / forward_work(self.outline, sample).operations
 
     def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the

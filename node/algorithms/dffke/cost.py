@@ -14,7 +14,7 @@ from torch import nn
 from node.algorithms.dffke.docking import Embeddings
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures
 from node.algorithms.dffke.parameters import DFFKE
-from node.learning.networks.zoo import forward_operations
+from node.learning.networks.zoo import forward_work
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Cost:
         operations = {
             owner: decoder
             + self._docking_layer(embeddings[owner])
-            + forward_operations(model.made(self.pictures).extractor, nothing)
+            + forward_work(model.made(self.pictures).extractor, nothing).operations
             for owner, model in models.items()
         }
         return self._passes(self.params.decoder_epochs, operations, embeddings)
@@ -65,4 +65,4 @@ class Cost:
         return self.params.decoder_operations(self.pictures.shape)
 
     def _worth(self, operations: int) -> float:
-        return operations / forward_operations(self.model, torch.zeros(1, *self.pictures.shape))
+        return operations / forward_work(self.model, torch.zeros(1, *self.pictures.shape)).operations

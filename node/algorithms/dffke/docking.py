@@ -51,7 +51,9 @@ def dock(
     """
     random = torch.Generator().manual_seed(seed)
     with seeded(seed):
-        docking = {owner: _layer(values.shape[1], params.dimension).to(device) for owner, values in embeddings.items()}
+        docking = {
+            owner: nn.Linear(values.shape[1], params.dimension).to(device) for owner, values in embeddings.items()
+        }
         head = nn.Linear(params.dimension, classes).to(device)
     for owner, layer in docking.items():
         if owner in layers and layers[owner]["weight"].shape == layer.weight.shape:
@@ -83,8 +85,4 @@ def dock(
 def docking_layer(state: State) -> nn.Linear:
     """The layer of a `Docked` state, frozen."""
     dimension, features = state["weight"].shape
-    return load_state(_layer(features, dimension), state).requires_grad_(False)
-
-
-def _layer(features: int, dimension: int) -> nn.Linear:
-    return nn.Linear(features, dimension)
+    return load_state(nn.Linear(features, dimension), state).requires_grad_(False)

@@ -21,10 +21,9 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, load_state, seeded, state_of
+from node.learning.local_training import EVALUATION_BATCH
 from node.learning.models import Model, build
 from node.learning.optimizers import Adam
-
-BATCH = 250  # pictures at once in passes without training
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def synthesise(
     dec = _opened(decoder, pictures, params).to(device).eval()
     with torch.inference_mode():
         given = torch.tensor(embeddings, device=device)
-        parts = [pictures.normalised(dec(part)) for part in torch.split(given, BATCH)]
+        parts = [pictures.normalised(dec(part)) for part in torch.split(given, EVALUATION_BATCH)]
     return torch.cat(parts) if parts else torch.empty(0, *pictures.shape, device=device)
 
 

@@ -27,12 +27,13 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from node.algorithms.dffke.docking import Embeddings
-from node.algorithms.dffke.embedding_decoder import BATCH, ClientModel, Decoder
+from node.algorithms.dffke.embedding_decoder import ClientModel, Decoder
 from node.algorithms.dffke.gaussian_mechanism import clip_rows
 from node.algorithms.dffke.knowledge_exchange import embedded, pictures_of
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
 from node.learning.devices import as_array, load_state, seeded
+from node.learning.local_training import EVALUATION_BATCH
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
@@ -60,7 +61,7 @@ def invert(
     mine = mine[torch.randperm(len(mine), generator=random)[: params.inversion_samples]].to(learner.device)
     encoder = client.made(pictures).extractor.to(learner.device)
     with torch.no_grad():
-        known = torch.cat([encoder(learner.normalise(part)) for part in torch.split(mine, BATCH)])
+        known = torch.cat([encoder(learner.normalise(part)) for part in torch.split(mine, EVALUATION_BATCH)])
     if params.privacy == "clip":
         known = clip_rows(known, params.clip_norm)
     sent = torch.tensor(embeddings, device=learner.device)
@@ -139,5 +140,5 @@ def score(guesses: Bytes, private: Bytes) -> Score:
 
 def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
     with torch.no_grad():
-        made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, BATCH)])
+        made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, EVALUATION_BATCH)])
     return as_array((made * 255).round().to(torch.uint8))

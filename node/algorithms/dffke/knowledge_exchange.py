@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 from node.algorithms.dffke.docking import Labels
-from node.algorithms.dffke.embedding_decoder import BATCH, Pictures, synthesise
+from node.algorithms.dffke.embedding_decoder import Pictures, synthesise
 from node.algorithms.dffke.gaussian_mechanism import Release, release
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Lesson, Transfer
 from node.learning.aggregation import State
 from node.learning.devices import as_array, seeded
+from node.learning.local_training import EVALUATION_BATCH
 from node.learning.metrics import correct
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
@@ -196,7 +197,7 @@ def with_another_pixel(x: Tensor, lowest: float, highest: float, random: torch.G
 
 def _in_batches(module: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([module(part) for part in torch.split(x, BATCH)])
+        return torch.cat([module(part) for part in torch.split(x, EVALUATION_BATCH)])
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -49,6 +49,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.algorithms import hierfavg
 from node.algorithms.common import (
     average,
     drawn,
@@ -78,6 +79,7 @@ from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGe
 from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
 from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
+from node.learning.training import TrainResult
 from node.messaging.wire import Message
 from node.role import Role
 
@@ -340,25 +342,20 @@ class Edge(Role):
         self.note("peers", round=t, queue=queue, asked=list(requested), shares=dict(shares))
 
 
-class Device(Role):
+class Device(hierfavg.Device):
     """Trains on its own data and on features of the silo's generator."""
 
     async def run(self) -> None:
-        p, apply = self.params, self.learner.apply
+        p = self.params
         sizes = (p.generator_hidden, p.generated_batch, p.batch_size, bool(p.agreement_factor))
-        beside = await self.compute(apply, reinforcement_work, *sizes, mode="other")
-        while True:
-            message = await self.receive("model", sender=self.parent)
-            r = round_of(message)
-            w, generator = (parted(message.tensors, part) for part in ("model", "generator"))
-            seed = int(self.learner.random("generated", r).integers(2**63))
-            extra = reinforcement(p, generator, r, self.learner.samples, seed)
-            result = await train(self, w, r, p, extra, beside)
-            t, more = divmod(r, p.inner_rounds)
-            if not more:  # the last inner round of round t
-                self.report(round=t, scope="train", loss=result.loss)
-                await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)
+        self.extra_work = await self.compute(self.learner.apply, reinforcement_work, *sizes, mode="other")
+        await super().run()
+
+    async def train(self, received: State, r: int) -> TrainResult:
+        w, generator = (parted(received, part) for part in ("model", "generator"))
+        seed = int(self.learner.random("generated", r).integers(2**63))
+        extra = reinforcement(self.params, generator, r, self.learner.samples, seed)
+        return await train(self, w, r, self.params, extra, self.extra_work)
 
 
 ROLES: dict[str, type[Role]] = {"edge": Edge, "device": Device}

@@ -159,11 +159,6 @@ def _numbers(inputs: Any) -> int:
     return sum(part.numel() for part in parts)
 
 
-def forward_operations(module: nn.Module, sample: Any) -> int:
-    """Multiply-adds of the convolutions and products of matrices in a forward pass of one sample (1, ...)."""
-    return forward_work(module, sample).operations
-
-
 def forward_work(module: nn.Module, sample: Any) -> Size:
     """The operations, values, layers and widest output of a forward pass of one sample (1, ...); a size without
     parameters."""

@@ -37,10 +37,6 @@ def test_noise_has_the_spread_of_its_scale(noise: str, deviation: float) -> None
     assert drawn.std() == pytest.approx(deviation, rel=0.02)
 
 
-def test_no_noise_is_zero() -> None:
-    assert not draw_noise("none", 1.0, (2, 3), np.random.default_rng(0)).any()
-
-
 def test_gaussian_delta_is_the_difference_of_two_normals() -> None:
     """δ = P(N(0, 1) > εσ/Δ − Δ/2σ) − e^ε P(N(0, 1) > εσ/Δ + Δ/2σ): at σ = Δ = 1, ε = 1 it is
     P(N > 0.5) − e P(N > 1.5) = 0.308538 − 2.718282 * 0.066807 = 0.126936; at ε = 0, the total variation distance

@@ -10,13 +10,13 @@ from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.embedding_decoder import Decoder, Pictures
 from node.algorithms.dffke.parameters import DFFKE
 from node.learning.models import Model
-from node.learning.networks.zoo import forward_operations
+from node.learning.networks.zoo import forward_work
 
 PICTURES = Pictures((1, 8, 8), 10, (0.0,), (1.0,))
 MODEL = Model(nn.Flatten(), nn.Linear(64, 10, bias=False))  # 640 multiply-adds
 PARAMS = DFFKE(profile="fast", batch_size=32, dimension=16, width=4, exchange_epochs=4, docking_epochs=20)
 COST = Cost(MODEL, PICTURES, PARAMS)
-DECODER = forward_operations(Decoder(16, (1, 8, 8), 4), torch.zeros(1, 16))
+DECODER = forward_work(Decoder(16, (1, 8, 8), 4), torch.zeros(1, 16)).operations
 
 
 def test_docking_layers_by_hand() -> None:

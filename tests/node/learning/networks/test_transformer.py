@@ -14,7 +14,7 @@ from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build, measured
-from node.learning.networks.zoo import forward_operations
+from node.learning.networks.zoo import forward_work
 from node.learning.together import Crew, Training, hindrance
 from node.learning.training import Learner
 
@@ -51,7 +51,7 @@ def test_operations_of_torchs_attention(frozen: bool) -> None:
     """Fused attention counts as well, also in a model with nothing to train."""
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).requires_grad_(not frozen)
     expected = 10 * (4 * 16 * 16 + 2 * 16 * 32) + 2 * 10 * 10 * 16
-    assert forward_operations(layer, torch.zeros(1, 10, 16)) == expected
+    assert forward_work(layer, torch.zeros(1, 10, 16)).operations == expected
 
 
 def test_perplexity_falls_below_the_unigrams(texts: Prepared) -> None:

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
 from node.learning.errors import ModelError
 from node.learning.models import build
-from node.learning.networks.zoo import Scaled, forward_operations, forward_work, saved_values
+from node.learning.networks.zoo import Scaled, forward_work, saved_values
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_what_a_network_cannot_take_is_refused() -> None:
 def test_operations_by_hand() -> None:
     """A 3x3 convolution of 2 into 4 channels on 5x5 pictures, 3x3 results: 4·9·18; then 36 into 7: 252."""
     network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 7))
-    assert forward_operations(network, torch.zeros(1, 2, 5, 5)) == 4 * 9 * 18 + 252
+    assert forward_work(network, torch.zeros(1, 2, 5, 5)).operations == 4 * 9 * 18 + 252
 
 
 @pytest.mark.parametrize("architecture", ["resnet18", "vit-tiny"])
@@ -84,7 +84,7 @@ def test_operations_are_those_of_torchs_counter(architecture: str) -> None:
     model = build("torchvision", (3, 32, 32), 10, 0, {"architecture": architecture, "image_size": 32})
     with sdpa_kernel(SDPBackend.MATH), torch.inference_mode(), FlopCounterMode(display=False) as counter:
         model.eval()(torch.zeros(1, 3, 32, 32))
-    assert forward_operations(model, torch.zeros(1, 3, 32, 32)) == counter.get_total_flops() // 2
+    assert forward_work(model, torch.zeros(1, 3, 32, 32)).operations == counter.get_total_flops() // 2
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, cross_entropy, kl_div, linear, log_softmax, nll_loss, one_hot, relu, softmax
 
+from node.algorithms.feelpgen.parameters import FEELPGenMinus
 from node.learning.aggregation import State, weighted_mean
 from node.learning.devices import PROCESSOR, Constants, as_array
 from node.learning.errors import ModelError
@@ -33,24 +34,6 @@ CLASSIFIER = ("classifier.weight", "classifier.bias")
 AHEAD = 20  # batches of features that are generated at once
 
 TorchTensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """The training of a generator (knowledge extraction): mini-batch ``steps`` of ``batch`` labels b*, by Adam with
-    ``learning_rate`` η̂. ``regularisation`` λ keeps it near its first state, by the squared distance or, with
-    ``by_norm``, by the distance. ``latent_noise``: standard deviation of the Gaussian ε added to the input noise.
-    ``diversity``: weight of FedGen's term that separates features of different noise. ``probabilities``: h includes
-    the softmax, so that the models' probabilities are averaged instead of their logits."""
-
-    steps: int = 50
-    batch: int = 32
-    learning_rate: float = 1e-4
-    regularisation: float = 0.1
-    by_norm: bool = False
-    latent_noise: float = 0.1
-    diversity: float = 0.0
-    probabilities: bool = False
 
 
 def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
@@ -96,11 +79,13 @@ def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool =
 def extract(
     generator: State,
     models: Sequence[Mapping[str, np.ndarray]],
-    params: Extraction,
+    params: FEELPGenMinus,
+    r: int,
     seed: int,
     device: str = PROCESSOR,
 ) -> State:
-    """Train ω̂ on `device` against the received `models` (equations 9 to 11). Return the new state.
+    """Train ω̂ on `device` against the received `models` (equations 9 to 11), in inner round r, by Adam over
+    `generator_steps` mini-batches of b* labels. Return the new state.
 
         L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
 
@@ -110,22 +95,22 @@ def extract(
     random = torch.Generator().manual_seed(seed)
     classes, _ = dimensions(models[0])
     heads = [{name: model[name] for name in CLASSIFIER} for model in models]
-    taught = heads if params.probabilities else [weighted_mean(heads, [1.0] * len(heads))]
+    taught = heads if params.generator_teacher == "probabilities" else [weighted_mean(heads, [1.0] * len(heads))]
     weights, biases = (torch.stack([torch.tensor(head[name]) for head in taught]).to(device) for name in CLASSIFIER)
     g = {name: torch.tensor(values, device=device) for name, values in generator.items()}
     trained = [g[name].requires_grad_() for name in TRAINED]
     before = [values.detach().clone() for values in trained]
-    step = Adam(trained, params.learning_rate)
-    for _ in range(params.steps):
-        y = torch.randint(classes, (params.batch,), generator=random)
-        noise = torch.rand(params.batch, NOISE, generator=random)
+    step, by_norm = Adam(trained, params.generator_rate(r)), params.generator_distance == "norm"
+    for _ in range(params.generator_steps):
+        y = torch.randint(classes, (params.generated_batch,), generator=random)
+        noise = torch.rand(params.generated_batch, NOISE, generator=random)
         if params.latent_noise:
             noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
         noise, y = noise.to(device), y.to(device)
         z = generate(g, noise, y, training=True)
         loss = ensemble_loss(z, y, weights, biases)
-        if params.regularisation:
-            loss = loss + params.regularisation * distance(trained, before, by_norm=params.by_norm)
+        if params.generator_lambda:
+            loss = loss + params.generator_lambda * distance(trained, before, by_norm=by_norm)
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)

@@ -79,6 +79,10 @@ class FEELPGenMinus(LocalTraining):
     def coordinator_training(self) -> int:
         return self.generator_steps * self.generated_batch
 
+    def generator_rate(self, r: int) -> float:
+        """The learning rate of the generator in inner round r."""
+        return self.generator_learning_rate * self.generator_decay ** (r - 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGen(FEELPGenMinus):

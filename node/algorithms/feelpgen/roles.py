@@ -66,7 +66,6 @@ from node.algorithms.common import (
 )
 from node.algorithms.feelpgen.generator import (
     CLASSIFIER,
-    Extraction,
     Reinforcement,
     dimensions,
     extract,
@@ -180,21 +179,6 @@ def guarantee(p: FEELPGenPlus) -> str:
     return f"principal components are {budget}, but Z projected on them travels, for which no guarantee holds"
 
 
-def extraction(p: FEELPGenMinus, r: int) -> Extraction:
-    """The generator's training in inner round r."""
-    rate = p.generator_learning_rate * p.generator_decay ** (r - 1)
-    return Extraction(
-        steps=p.generator_steps,
-        batch=p.generated_batch,
-        learning_rate=rate,
-        regularisation=p.generator_lambda,
-        by_norm=p.generator_distance == "norm",
-        latent_noise=p.latent_noise,
-        diversity=p.diversity,
-        probabilities=p.generator_teacher == "probabilities",
-    )
-
-
 def reinforcement(p: FEELPGenMinus, generator: State, r: int, samples: int, seed: int) -> Reinforcement:
     """Knowledge reinforcement in inner round r, for a client with `samples` samples."""
     b = p.generated_batch
@@ -268,9 +252,8 @@ class Edge(Role):
             return
         heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]
         seed = int(self.learner.random("extraction", r).integers(2**63))
-        work = p.generator_steps * p.generated_batch
         self.g = await self.compute(
-            extract, self.g, heads, extraction(p, r), seed, self.device, samples=work, mode="train"
+            extract, self.g, heads, p, r, seed, self.device, samples=p.coordinator_training, mode="train"
         )
         mean = await average(self, updates, self.w)
         self.w = subtracted(self.w, mean, p.learning_rate) if p.aggregation == "literal" else mean

@@ -15,7 +15,6 @@ from node.algorithms.feelpgen.generator import (
     CLASSIFIER,
     NOISE,
     TRAINED,
-    Extraction,
     Reinforcement,
     alikeness,
     dimensions,
@@ -28,6 +27,7 @@ from node.algorithms.feelpgen.generator import (
     sample_features,
     sample_pairs,
 )
+from node.algorithms.feelpgen.parameters import FEELPGenMinus
 from node.learning.aggregation import State
 from node.learning.data.datasets import Prepared
 from node.learning.errors import ModelError
@@ -102,14 +102,18 @@ def test_training_moves_the_running_statistics(generator: State) -> None:
     assert not torch.equal(g["norm.running_mean"], torch.zeros(HIDDEN))
 
 
+def trained_by(steps: int, regularisation: float = 0.0, **more: Any) -> FEELPGenMinus:
+    return FEELPGenMinus(generator_steps=steps, generator_learning_rate=1e-2, generator_lambda=regularisation, **more)
+
+
 def test_extraction_follows_the_mean_of_the_models_logits(generator: State) -> None:
     """Equation 9's first term: the classifiers of two models cancel but for the half by which one is larger, and what
     the generator learns is that half."""
     one = head(1, scale=2.0)
     other = {name: -0.5 * values for name, values in one.items()}
     mean = {name: 0.25 * values for name, values in one.items()}
-    params = Extraction(steps=200, learning_rate=1e-2, regularisation=0.0)
-    both, alone = (extract(generator, models, params, seed=3) for models in ([one, other], [mean]))
+    params = trained_by(200)
+    both, alone = (extract(generator, models, params, 1, seed=3) for models in ([one, other], [mean]))
     assert all(np.allclose(both[name], alone[name], atol=1e-6) for name in both)
     assert accuracy(generator, one) < 0.6
     assert accuracy(both, one) > 0.95
@@ -120,7 +124,9 @@ def test_extraction_repeats_exactly_and_leaves_what_it_was_given_alone(generator
     before = {name: values.copy() for name, values in generator.items()}
     for values in generator.values():
         values.flags.writeable = False  # as what arrives in messages is
-    first, again, other = (extract(generator, [head(1)], Extraction(steps=5), seed) for seed in (3, 3, 4))
+    first, again, other = (
+        extract(generator, [head(1)], FEELPGenMinus(generator_steps=5), 1, seed) for seed in (3, 3, 4)
+    )
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["output.weight"], other["output.weight"])
     assert all(np.array_equal(before[name], generator[name]) for name in before)
@@ -128,8 +134,8 @@ def test_extraction_repeats_exactly_and_leaves_what_it_was_given_alone(generator
 
 def test_lambda_holds_the_generator_back(generator: State) -> None:
     def moved(by_norm: bool, regularisation: float) -> float:
-        params = Extraction(steps=100, learning_rate=1e-2, regularisation=regularisation, by_norm=by_norm)
-        trained = extract(generator, [head(1)], params, seed=3)
+        params = trained_by(100, regularisation, generator_distance="norm" if by_norm else "squared")
+        trained = extract(generator, [head(1)], params, 1, seed=3)
         return float(sum(((trained[name] - generator[name]) ** 2).sum() for name in TRAINED))
 
     free = moved(False, 0.0)
@@ -158,8 +164,8 @@ def test_alikeness_by_hand() -> None:
 
 def test_diversity_spreads_the_features(generator: State) -> None:
     def spread(diversity: float) -> float:
-        params = Extraction(steps=100, learning_rate=1e-2, regularisation=0.0, diversity=diversity)
-        trained = extract(generator, [head(1)], params, seed=3)
+        params = trained_by(100, diversity=diversity)
+        trained = extract(generator, [head(1)], params, 1, seed=3)
         g = {name: torch.tensor(values) for name, values in trained.items()}
         z = generate(g, torch.rand(64, NOISE, generator=torch.Generator().manual_seed(1)), torch.zeros(64).long())
         return float(z.std(dim=0).mean())
@@ -171,7 +177,7 @@ def test_samples_of_one_seed_differ_by_the_generator_alone(generator: State) -> 
     assert sample_features(generator, 320, seed=9).shape == (320, FEATURES)
     assert sample_features(generator, 320, seed=9).dtype == np.float32
     assert np.array_equal(sample_features(generator, 320, seed=9), sample_features(dict(generator), 320, seed=9))
-    other = extract(generator, [head(1)], Extraction(steps=5), seed=3)
+    other = extract(generator, [head(1)], FEELPGenMinus(generator_steps=5), 1, seed=3)
     assert not np.array_equal(sample_features(generator, 320, seed=9), sample_features(other, 320, seed=9))
 
 
@@ -254,7 +260,7 @@ def test_reinforcement_goes_with_the_last_who_has_it(generator: State) -> None:
 def test_reinforcement_teaches_labels_that_a_client_has_not(generator: State) -> None:
     """A client with label 0 alone forgets another, unless a generator that was taught by the others reminds it."""
     teacher = head(1)
-    taught = extract(generator, [teacher], Extraction(steps=300, learning_rate=1e-2, regularisation=0.0), seed=3)
+    taught = extract(generator, [teacher], trained_by(300), 1, seed=3)
     own = torch.randn(32, FEATURES, generator=torch.Generator().manual_seed(1))
     found = {}
     for weight in (0.0, 1.0):

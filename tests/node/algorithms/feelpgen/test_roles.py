@@ -25,7 +25,6 @@ from node.algorithms.feelpgen.roles import (
     Heard,
     aggregate,
     divergence,
-    extraction,
     guarantee,
     normalised,
     published,
@@ -192,7 +191,7 @@ def test_equations_as_printed_take_models_away() -> None:
 
 def test_the_generators_rate_decays_from_round_to_round() -> None:
     """1e-4 * 0.98^(r - 1)."""
-    rates = [extraction(FEELPGen(), r).learning_rate for r in (1, 2, 11)]
+    rates = [FEELPGen().generator_rate(r) for r in (1, 2, 11)]
     assert rates == pytest.approx([1e-4, 0.98e-4, 1e-4 * 0.98**10])
 
 
@@ -247,7 +246,7 @@ def test_two_inner_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> N
             updates.append(learners[name].train(w, p, r, Reinforcement(g, a * 8 / 16, 8, seed, a)))
         heads = [{name: update.weights[name] for name in CLASSIFIER} for update in updates]
         seed = int(learners["edge-0"].random("extraction", r).integers(2**63))
-        g = extract(g, heads, extraction(p, r), seed)
+        g = extract(g, heads, p, r, seed)
         w = weighted_mean([update.weights for update in updates], [update.samples for update in updates])
     kept = run.state("edge-0")
     assert same({name.removeprefix("model/"): kept[name] for name in kept if name.startswith("model/")}, w)

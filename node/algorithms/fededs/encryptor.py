@@ -7,7 +7,6 @@ It learns to change a picture so that the model classifies it with the layer bet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -28,9 +27,9 @@ from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
 from node.learning.devices import as_array, seeded
-from node.learning.local_training import EVALUATION_BATCH, LocalTraining
+from node.learning.local_training import EVALUATION_BATCH
 from node.learning.networks.zoo import forward_work
-from node.learning.optimizers import Adam, DescentStep, optimizer
+from node.learning.optimizers import Adam, optimizer
 from node.learning.training import Learner, batches
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
@@ -94,7 +93,8 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63))).to(learner.device)
     noise = FeatureNoise(int(random.integers(2**63))) if params.layer == "noise" else None
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
-    step = _optimizer(list(g.train().parameters()), params.encryptor_optimizer, training)
+    weights, adamw = list(g.train().parameters()), params.encryptor_optimizer == "adamw"
+    step = Adam(weights, training.learning_rate, decay=ADAMW_DECAY) if adamw else optimizer(weights, training)
     for _, _, batch in batches(learner.samples, training, random, learner.device):
         step(cross_entropy(through(model, turn, g(learner.normalise(x[batch])), noise), y[batch]))
     g.eval()
@@ -118,9 +118,3 @@ def worth(learner: Learner, params: FedEDS) -> float:
     """The cost of one sample in the encryptor's training, in samples of the model's own training."""
     work = forward_work(learner.outline, torch.from_numpy(learner.data.zeros(1)))
     return params.encryptor_worth(learner.data.shape, work)
-
-
-def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> DescentStep:
-    if name == "adamw":
-        return Adam(parameters, training.learning_rate, decay=ADAMW_DECAY)
-    return optimizer(parameters, training)

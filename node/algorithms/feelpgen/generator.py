@@ -78,14 +78,14 @@ def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool =
 
 def extract(
     generator: State,
-    models: Sequence[Mapping[str, np.ndarray]],
+    heads: Sequence[Mapping[str, np.ndarray]],
     params: FEELPGenMinus,
     r: int,
     seed: int,
     device: str = PROCESSOR,
 ) -> State:
-    """Train ω̂ on `device` against the received `models` (equations 9 to 11), in inner round r, by Adam over
-    `generator_steps` mini-batches of b* labels. Return the new state.
+    """Train ω̂ on `device` against `heads`, the classifiers of the received models (equations 9 to 11), in inner round
+    r, by Adam over `generator_steps` mini-batches of b* labels. Return the new state.
 
         L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
 
@@ -93,8 +93,7 @@ def extract(
     unless h includes the softmax.
     """
     random = torch.Generator().manual_seed(seed)
-    classes, _ = dimensions(models[0])
-    heads = [{name: model[name] for name in CLASSIFIER} for model in models]
+    classes, _ = dimensions(heads[0])
     taught = heads if params.generator_teacher == "probabilities" else [weighted_mean(heads, [1.0] * len(heads))]
     weights, biases = (torch.stack([torch.tensor(head[name]) for head in taught]).to(device) for name in CLASSIFIER)
     g = {name: torch.tensor(values, device=device) for name, values in generator.items()}

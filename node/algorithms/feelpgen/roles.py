@@ -131,10 +131,9 @@ def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float
 def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
     """The queue sorted by weight, the largest first. Equal weights are in the order of names."""
     peers = sorted(queue)
-    kl = {j: divergence(z, queue[j].z) for j in peers}
-    ages = {j: t - queue[j].at for j in peers}
-    sigma = dict(zip(peers, weights(list(kl.values()), list(ages.values()), p), strict=True))
-    rows = [Ranked(peer=j, version=queue[j].version, age=ages[j], kl=kl[j], weight=sigma[j]) for j in peers]
+    kl, ages = [divergence(z, queue[j].z) for j in peers], [t - queue[j].at for j in peers]
+    versions = [queue[j].version for j in peers]
+    rows = [Ranked(*row) for row in zip(peers, versions, ages, kl, weights(kl, ages, p), strict=True)]
     return sorted(rows, key=lambda row: -row.weight)
 
 

@@ -101,9 +101,10 @@ def end(processes: list[RunProcess], grace: float = 5.0, patience: float = 0.0) 
         with contextlib.suppress(OSError):
             watched[os.pidfd_open(process.pid)] = process
     _wait(watched, patience)
+    living = set(run_processes())
     for descriptor, process in watched.items():
         with contextlib.suppress(OSError):
-            if process in run_processes(process.run):
+            if process in living:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     _wait(watched, grace)
     for descriptor in watched:

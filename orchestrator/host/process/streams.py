@@ -7,6 +7,7 @@ import contextlib
 import errno
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
@@ -65,7 +66,9 @@ class _Survivor(io.FileIO):
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:  # another process has made this file non-blocking
+                select.select([], [self], [])
+            return written
         except OSError as error:
             self.refused = self.refused or error
             return memoryview(data).nbytes

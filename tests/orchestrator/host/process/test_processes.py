@@ -5,13 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from orchestrator.host.process import processes
 from orchestrator.host.process.processes import end, labels, run_processes
 
 WAIT = "import sys; print('here', flush=True); sys.stdin.read()"
 
 
 def start(run: str, tmp_path: Path) -> subprocess.Popen[bytes]:
-    (tmp_path / run).mkdir()
+    (tmp_path / run).mkdir(exist_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", WAIT],
         stdin=subprocess.PIPE,
@@ -33,6 +36,17 @@ def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
         assert run_processes(run) == []
         assert [each.pid for each in run_processes(other)] == [theirs.pid]
         theirs.communicate(b"")
+
+
+def test_proc_is_searched_once_however_many_processes_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, searches, search = f"test-{os.getpid()}-d", [], processes.run_processes
+    with start(run, tmp_path) as one, start(run, tmp_path) as other:
+        found = search(run)
+        monkeypatch.setattr(processes, "run_processes", lambda *runs: searches.append(runs) or search(*runs))
+        assert end(found) == []
+        assert (one.wait(), other.wait(), len(searches)) == (-9, -9, 1)
 
 
 def test_a_process_that_ends_by_itself_in_time_gets_no_signal(tmp_path: Path) -> None:

@@ -58,6 +58,17 @@ def test_under_json_standard_output_is_one_object_whatever_a_plug_in_prints(
         assert f"import {how}" in done.stderr
 
 
+def test_a_non_blocking_pipe_that_is_full_is_waited_for() -> None:
+    """Another process that shares the pipe may set O_NONBLOCK, which belongs to the open file (open(2))."""
+    program = "from orchestrator.host.process.streams import survive_readers; survive_readers(); print('x' * 200_000)"
+    reading, writing = os.pipe()  # holds 64 KiB (pipe(7))
+    os.set_blocking(writing, False)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=writing) as process, open(reading, "rb") as output:
+        os.close(writing)
+        assert output.read() == b"x" * 200_000 + b"\n"
+    assert process.returncode == 0
+
+
 def on_terminal(folder: Path, variables: dict[str, str], *words: str) -> tuple[int, bytes]:
     """The exit code and the output of a command on a terminal."""
     ours, its = pty.openpty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import time
@@ -62,15 +63,16 @@ def size(path: Path) -> int:
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield the file's text, then added text, until ``go_on`` returns False and all is read. RunError if unreadable."""
     try:
-        opened = io.TextIOWrapper(open_log(path), encoding="utf-8", errors="replace")
+        opened = open_log(path)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     with opened as file:
         while True:
             last = not go_on()
-            if text := file.read():
+            if text := decoder.decode(file.read(), final=last):  # a character may have been written in part
                 yield text
-            elif last:
+            if last:
                 return
-            else:
+            if not text:
                 time.sleep(LOOK_EVERY)

@@ -32,3 +32,12 @@ def test_only_a_regular_file_of_the_run_is_read(tmp_path: Path) -> None:
         assert last_line(path) == ""
         with pytest.raises(RunError, match=r"\.log cannot be read: it"):
             list(follow_file(path, lambda: False))
+
+
+def test_a_character_that_is_written_in_two_parts_is_read_as_one(tmp_path: Path) -> None:
+    log, (first, second) = tmp_path / "cloud.log", "é".encode()
+    log.write_bytes(b"caf" + bytes([first]))
+    pieces = follow_file(log, lambda: log.stat().st_size < 6)
+    assert next(pieces) == "caf"
+    log.write_bytes(b"caf" + bytes([first, second]) + b"\xff")  # the last byte belongs to no character
+    assert list(pieces) == ["é\ufffd"]

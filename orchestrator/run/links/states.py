@@ -159,6 +159,7 @@ class Links:
             goal, done = self._states.of(pair), self._done[pair]
             if goal.cut and not done.cut:
                 await self._fabric.cut(*pair)
+                self._done[pair] = done = done._replace(cut=True)  # also if the next change is refused
             if goal.profile != done.profile:
                 await self._fabric.change(*pair, goal.profile)
             if goal.crossings != done.crossings:

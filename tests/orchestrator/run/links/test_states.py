@@ -114,3 +114,15 @@ async def test_a_weight_that_cannot_be_put_on_is_taken_off_again() -> None:
     engine.broken = set()
     await links.follow(UP, FAST, "schedule", cut=False)
     assert engine.verbs() == [("change", FAST)]
+
+
+@virtual
+async def test_a_link_that_was_cut_is_restored_although_its_new_profile_was_refused() -> None:
+    engine = Engine()
+    links = Links(LINKS, cast(Fabric, engine))
+    engine.broken = {"change"}
+    with pytest.raises(FabricError):
+        await links.follow(UP, SLOW, "schedule", cut=True)
+    engine.broken = set()
+    await links.follow(UP, FAST, "schedule", cut=False)
+    assert engine.verbs() == [("cut",), ("change", FAST), ("restore",)]

@@ -14,11 +14,10 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.run.display.snapshot import Snapshot
-from orchestrator.run.display.terminal import NoView
+from orchestrator.run.display.snapshot import Snapshot, View
 
 
-class Glimpse(NoView):
+class Glimpse(View):
     """A view of a run: its round and main metric beside ``name``."""
 
     def __init__(self, name: str, console: Console | None = None) -> None:
@@ -42,14 +41,8 @@ class Glimpse(NoView):
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown and self._cell is None:
             return
-        rounds = f"round {snapshot.round} of {snapshot.rounds_total}"
-        value = (
-            ""
-            if snapshot.value is None
-            else f", {snapshot.metric} {text.metric(snapshot.metric, snapshot.value)} so far"
-        )
-        left = "" if snapshot.left_here is None else f", about {text.duration(snapshot.left_here)} left"
-        said = f"{self._name}: {rounds}{value}{left}"
+        left = [] if snapshot.left_here is None else [f"about {text.duration(snapshot.left_here)} left"]
+        said = f"{self._name}: {', '.join([snapshot.round_of_all, *snapshot.value_so_far, *left])}"
         if self._cell is None:
             self._live.update(Text(said), refresh=True)
         else:

@@ -7,11 +7,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from orchestrator import text
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.scenario.sections.drivers import LinkKind
-from orchestrator.text import visible
 
 Clock = Callable[[], float]
 
@@ -51,9 +50,19 @@ class Snapshot:
     left_here: float | None = None
     ended: str | None = None
 
+    @property
+    def round_of_all(self) -> str:
+        """The round and, if it is known, the number of rounds: "round 3 of 10"."""
+        return f"round {self.round}" + (f" of {self.rounds_total}" if self.rounds_total is not None else "")
 
-class View(Protocol):
-    """Shows a run. ``update`` is called a few times a second, ``line`` for every message."""
+    @property
+    def value_so_far(self) -> list[str]:
+        """The value of the main metric, if it is known: "accuracy 61.0% so far"."""
+        return [] if self.value is None else [f"{self.metric} {text.metric(self.metric, self.value)} so far"]
+
+
+class View:
+    """Shows a run; this one shows nothing. ``update`` is called a few times a second, ``line`` for every message."""
 
     def keep_time(self, clock: Clock) -> None:
         """Stamp lines with this clock from now on: the run's clock, which does not begin at 0 in a continued run."""
@@ -69,13 +78,13 @@ def safely(what: str, act: Callable[[], object]) -> bool:
         act()
     except Exception as error:
         with contextlib.suppress(Exception):
-            why = visible(f"{type(error).__name__}: {error}")
+            why = text.visible(f"{type(error).__name__}: {error}")
             print(f"warning: {what} has failed ({why}); the run continues", file=sys.stderr)
         return False
     return True
 
 
-class SafeView:
+class SafeView(View):
     """The view that ``make`` returns, until it fails: then the run goes on without a view."""
 
     def __init__(self, make: Callable[[], View]) -> None:

@@ -45,28 +45,12 @@ def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = Fal
     """The live picture on a terminal, unless ``plain``; else plain lines, with ``--json`` on standard error; nothing if
     ``quiet``. ``virtual``: show the run's clock and the host's."""
     if quiet:
-        return NoView()
+        return View()
     if as_json:
         return PlainView(sys.stderr, virtual=virtual)
     console = Console()
     live = console.is_terminal and not plain
     return LiveView(console, virtual=virtual) if live else PlainView(sys.stdout, virtual=virtual)
-
-
-class NoView:
-    """Shows nothing."""
-
-    def keep_time(self, clock: Clock) -> None:
-        pass
-
-    def update(self, snapshot: Snapshot) -> None:
-        pass
-
-    def line(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Stamp:
@@ -84,7 +68,7 @@ class Stamp:
         return f"{t:8.1f} s virtual ({elapsed:6.1f} s)" if self._virtual else f"{t:7.1f} s"
 
 
-class PlainView:
+class PlainView(View):
     """One line for each message and for each round, with the time."""
 
     def __init__(self, stream: TextIO, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
@@ -117,17 +101,14 @@ class PlainView:
 
 
 def _round_line(snapshot: Snapshot) -> str:
-    of = f" of {snapshot.rounds_total}" if snapshot.rounds_total is not None else ""
-    parts = [f"round {snapshot.round}{of} starts"]
-    if snapshot.value is not None:
-        parts.append(f"{snapshot.metric} {text.metric(snapshot.metric, snapshot.value)} so far")
+    parts = [f"{snapshot.round_of_all} starts", *snapshot.value_so_far]
     if snapshot.left is not None:
         parts.append(f"about {text.duration(snapshot.left)} left")
     parts.append(f"{snapshot.nodes_up} of {text.count(snapshot.nodes_total, 'node')} up")
     return ", ".join(parts)
 
 
-class LiveView:
+class LiveView(View):
     """A picture that is redrawn in place. The last picture stays when the run is over."""
 
     def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:

@@ -257,15 +257,23 @@ def _locked(descriptor: int, kind: int) -> bool:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is that of a run that has begun."""
-    return (path / "run.db").exists()
+    """Whether a directory is that of a run that has begun, and this user may look into it."""
+    return os.path.isfile(path / "run.db")
+
+
+def paths_in(runs: Path) -> list[Path]:
+    """What is in a folder of runs; nothing if the folder does not exist. RunError if this user cannot read it."""
+    try:
+        return list(runs.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RunError(f"{runs} cannot be read ({error.strerror}): choose another folder with --runs") from None
 
 
 def known_runs(runs: Path) -> list[RunDirectory]:
     """The runs in a folder, oldest first."""
-    if not runs.is_dir():
-        return []
-    found = [RunDirectory(path.resolve()) for path in runs.iterdir() if is_run(path)]
+    found = [RunDirectory(path.resolve()) for path in paths_in(runs) if is_run(path)]
     return sorted(found, key=attrgetter("began", "written"))
 
 

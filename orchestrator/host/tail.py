@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ def open_log(path: Path) -> io.BufferedReader:
 def log_of(directory: RunDirectory, node: str) -> Path:
     """The log of one node or helper process of a run."""
     path = directory.logs / f"{node}.log"
-    if path.exists():
+    if os.path.exists(path):
         return path
     names = ", ".join(sorted(each.stem for each in directory.logs.glob("*.log")))
     raise RunError(

@@ -15,7 +15,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.swarm import leftovers as agents
 from orchestrator.errors import HostError, RecordError, RunError
 from orchestrator.fabric.namespaces.anchor import remove
-from orchestrator.host.directory import RunDirectory
+from orchestrator.host.directory import RunDirectory, is_run, paths_in
 from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes
 from orchestrator.results.record.history import History
@@ -175,21 +175,19 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
     labelled += [(each.run, each.directory) for each in leftovers.listed()]
     labelled += agents.runs().items()
     for run, path in labelled:
-        if not path.exists() or RunDirectory(path).is_ours:
+        if not os.path.exists(path) or RunDirectory(path).is_ours:
             found[run] = _known(path)
     for group in cgroups.left_behind():
         run = group.name.removeprefix(cgroups.PREFIX)
         found.setdefault(run, _known((runs / run).resolve()))
-    if runs.is_dir():
-        for path in runs.iterdir():
-            directory = RunDirectory(path.resolve())
-            left = directory.nodes.exists() or directory.holder() is not None
-            if directory.is_ours and directory.lock.exists() and left:
-                found[directory.run] = directory
+    for path in paths_in(runs):
+        directory = RunDirectory(path.resolve())
+        if directory.is_ours and directory.lock.exists() and (directory.nodes.exists() or directory.holder()):
+            found[directory.run] = directory
     return found
 
 
 def _known(path: Path) -> RunDirectory | None:
     """The directory of a run, which has no record yet when it starts."""
     directory = RunDirectory(path)
-    return directory if (path / "run.db").exists() or directory.holder() is not None else None
+    return directory if is_run(path) or directory.holder() is not None else None

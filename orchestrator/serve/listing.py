@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from node.files import read_untrusted
-from orchestrator.errors import OrchestratorError, RecordError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.errors import OrchestratorError, RecordError, RunError
+from orchestrator.host.directory import RunDirectory, is_run, paths_in
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.evaluation.targets import accuracy_series
@@ -54,21 +54,19 @@ class Listing:
 
 def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
     """The name of each run below the folder, and its directory. The name of a run of a sweep is ``sweep/run``."""
-    for path in _folders(folder):
-        if (path / DATABASE).exists():
+    for path in paths_in(folder):
+        if is_run(path):
             yield path.name, path
         else:
-            yield from ((f"{path.name}/{run.name}", run) for run in _folders(path) if (run / DATABASE).exists())
+            with contextlib.suppress(RunError):  # another user's folder
+                yield from ((f"{path.name}/{run.name}", run) for run in paths_in(path) if is_run(run))
 
 
 def find(folder: Path, name: str) -> RunDirectory:
     """The run of this name. RecordError if the folder has none. No name leads out of the folder."""
     parts = name.split("/")
-    if len(parts) <= 2 and not any(part in ("", ".", "..") or "\0" in part for part in parts):
-        path = folder.joinpath(*parts)
-        with contextlib.suppress(OSError):  # a name that is too long
-            if (path / DATABASE).is_file():
-                return RunDirectory(path)
+    if len(parts) <= 2 and not {"", ".", ".."} & set(parts) and is_run(folder.joinpath(*parts)):
+        return RunDirectory(folder.joinpath(*parts))
     raise RecordError(f"there is no run '{name}' in {folder}")
 
 
@@ -171,10 +169,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.iterdir() if path.is_dir()]
-    except OSError:
-        return []

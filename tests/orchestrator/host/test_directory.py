@@ -151,6 +151,11 @@ def test_an_unknown_run_is_an_error_that_names_the_known_ones(tmp_path: Path) ->
         find_run("nothing", tmp_path)
     with pytest.raises(RunError, match="start one with `up SCENARIO`"):
         find_run(None, tmp_path / "empty")
+    for name in ("x" * 300, "a\0b"):  # no file can have such a name
+        with pytest.raises(RunError, match="there is no run"):
+            find_run(name, tmp_path)
+    with pytest.raises(RunError, match=r"cannot be read \(File name too long\): choose another folder with --runs"):
+        known_runs(tmp_path / ("x" * 300))
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_with_a_remedy(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import TOKEN, labels, run_processes
 from orchestrator.results.record.writer import Record
 from orchestrator.run.down import clear, down, traces
+from orchestrator.serve.listing import run_paths
 
 STRANGER = 65534
 HOLD = """
@@ -123,6 +124,19 @@ def test_a_process_of_the_run_is_ended_whoever_it_runs_as(open_path: Path) -> No
     with process(WAIT, user=STRANGER, environment=labels(directory.run, directory.path, "node")) as node:
         assert down(directory.run, directory).left == []
         assert node.wait() == -signal.SIGKILL
+
+
+@needs_root
+def test_a_folder_that_only_another_user_may_read_hides_no_run(open_path: Path) -> None:
+    private, directory = made(open_path, "private"), made(open_path, "mine", STRANGER)
+    private.path.chmod(0o700)
+    os.seteuid(STRANGER)
+    try:
+        assert [each.run for each in known_runs(open_path)] == [directory.run]
+        assert [name for name, _ in run_paths(open_path)] == [directory.run]
+        assert private.run not in traces(open_path)
+    finally:
+        os.seteuid(0)
 
 
 @needs_root

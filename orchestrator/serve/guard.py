@@ -17,7 +17,7 @@ import ipaddress
 import socket
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -88,7 +88,9 @@ class Guard:
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in requested if key != "token"])
             key = f"#key={self._key}" if self._key is not None else ""
-            path = "/" + scope["path"].lstrip("/\\")  # a browser takes two slashes for the name of another server
+            path = quote(
+                "/" + scope["path"].lstrip("/\\")
+            )  # a browser takes two slashes for the name of another server
             answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)
             answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer

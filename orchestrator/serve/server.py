@@ -107,6 +107,7 @@ def _listening(host: str, port: int) -> socket.socket:
         except OSError:
             listening.close()
             raise
-    except OSError as error:
-        raise PlaceError(f"nothing can listen on {host}, port {port} ({error.strerror}): choose another") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no host can have that name"
+        raise PlaceError(f"nothing can listen on {host}, port {port} ({why}): choose another") from None
     return listening

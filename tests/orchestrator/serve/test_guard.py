@@ -85,8 +85,8 @@ async def test_a_wrong_token_in_the_address_is_refused_even_with_the_cookie(toke
 
 
 async def test_the_first_visit_moves_the_token_into_a_cookie() -> None:
-    code, headers, _ = await ask("/run/a b", *HOST.items(), query=f"after=1-2&token={TOKEN}")
-    assert (code, headers["location"]) == (303, "/run/a%20b?after=1-2")
+    code, headers, _ = await ask("/run/a b#1", *HOST.items(), query=f"after=1-2&token={TOKEN}")
+    assert (code, headers["location"]) == (303, "/run/a%20b%231?after=1-2")
     assert headers["set-cookie"] == f"edgebed-8000={READS}; HttpOnly; Path=/; SameSite=strict"
 
 

@@ -314,6 +314,8 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PlaceError, match=f"port {port}"):
             Server(tmp_path, port=port)
+    with pytest.raises(PlaceError, match=r"nothing can listen on a\.\.b, .* \(no host can have that name\)"):
+        Server(tmp_path, "a..b")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from orchestrator.planning.programs import ProgramPlan
 
 
 class FakeControl:
-    """See `orchestrator.drivers.base.Control`. ``say`` puts in what a node says; ``sent`` has the types of messages."""
+    """See `orchestrator.drivers.base.Control`. ``say`` puts in what a node says; ``sent`` has the types of messages,
+    ``speeds`` each node's latest factor of its speed."""
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.sent: list[tuple[str, str]] = []
+        self.speeds: dict[str, float] = {}
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         while True:
@@ -28,6 +30,8 @@ class FakeControl:
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         self.sent.append((node, message["type"]))
+        if message["type"] == "slow":
+            self.speeds[node] = message["factor"]
 
     def say(self, node: str, type: str, **fields: Any) -> None:
         self.said.put_nowait((node, {"type": type, **fields}))

@@ -1,7 +1,7 @@
 """Make the planned faults happen at their time or round, those by hand at once, and undo each fault when it is over.
 
-Faults may overlap. On links they combine as `orchestrator.run.links.states` says. The slowness of a node is the product
-of its factors. Every fault is recorded when it takes effect, with the round that it hits.
+Faults may overlap. On links they combine as `orchestrator.run.links.states` says, and the factors of slow nodes
+multiply. Every fault is recorded when it takes effect, with the round that it hits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class FaultInjector:
         self._nodes = nodes
         self._note = note
         self._links, self._media = links, media
-        self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
         self._reached = 0
@@ -167,15 +166,7 @@ class FaultInjector:
 
     async def _slow(self, fault: Fault) -> None:
         assert fault.factor is not None
-        self._slowness[_node(fault)][fault.id] = fault.factor
-        await self._set_slowness(_node(fault))
-
-    async def _speed_up(self, fault: Fault) -> None:
-        self._slowness[_node(fault)].pop(fault.id, None)
-        await self._set_slowness(_node(fault))
-
-    async def _set_slowness(self, node: str) -> None:
-        await self._nodes.slow(node, math.prod(self._slowness[node].values()))
+        await self._nodes.slow(_node(fault), fault.id, fault.factor)
 
     _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
         "crash": (
@@ -190,7 +181,7 @@ class FaultInjector:
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),
         "handover": (_hand_over, _lift),
-        "slow": (_slow, _speed_up),
+        "slow": (_slow, lambda it, fault: it._nodes.speed_up(_node(fault), fault.id)),
         "join": (lambda it, fault: it._nodes.join(_node(fault)), None),
         "leave": (lambda it, fault: it._nodes.leave(_node(fault)), None),
     }

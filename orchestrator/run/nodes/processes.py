@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,7 @@ class NodeState:
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     error: str = ""  # the error that its latest process reported
     log_size: int = 0  # bytes, when its latest process began
+    slowness: dict[int, float] = field(default_factory=dict)  # how many times as long its steps take, by fault
 
     @property
     def up(self) -> bool:
@@ -169,6 +171,8 @@ class NodeProcesses:
 
     async def _go(self, state: NodeState) -> None:
         await self._control.send(state.plan.name, {"type": "start"})
+        if state.slowness:
+            await self._set_slowness(state)
         self._set(state, "running")
 
     def _set(self, state: NodeState, name: str, detail: str = "") -> None:
@@ -321,9 +325,21 @@ class NodeProcesses:
             await self._driver.resume(node)
             self._set(state, "running", "resumed")
 
-    async def slow(self, node: str, factor: float) -> None:
-        self._running(node)
-        await self._control.send(node, {"type": "slow", "factor": 1 / factor})  # of its speed
+    async def slow(self, node: str, fault: int, factor: float) -> None:
+        """Make each step of a node, also of its later processes, this many times as long until `speed_up`."""
+        state = self._running(node)
+        state.slowness[fault] = factor
+        await self._set_slowness(state)
+
+    async def speed_up(self, node: str, fault: int) -> None:
+        state = self.nodes[node]
+        del state.slowness[fault]
+        if state.up:
+            await self._set_slowness(state)
+
+    async def _set_slowness(self, state: NodeState) -> None:
+        factor = 1 / math.prod(state.slowness.values())  # of its speed
+        await self._control.send(state.plan.name, {"type": "slow", "factor": factor})
 
     async def join(self, node: str) -> None:
         state = self.nodes[node]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -41,12 +42,12 @@ def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
 def test_proc_is_searched_once_however_many_processes_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, searches, search = f"test-{os.getpid()}-d", [], processes.run_processes
+    run, searches, search = f"test-{os.getpid()}-d", itertools.count(1), processes.run_processes
     with start(run, tmp_path) as one, start(run, tmp_path) as other:
         found = search(run)
-        monkeypatch.setattr(processes, "run_processes", lambda *runs: searches.append(runs) or search(*runs))
+        monkeypatch.setattr(processes, "run_processes", lambda *runs: next(searches) and search(*runs))
         assert end(found) == []
-        assert (one.wait(), other.wait(), len(searches)) == (-9, -9, 1)
+        assert (one.wait(), other.wait(), next(searches)) == (-9, -9, 2)
 
 
 def test_a_process_that_ends_by_itself_in_time_gets_no_signal(tmp_path: Path) -> None:

@@ -248,6 +248,33 @@ async def test_a_crash_by_a_fault_is_not_a_failure(stage: Stage) -> None:
     assert stage.details("device-0-1", "restarting") == ["fault over"]
 
 
+SLOW = """\
+faults:
+  - {at: 1s, node: device-0-0, action: slow, factor: 2, for: 20s}
+  - {at: 2s, node: device-0-0, action: slow, factor: 4, for: 8s}
+  - {at: 9s, node: device-0-0, action: pause, for: 2s}
+  - {at: 10s, node: device-0-0, action: slow, factor: 8}
+"""
+
+
+@played(SCENARIO + SLOW)
+async def test_the_factors_of_a_slow_node_multiply_also_in_its_next_process_and_while_it_is_paused(
+    stage: Stage,
+) -> None:
+    """The fourth fault is skipped: at 10 s the node is paused."""
+    await stage.train()
+    for until, speed in ((1.5, 1 / 2), (3.0, 1 / 8)):
+        await asyncio.sleep(until - asyncio.get_running_loop().time())
+        assert stage.control.speeds == {"device-0-0": speed}
+    stage.control.speeds.clear()
+    stage.driver.end("device-0-0", -9)
+    await asyncio.sleep(2.0)
+    assert stage.control.speeds == {"device-0-0": 1 / 8}
+    for until, speed in ((12.0, 1 / 2), (22.0, 1.0)):
+        await asyncio.sleep(until - asyncio.get_running_loop().time())
+        assert stage.control.speeds == {"device-0-0": speed}
+
+
 @played(SCENARIO + "faults:\n  - {round: 3, node: device-0-1, action: join}\n")
 async def test_a_late_joiner_comes_when_it_is_due(stage: Stage) -> None:
     await stage.train()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from orchestrator.host.kernel.small_files import text_of
+
 JETSON = "dev/nvhost-gpu", "dev/nvmap"
 DEVICE_FILES = "dev/nvidia*", "dev/nvhost-*", "dev/nvmap", "dev/nvgpu", "dev/nvsciipc"
 """Cards have the first, Jetsons the others; ``nvidia-caps`` and ``nvgpu`` are folders."""
@@ -34,8 +36,5 @@ def device_files(root: Path = Path("/")) -> tuple[str, ...]:
 
 def _model(information: Path) -> str:
     """The line "Model:"; a driver that is about to end may not tell it."""
-    try:
-        found = re.search(r"^Model:\s*(.*?)\s*$", information.read_text(errors="replace"), re.MULTILINE)
-    except OSError:
-        found = None
+    found = re.search(r"^Model:\s*(.*?)\s*$", text_of(information) or "", re.MULTILINE)
     return found[1] if found and found[1] else CARD

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.host.kernel.small_files import text_of
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -43,9 +45,8 @@ def _space(process: Path) -> str | None:
 
 def of_process(process: Path) -> ProcessUsage:
     """What the process uses that has this folder of /proc; nothing if it has ended."""
-    try:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
+    if (stat := text_of(process / "stat")) is None:
         return ProcessUsage()
+    fields = stat.rpartition(")")[2].split()  # a process may name itself anything
     own, waited_for = fields[11:13], fields[13:15]  # utime and stime, cutime and cstime: fields 14 to 17
     return ProcessUsage(sum(map(int, (*own, *waited_for))) / _TICKS, int(fields[21]) * _PAGE)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.kernel.small_files import text_of
 
 TRACKER = "tracker"  # the part of processes that outlive the run for a moment, and then end by themselves
 PART = "EDGEBED_PART"  # the variable
@@ -64,10 +65,9 @@ def _labelled() -> Iterator[RunProcess]:
             continue
         try:
             environment = (entry / "environ").read_bytes()
-            if b"EDGEBED_RUN=" not in environment:
-                continue
-            command = (entry / "comm").read_text().strip()
         except OSError:  # the process has ended, or belongs to another user
+            continue
+        if b"EDGEBED_RUN=" not in environment:
             continue
         label = dict(item.partition(b"=")[::2] for item in environment.split(b"\0"))
         if b"EDGEBED_PART" in label:
@@ -75,7 +75,7 @@ def _labelled() -> Iterator[RunProcess]:
                 os.fsdecode(label.get(b"EDGEBED_" + key, b"")) for key in (b"RUN", b"DIRECTORY", b"PART", b"TOKEN")
             )
             if _is_ours(entry, run, RunDirectory(Path(directory)), token):
-                yield RunProcess(int(entry.name), run, Path(directory), part, command)
+                yield RunProcess(int(entry.name), run, Path(directory), part, text_of(entry / "comm") or "")
 
 
 def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bool:

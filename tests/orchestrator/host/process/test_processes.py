@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.host.kernel.usage import of_process
 from orchestrator.host.process import processes
 from orchestrator.host.process.processes import end, labels, run_processes
 
 WAIT = "import sys; print('here', flush=True); sys.stdin.read()"
 
 
-def start(run: str, tmp_path: Path) -> subprocess.Popen[bytes]:
+def start(run: str, tmp_path: Path, program: str = WAIT) -> subprocess.Popen[bytes]:
     (tmp_path / run).mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", WAIT],
+        [sys.executable, "-I", "-S", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **labels(run, tmp_path / run, "node")},
@@ -37,6 +38,16 @@ def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
         assert run_processes(run) == []
         assert [each.pid for each in run_processes(other)] == [theirs.pid]
         theirs.communicate(b"")
+
+
+def test_a_process_that_gives_itself_an_odd_name_is_found_and_measured(tmp_path: Path) -> None:
+    """PR_SET_NAME (prctl(2)) takes any bytes, and a node may run any program."""
+    run, named = f"test-{os.getpid()}-e", "import ctypes; ctypes.CDLL(None).prctl(15, b'a\\xff)'); "
+    with start(run, tmp_path, named + WAIT) as mine:
+        (found,) = run_processes(run)
+        assert found.command == "a\ufffd)"
+        assert of_process(Path(f"/proc/{mine.pid}")).rss > 0
+        mine.communicate(b"")
 
 
 def test_proc_is_searched_once_however_many_processes_are_ended(

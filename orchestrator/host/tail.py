@@ -36,14 +36,19 @@ def log_of(directory: RunDirectory, node: str) -> Path:
     )
 
 
-def last_line(path: Path, start: int = 0) -> str:
-    """The last line of a log that is not blank, from byte ``start`` on; empty if there is none."""
+def end_of(path: Path, most: int, start: int = 0) -> str:
+    """The last ``most`` bytes of a log, from byte ``start`` on; empty if it cannot be read."""
     try:
         with open_log(path) as file:
-            file.seek(max(start, path.stat().st_size - LAST_LINE))
-            lines = file.read().decode(errors="replace").split("\n")
+            file.seek(max(start, file.seek(0, os.SEEK_END) - most))
+            return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def last_line(path: Path, start: int = 0) -> str:
+    """The last line of a log that is not blank, from byte ``start`` on; empty if there is none."""
+    lines = end_of(path, LAST_LINE, start).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 

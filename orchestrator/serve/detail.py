@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
 from orchestrator.fidelity.overload import SHORTEST
+from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.tail import open_log
 from orchestrator.report.fidelity import look_rows, probe_figures, probe_rows
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Resources
@@ -28,7 +26,10 @@ def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
     with History.open(directory.path) as history:
         lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
         used = _used(history.resources(node))
-    log = _tail(directory.logs / f"{node}.log")
+    path = directory.logs / f"{node}.log"
+    log = tail.end_of(path, LOG_TAIL)
+    if tail.size(path) > LOG_TAIL:
+        log = log.partition("\n")[2]  # from the beginning of a line on
     return {
         "node": node,
         "lines": lines[-LINES:],
@@ -74,17 +75,3 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
         for each in probes
     ]
     return {"source": source, "target": target, "probes": requested, "readings": [list(each) for each in kept]}
-
-
-def _tail(path: Path) -> str:
-    """The end of a file, from the beginning of a line on; empty if it cannot be read."""
-    try:
-        with open_log(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_TAIL))
-            found = file.read()
-    except OSError:
-        return ""
-    if size > LOG_TAIL:
-        found = found[found.find(b"\n") + 1 :]
-    return found.decode(errors="replace")

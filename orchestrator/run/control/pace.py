@@ -35,7 +35,7 @@ class Pacing:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        self._steps: list[asyncio.Future[int]] = []  # which wait for a round to begin
+        self._step: asyncio.Future[int] | None = None  # waits for a round to begin
 
     @property
     def ahead(self) -> float:
@@ -47,26 +47,24 @@ class Pacing:
         speed = speed_of(pace)
         rate = self._loop.pace.rate if pace in (PAUSE, STEP) else speed
         self._loop.set_pace(rate, held=pace == PAUSE)
-        self._drop_steps()
-        if pace != STEP:
-            return None
-        self._steps.append(self._loop.create_future())
-        return self._steps[-1]
+        self._drop_step()
+        if pace == STEP:
+            self._step = self._loop.create_future()
+        return self._step
 
     def round_began(self, round: int) -> None:
         """Note that a round of the run begins."""
-        if self._steps:
+        if self._step is not None:
             self._loop.set_pace(self._loop.pace.rate, held=True)
-            for each in self._steps:
-                each.set_result(round)
-            self._steps = []
+            self._step.set_result(round)
+            self._step = None
 
     def end(self, _: object = None) -> None:
         """Let the run end as fast as it can."""
-        self._drop_steps()
+        self._drop_step()
         self._loop.set_pace(None)
 
-    def _drop_steps(self) -> None:
-        for each in self._steps:
-            each.cancel()
-        self._steps = []
+    def _drop_step(self) -> None:
+        if self._step is not None:
+            self._step.cancel()
+            self._step = None

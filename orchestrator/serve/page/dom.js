@@ -103,6 +103,21 @@ const MARKS = {fail: "✕", unknown: "?", pass: "✓", modelled: "~", measured: 
 export const badge = (verdict, text = verdict) =>
   el("span", {class: `badge ${verdict in MARKS ? verdict : ""}`}, MARKS[verdict] ? `${MARKS[verdict]} ` : "", text);
 
+// A choice between [value, text] pairs, of which one is chosen.
+export const choice = (label, name, options, chosen, onchange) =>
+  el(
+    "div",
+    {role: "radiogroup", "aria-label": label, class: "toggle"},
+    options.map(([value, text]) =>
+      el(
+        "label",
+        {},
+        el("input", {type: "radio", name, value, checked: value === chosen, onchange: () => onchange(value)}),
+        text,
+      ),
+    ),
+  );
+
 // A table: heads are texts, or [text, "number"]; cells are texts or elements. `label` names it for screen readers.
 export function table(label, heads, rows) {
   const numeric = heads.map((head) => Array.isArray(head));

@@ -1,5 +1,20 @@
 // One run, while it goes on and afterwards.
-import {badge, details, duration, el, number, of, percent, rate, read, saveCsv, say, size, table} from "./dom.js";
+import {
+  badge,
+  choice,
+  details,
+  duration,
+  el,
+  number,
+  of,
+  percent,
+  rate,
+  read,
+  saveCsv,
+  say,
+  size,
+  table,
+} from "./dom.js";
 import {fidelity} from "./fidelity.js";
 import {openPanel} from "./panel.js";
 import {plot} from "./plots.js";
@@ -301,24 +316,8 @@ function learned(story) {
     against = name;
     figures.forEach((each) => each.again());
   };
-  const toggle = el(
-    "div",
-    {role: "radiogroup", "aria-label": "Curves against", class: "toggle"},
-    ["time", "rounds"].map((name) =>
-      el(
-        "label",
-        {},
-        el("input", {
-          type: "radio",
-          name: "against",
-          value: name,
-          checked: name === against,
-          onchange: () => lay(name),
-        }),
-        name,
-      ),
-    ),
-  );
+  const axes = ["time", "rounds"].map((name) => [name, name]);
+  const toggle = choice("Curves against", "against", axes, against, lay);
   return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), pair), again};
 }
 

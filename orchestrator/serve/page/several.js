@@ -1,5 +1,5 @@
 // Chosen runs side by side, or those of a sweep: curves over one another, or as bands over the seeds.
-import {badge, duration, el, number, of, percent, read, saveCsv, say, size, table} from "./dom.js";
+import {badge, choice, duration, el, number, of, percent, read, saveCsv, say, size, table} from "./dom.js";
 import {plot} from "./plots.js";
 
 const FORMS = {rounds: number, seconds: duration, accuracy: percent, bytes: size};
@@ -30,28 +30,11 @@ export async function show(main) {
     query.set("over", over);
     location.search = query;
   };
-  const toggle = told.has_seeds
-    ? el(
-        "div",
-        {role: "radiogroup", "aria-label": "Curves", class: "toggle"},
-        [
-          ["runs", "each run"],
-          ["seeds", "mean and range over seeds"],
-        ].map(([over, text]) =>
-          el(
-            "label",
-            {},
-            el("input", {
-              type: "radio",
-              name: "over",
-              checked: told.over_seeds === (over === "seeds"),
-              onchange: () => lay(over),
-            }),
-            text,
-          ),
-        ),
-      )
-    : null;
+  const curves = [
+    ["runs", "each run"],
+    ["seeds", "mean and range over seeds"],
+  ];
+  const toggle = told.has_seeds ? choice("Curves", "over", curves, told.over_seeds ? "seeds" : "runs", lay) : null;
 
   const columns = [...new Set(runs.flatMap(Object.keys))].filter((name) => name !== "run");
   const counted = [...new Set(cases.flatMap((each) => Object.keys(each.results)))];

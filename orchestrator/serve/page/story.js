@@ -1,20 +1,7 @@
 // What the stream of a run has sent: how it stands, its figures and its faults.
 
 export class Story {
-  present = {
-    status: "",
-    now: 0,
-    training: null,
-    round: 0,
-    nodes: [],
-    links: [],
-    checks: [],
-    lost: [],
-    media: {},
-    handovers: {},
-    kinds: {},
-    probes: 0,
-  };
+  present = {status: "", nodes: [], links: [], media: {}, handovers: {}}; // until the first message
   figures = {}; // by id, as orchestrator/report/marks.py describes
   faults = {planned: 0, begun: 0, manual: 0, rows: []};
   changed = new Set(); // figures that were not drawn yet

@@ -21,7 +21,7 @@ from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host
-from orchestrator.scenario.sections.hardware import HARDWARE
+from orchestrator.scenario.sections.hardware import HARDWARE, LEAST_QUOTA
 from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved
 from orchestrator.scenario.sections.programs import check_programs
 from orchestrator.scenario.sections.stack import DEFAULTS
@@ -144,6 +144,11 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
         yield from _node_or_tier(scenario, "hardware", key)
         if spec.class_ not in HARDWARE:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
+        elif scenario.algorithm is None and (quota := spec.resolve().quota) is not None and quota < LEAST_QUOTA:
+            yield (
+                ("hardware", key),
+                f"programs would get {quota:g} of a core (speed × cores): Linux gives at least {LEAST_QUOTA}",
+            )
         if spec.accelerator is not None and scenario.algorithm is None:
             yield ("hardware", key, "accelerator"), "is for an algorithm: programs find accelerators by themselves"
 

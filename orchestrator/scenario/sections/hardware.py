@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 GIB = 1024**3
 CUSTOM = "custom"
+LEAST_QUOTA = 0.01  # of a core: 1 ms in a period of 100 ms, the least that a control group takes
 
 
 @dataclass(frozen=True)

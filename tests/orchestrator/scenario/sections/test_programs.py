@@ -176,6 +176,8 @@ def test_an_override_reaches_a_short_form() -> None:
         "f.yaml:7: data: is for an algorithm: programs have their own",
         f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",
         "f.yaml:7: faults.0: a program cannot be slowed: give its node a slower hardware, or pause it",
+        f"{FLAT}{TOPOLOGY}hardware: {{device: {{speed: 0.05, cores: 0.1}}}}\n",
+        "f.yaml:7: hardware.device: programs would get 0.005 of a core (speed × cores): Linux gives at least 0.01",
         f"{FLAT}{TOPOLOGY}faults: [{{every_round: 50%, of: devices, action: crash, for: 1s}}]\n",
         "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
     ),

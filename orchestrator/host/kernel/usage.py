@@ -30,8 +30,8 @@ def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, P
     names = {space: name for name, pid in members.items() if (space := _space(proc / str(pid))) is not None}
     found = dict.fromkeys(members, ProcessUsage())
     if names:
-        for folder in proc.iterdir():
-            if folder.name.isdigit() and (name := names.get(_space(folder) or "")) is not None:
+        for folder in proc.glob("[0-9]*"):
+            if (name := names.get(_space(folder) or "")) is not None:
                 found[name] += of_process(folder)
     return found
 

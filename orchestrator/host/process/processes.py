@@ -60,9 +60,7 @@ def pids_of(run: str) -> list[int]:
 
 
 def _labelled() -> Iterator[RunProcess]:
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    for entry in Path("/proc").glob("[0-9]*"):  # none where there is no /proc, such as on macOS
         try:
             environment = (entry / "environ").read_bytes()
         except OSError:  # the process has ended, or belongs to another user

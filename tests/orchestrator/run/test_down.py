@@ -129,6 +129,7 @@ def test_a_process_of_the_run_is_ended_whoever_it_runs_as(open_path: Path) -> No
 @needs_root
 def test_a_folder_that_only_another_user_may_read_hides_no_run(open_path: Path) -> None:
     private, directory = made(open_path, "private"), made(open_path, "mine", STRANGER)
+    private.lock.touch()
     private.path.chmod(0o700)
     try:
         for user, seen in ((0, {private.run, directory.run}), (STRANGER, {directory.run})):

@@ -113,7 +113,7 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
 
     def plan(directory: RunDirectory, request: Request) -> dict[str, Any]:
         with History.open(directory.path, following.known_plan(directory)) as history:
-            return {**planned(history, request.path_params["run"]), "reads": reads_only(directory, acts=acts)}
+            return {**planned(history), "reads": reads_only(directory, acts=acts)}
 
     def node(directory: RunDirectory, request: Request) -> dict[str, Any]:
         return node_detail(directory, request.query_params.get("node", ""))

@@ -30,13 +30,7 @@ def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
     log = tail.end_of(path, LOG_TAIL)
     if tail.size(path) > LOG_TAIL:
         log = log.partition("\n")[2]  # from the beginning of a line on
-    return {
-        "node": node,
-        "lines": lines[-LINES:],
-        "left_out": max(0, len(lines) - LINES),
-        "log": log,
-        "resources": used,
-    }
+    return {"lines": lines[-LINES:], "left_out": max(0, len(lines) - LINES), "log": log, "resources": used}
 
 
 def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
@@ -74,4 +68,4 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
         {"quantity": each.quantity, "asked": each.asked, "measured": each.measured, "verdict": each.verdict}
         for each in probes
     ]
-    return {"source": source, "target": target, "probes": requested, "readings": [list(each) for each in kept]}
+    return {"probes": requested, "readings": [list(each) for each in kept]}

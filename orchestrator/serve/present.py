@@ -30,11 +30,10 @@ ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end o
 CUTS = ("disconnect", "partition")
 
 
-def planned(history: History, name: str) -> dict[str, Any]:
+def planned(history: History) -> dict[str, Any]:
     """What does not change while a run goes on: its nodes, links and faults, in the plan's order, and its clock."""
     plan = history.plan
     return {
-        "run": name,
         "name": str(plan.get("name") or history.run),
         "question": history.question,
         "algorithm": (plan.get("algorithm") or {}).get("name"),
@@ -65,8 +64,8 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     ``rates``: see `rates_of`.
 
     trained: the seconds of training; None before it starts. round: the one that goes on; when the run has ended, how
-    many were done. nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s,
-    bytes delivered, packets that did not arrive], each in the plan's order. media: the fraction of its time for which
+    many were done. nodes: [activity, detail, cores used, resident bytes], links: [state, bytes/s, bytes delivered,
+    packets that did not arrive], each in the plan's order. media: the fraction of its time for which
     each channel of a shared medium was occupied lately. handovers: the present medium of each node that was handed
     over.
     """
@@ -116,7 +115,7 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
         sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
         does = "computing" if share >= COMPUTES * min(1.0, speed) else "sending" * sends
         detail = ", ".join(filter(None, (detail, does)))
-    return [activity, detail, round(share, 3), story.usage.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
+    return [activity, detail, round(share, 3), story.usage.rss.get(name, 0)]
 
 
 def _flow(

@@ -19,7 +19,7 @@ export class Story {
   }
 
   stateOf(name) {
-    return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0];
+    return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0];
   }
   mediumOf(name) {
     return this.present.handovers[name] ?? this.nodes.get(name).medium;

@@ -26,7 +26,7 @@ def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Story]:
     """The plan, how the run stands, and what was folded."""
     with History.open(path) as history:
         story = Story.of(history)
-        return planned(history, path.name), present(story, checks(history), rates_of(history.plan)), story
+        return planned(history), present(story, checks(history), rates_of(history.plan)), story
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_medium_of_each_node_is_the_one_it_can_leave(cut_short: Path) -> Non
     plan["media"] = [{"name": name, "channels": {}, "members": of} for name, of in members.items()]
     (cut_short / "plan.json").write_text(json.dumps(plan))
     with History.open(cut_short) as history:
-        media = {node["name"]: node["medium"] for node in planned(history, "run")["nodes"]}
+        media = {node["name"]: node["medium"] for node in planned(history)["nodes"]}
     assert {name for name, medium in media.items() if medium is not None} == {"device-0-0"}
     assert media["device-0-0"] == "cell"
 

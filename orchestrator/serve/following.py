@@ -21,7 +21,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.story import Story
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import faults_of, figures_of
-from orchestrator.serve.listing import Signature, current_summary, signature
+from orchestrator.serve.listing import Signature, current_summary, is_held, signature
 from orchestrator.serve.present import present, rates_of
 
 EVERY = 0.25  # s between two looks at a run that goes on
@@ -78,7 +78,7 @@ class Reader:
             changed = now != self._seen
             draws = not self._drawn and self._clock() >= self._draw_at  # figures are not of the latest look
             if not (changed or draws or self._behind or self._unjudged or self._again) and not (
-                self._running and self.directory.holder() is None  # it has ended, which no file tells
+                self._running and not is_held(self.directory)  # it has ended, which no file tells
             ):
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.

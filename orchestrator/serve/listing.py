@@ -46,7 +46,7 @@ class Listing:
         signed, row = self._read.get(name, (None, {}))
         if signed == now and row["status"] != "running":
             return row
-        if signed != now or not _is_held(directory):
+        if signed != now or not is_held(directory):
             row = run_row(name, directory)
             self._read[name] = now, row
         return row
@@ -145,10 +145,11 @@ def current_summary(directory: RunDirectory) -> Row | None:
     if record is None or summary is None or (pending is not None and pending[1] > 0) or summary[0] < record[0]:
         return None
     found = _document(directory.summary)
-    return found if found is not None and found.get("ended") and not _is_held(directory) else None
+    return found if found is not None and found.get("ended") and not is_held(directory) else None
 
 
-def _is_held(directory: RunDirectory) -> bool:
+def is_held(directory: RunDirectory) -> bool:
+    """Whether the run is going on, as far as its lock shows."""
     try:
         return directory.holder() is not None
     except OrchestratorError:

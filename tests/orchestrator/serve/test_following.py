@@ -123,3 +123,13 @@ def test_figures_are_sent_once_a_second_and_only_those_that_changed(tmp_path: Pa
         version, parts = new(version)
         assert parts == {"accuracy-time", "accuracy-rounds", "coordinators"}  # its lines go on to the present
     record.close()
+
+
+def test_a_lock_that_is_damaged_meanwhile_is_told(tmp_path: Path) -> None:
+    directory = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run"))
+    reader = Reader(directory)
+    with directory.held():
+        read_all(reader)
+        directory.lock.write_text("no number\n")
+        assert reader.read()
+        assert "lock is damaged: end the process that holds it" in reader.update(0)[1]["error"]  # type: ignore[index]

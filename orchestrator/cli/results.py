@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -83,7 +84,7 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
     Anyone with the printed address, which has a token, can see each run in the folder, and can make faults in your
     running runs. With --json, the address is printed once the page is ready.
     """
-    if not runs.is_dir():
+    if not os.path.isdir(runs):
         raise click.UsageError(f"--runs: {runs} is not a folder")
     from orchestrator.serve.server import serve
 

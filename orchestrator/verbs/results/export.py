@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def _found(name: str | None, runs: Path) -> list[RunDirectory]:
 def find_table(name: str | None, runs: Path) -> Path | None:
     """The sweep.json of the sweep with this name or folder; None if there is none."""
     places = () if name is None else (runs / name / "sweep.json", Path(name) / "sweep.json")
-    return next(filter(Path.exists, places), None)
+    return next(filter(os.path.exists, places), None)
 
 
 def read_table(table: Path) -> dict[str, Any]:

@@ -318,7 +318,8 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
         Server(tmp_path, "a..b")
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["serve", "--runs", str(tmp_path / "none")])
+@pytest.mark.parametrize("name", ["none", "x" * 300])  # no folder can have the second name
+def test_a_folder_that_is_not_there(tmp_path: Path, name: str) -> None:
+    result = CliRunner().invoke(cli, ["serve", "--runs", str(tmp_path / name)])
     assert result.exit_code == 2
-    assert "none is not a folder" in result.output
+    assert f"{name} is not a folder" in " ".join(result.output.split())

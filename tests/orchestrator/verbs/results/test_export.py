@@ -65,7 +65,11 @@ def test_if_one_run_is_there_nothing_is_written(runs: Path, tmp_path: Path) -> N
 
 
 def test_what_there_is_not(runs: Path, tmp_path: Path) -> None:
-    for name, kind, told in (("absent", RunError, "there is no run 'absent'"), ("broken", RecordError, "sweep.json")):
+    for name, kind, told in (
+        ("absent", RunError, "there is no run 'absent'"),
+        ("x" * 300, RunError, "there is no run 'xxx"),  # no file can have that name
+        ("broken", RecordError, "sweep.json"),
+    ):
         done = export(tmp_path / "out", "-r", name, "--to", "csv", "--runs", runs)
         assert isinstance(done.exception, kind)
         assert told in str(done.exception)

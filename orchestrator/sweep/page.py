@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.targets import judged_on
-from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import RunCurve, read_curve
 from orchestrator.sweep.drawing import Look, bars, both_curves, looks, stacked_bytes
 from orchestrator.sweep.figures import REACHED, Figures, Result, compare, judged_by
@@ -53,9 +51,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     target = sweep.target
     judged = target.judged if target is not None and target.scope == "own" else judged_by(complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
-    question, last = "", dict[Path, float]()
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # the file may have gone since the sweep began
-        question = first_comment(sweep.file.read_text(encoding="utf-8"))
+    last = dict[Path, float]()
 
     def read(case: str) -> list[RunCurve]:
         found = {each.run: read_curve(each.run, judged) for each in by_case[case] if each.run is not None}
@@ -67,7 +63,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     return rendered(
         "sweep/page.html",
         name=sweep.name,
-        question=question,
+        question=sweep.question,
         scenario=sweep.scenario.name,
         verdict=_verdict(sweep, results),
         marks=MARKS,

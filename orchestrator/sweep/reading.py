@@ -28,6 +28,7 @@ from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.language.quantities import Fraction
 from orchestrator.scenario.language.strict import Strict, validated
 from orchestrator.scenario.language.syntax import KeyPath
@@ -101,15 +102,16 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text`` is the text
-    of the scenario if no file holds it."""
+    """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text``: the
+    scenario as it was read, whose file may change while the sweep runs. ``question``: the file's first comment."""
 
     name: str
     file: Path
     scenario: Path
     target: Target | None
     combinations: tuple[Combination, ...]
-    text: str | None = None
+    text: str
+    question: str
 
     @property
     def cases(self) -> dict[str, list[Combination]]:
@@ -131,15 +133,15 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     source = document.read(text, str(file))
     data = source.data
     if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
-        data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
+        data, scenario = {"scenario": file.name, "seeds": [data.get("seed", 1)]}, text
     read = validated(SweepFile, source, {"name": name_from(file.stem, "sweep")} | data)
-    if found := list(_contradictions(read, source)):
+    if found := list(_contradictions(read, source, overrides)):
         raise ScenarioError(found)
     place = file.parent / read.scenario
     at = source.place(("scenario",))
     content = reading.scenario_text(place, at, "scenario") if scenario is None else scenario
     combinations = _combinations(read, source, place, content, overrides)
-    return Sweep(read.name, file, place, read.target, combinations, scenario)
+    return Sweep(read.name, file, place, read.target, combinations, content, first_comment(text))
 
 
 def assignment(path: str, value: Any) -> str:
@@ -189,15 +191,21 @@ def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any]) -> d
     return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
 
 
-def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
-    """Problems of a well-formed sweep file that makes no sense."""
+def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str]) -> Iterator[Problem]:
+    """Problems of a well-formed sweep file that makes no sense, also with these ``overrides`` of all combinations."""
     for path, values in read.vary.items():
         if not values:
             yield Problem(source.place(("vary", path)), dotted(("vary", path)), "give at least one value")
+        written = [assignment(path, value) for value in values]
+        for index, value in enumerate(written):
+            if value in written[:index]:  # it would count twice in the mean of one case
+                place: KeyPath = ("vary", path, index)
+                yield Problem(source.place(place), dotted(place), "this value is given twice")
     for index, seed in enumerate(read.seeds):
         if seed in read.seeds[:index]:
             yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
     seeds: list[KeyPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
-    for place in seeds:
-        if place in source.places:
-            yield Problem(source.place(place), dotted(place), "write seeds under 'seeds', over which the mean is taken")
+    places = [(source.place(place), dotted(place)) for place in seeds if place in source.places]
+    places += [(f"--set {each}", "seed") for each in overrides if each.partition("=")[0].strip() == "seed"]
+    for where, path in places:
+        yield Problem(where, path, "write seeds under 'seeds', over which the mean is taken")

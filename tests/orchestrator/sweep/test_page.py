@@ -24,8 +24,6 @@ SEEDS = (1, 2, 3)
 def example_sweep(folder: Path, accuracy: str | None = "60%") -> tuple[Sweep, list[Result]]:
     """Three cases with three seeds each; the slow case reaches 60% in no run."""
     target = None if accuracy is None else Target.model_validate({"accuracy": accuracy})
-    file = folder / "mine.yaml"
-    file.write_text("# Which of them is the quickest?\nscenario: base.yaml\n")
     first = next(iter(GAINS))
     combinations = [
         Combination(case, seed, (f"seed={seed}",), SCENARIO, None if case == first else first)
@@ -38,7 +36,8 @@ def example_sweep(folder: Path, accuracy: str | None = "60%") -> tuple[Sweep, li
         run = example.build(folder / f"run-{len(results)}")
         with History.open(run) as history:
             results.append(Result(each, run, "pass", None, figures(history, target)))
-    return Sweep("mine", file, Path("base.yaml"), target, tuple(combinations)), results
+    question = "Which of them is the quickest?"
+    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations), "", question), results
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import yaml
 
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import load as load_scenario
-from orchestrator.sweep.reading import Sweep, assignment, load
+from orchestrator.sweep.reading import Sweep, assignment, load, parse
 from tests.shipped import SWEEPS, read_sweep
 
 SCENARIO = """\
@@ -127,6 +127,7 @@ def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
         ("scenario: base.yaml\nseeds: [1, 1]", "my sweep.yaml:2: seeds.1: the seed 1 is given twice"),
         ("scenario: base.yaml\nseeds: [a]", "my sweep.yaml:2: seeds.0: write a whole number, not the text 'a'"),
         ("scenario: base.yaml\nvary: {model: []}", "my sweep.yaml:2: vary.model: give at least one value"),
+        ("scenario: base.yaml\nvary: {model: [a, b, a]}", "my sweep.yaml:2: vary.model.2: this value is given twice"),
         ("scenario: base.yaml\ncases: {a: {seed: 1}}", "my sweep.yaml:2: cases.a.seed: write seeds under 'seeds'"),
         (
             "scenario: base.yaml\ntarget: {accuracy: 70}",
@@ -150,6 +151,18 @@ def test_a_scenario_is_a_sweep_of_one_run(tmp_path: Path) -> None:
     file.write_text(SCENARIO + "seed: 7\n")
     (one,) = load(file, ["driver=sim"]).combinations
     assert (one.case, one.seed, one.scenario.seed, one.scenario.driver) == ("hello", 7, 7, "sim")
+    assert parse(SCENARIO, Path("no-file.yaml")).text == SCENARIO
+
+
+def test_the_scenario_is_kept_as_it_was_read(tmp_path: Path) -> None:
+    read = sweep(tmp_path, "# Why?\nscenario: base.yaml")
+    (tmp_path / "base.yaml").write_text("changed while the sweep runs")
+    assert (read.text, read.question) == (SCENARIO, "Why?")
+
+
+def test_seeds_are_the_sweeps_own(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="^--set seed=5: seed: write seeds under 'seeds'"):
+        sweep(tmp_path, "scenario: base.yaml", ("seed=5",))
 
 
 def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def sweep(*cases: str, seeds: tuple[int, ...] = (1, 2), target: Target | None = 
         for case in cases
         for seed in seeds
     ]
-    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations))
+    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations), "", "")
 
 
 def made(asked: Sweep, *runs: Figures | str) -> list[Result]:

@@ -144,7 +144,8 @@ class Compressing(edgebed.Role):
             trained = self.learner.trained
             update = vector(tensors, trained) - vector(self.received, trained)
             others = {name: each for name, each in tensors.items() if name not in trained}
-            tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
+            if np.isfinite(update).all():  # any other is refused by the parent, and would stay in a memory
+                tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
         await super().send(to, kind, tensors, **more)
 
     async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:

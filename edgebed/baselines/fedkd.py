@@ -63,7 +63,7 @@ def compressed(update: edgebed.State, share: float) -> edgebed.State:
     sent: edgebed.State = {}
     for name, values in update.items():
         sent[f"{name}/whole"] = values
-        if values.ndim < 2 or values.dtype.kind != "f":
+        if values.ndim < 2 or values.dtype.kind != "f" or not np.isfinite(values).all():
             continue
         matrix = values.reshape(len(values), -1)
         u, sigma, v = np.linalg.svd(matrix, full_matrices=False)

@@ -209,10 +209,11 @@ class Client(edgebed.Role):
                 others = {peer: bytes(key) for peer, key in message.tensors.items() if peer != self.name}
                 seeds = await self.compute(agreed_with, secret, others, t, mode="other")
                 share, clip = self.learner.samples / message.fields["samples"], self.params.clip
-                x = await self.compute(quantised, trained, share, clip, mode="other")
-                await self.answer(
-                    "masked", {"update": await self.compute(masked, x, self.name, seeds, mode="other")}, t
-                )
+                sent = {}
+                if np.isfinite(trained).all():  # under masks the cloud could not refuse it
+                    x = await self.compute(quantised, trained, share, clip, mode="other")
+                    sent = {"update": await self.compute(masked, x, self.name, seeds, mode="other")}
+                await self.answer("masked", sent, t)
             elif message.kind == "dropped" and t == round:
                 gone = set(message.fields["nodes"]) & seeds.keys()
                 if len(seeds) + 1 - len(gone) >= self.params.threshold:

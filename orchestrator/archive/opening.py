@@ -81,7 +81,7 @@ def _changed(archive: zipfile.ZipFile, hashes: Mapping[str, str]) -> list[str]:
     try:
         graph = json.loads(archive.read(METADATA))["@graph"]
         described = {unquote(each["@id"]): each["sha256"] for each in graph if "sha256" in each}
-    except (LookupError, TypeError, RecursionError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
         raise ArchiveError(f"{METADATA} of the archive cannot be read: {error}") from None
     return sorted(
         name

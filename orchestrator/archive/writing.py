@@ -182,8 +182,8 @@ def _refuse_changed_packages(history: History, installed: Packages) -> None:
 @cache
 def packages() -> Packages:
     """Version and hash of each installed package, by name. The hash covers the hashes of its files in RECORD, without
-    files that an installer adds; "" if there are none."""
-    installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions()}
+    files that an installer adds; "" if there are none. What a failed uninstallation left has no name."""
+    installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions() if each.name}
     return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
 
 
@@ -204,7 +204,7 @@ def _write(place: Path, files: Mapping[str, Content]) -> None:
     part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             for path, content in sorted(files.items()):
                 if isinstance(content, Path):
                     archive.write(content, path)

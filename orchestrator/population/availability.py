@@ -75,8 +75,9 @@ class FromTrace:
         period = float(table.period[device])
         first, last = np.searchsorted(table.device, [device, device + 1])
         begins, ends = table.begin[first:last], table.end[first:last]
-        passed = t // period * period
-        place = int(np.searchsorted(begins, t - passed, side="right")) - 1
+        since = t % period  # as in `there`: another sum of rounded numbers may be in another stay
+        passed = t - since
+        place = int(np.searchsorted(begins, since, side="right")) - 1
         for _ in range(len(begins)):  # stays that follow one another without a gap are one
             end = passed + float(ends[place])
             place += 1

@@ -158,7 +158,7 @@ def oort(p: Oort, question: Question) -> Clients:
     if exploiting:
         found = utilities(p, seen, known, round)
         last = np.sort(found)[-exploiting]
-        admitted = found >= p.cutoff * last
+        admitted = found >= min(p.cutoff * last, last)  # a loss, and so a utility, may be negative
         chosen.append(drawn(question.random, known[admitted], found[admitted], exploiting))
     if exploring:
         chosen.append(drawn(question.random, others, question.speed[others], exploring))

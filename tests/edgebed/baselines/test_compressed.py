@@ -98,6 +98,13 @@ def test_it_learns_in_a_hierarchy(tmp_path: Path, kind: str, params: Any) -> Non
     assert "bad_message" not in {name for name, _, _ in journal.events}
 
 
+@pytest.mark.parametrize("kind", ["top-k", "qsgd"])
+def test_an_update_that_is_not_finite_is_refused_and_forgotten(tmp_path: Path, kind: str) -> None:
+    found = run(tmp_path, f"{kind}-fedavg", star(2), params={"learning_rate": 1e30}, rounds=2).run()
+    assert found.journals["cloud"].rounds("not_finite") == [1, 1, 2, 2]
+    assert all(np.isfinite(getattr(found.roles[f"device-{k}"], "memory", 0)).all() for k in range(2))
+
+
 OWN = """\
 import edgebed
 from edgebed.baselines.compressed import wrapped

@@ -34,6 +34,7 @@ def test_the_first_singular_values_are_kept() -> None:
     assert equal(decompressed(all_, update), update)
     assert decompressed({"w/u": half["w/u"], "w/v": np.ones((2, 9), np.float32)}, update) == {}
     assert compressed({"w": np.zeros((4, 4), np.float32)}, 0.9)["w/u"].shape == (4, 1)  # nothing was learned
+    assert sorted(compressed({"w": np.full((4, 4), np.nan, np.float32)}, 0.9)) == ["w/whole"]  # which gather refuses
 
 
 def test_both_losses() -> None:

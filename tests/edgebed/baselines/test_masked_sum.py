@@ -89,6 +89,13 @@ def test_it_goes_on_when_clients_come_and_go(tmp_path: Path) -> None:
     assert "device-1" in run.roles["cloud"].present
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_update_that_is_not_finite_is_not_hidden_by_masks(tmp_path: Path) -> None:
+    params = {**LOCAL, "learning_rate": 1e30}
+    run = federation(tmp_path, "edgebed.baselines.masked_sum", "masked-sum", star(2), params=params, rounds=1).run()
+    assert run.journals["cloud"].rounds("bad_message") == [1, 1]
+
+
 def test_nothing_is_learned_of_too_few(tmp_path: Path) -> None:
     params = {**LOCAL, "threshold": 3}
     run = federation(tmp_path, "edgebed.baselines.masked_sum", "masked-sum", star(2), params=params, rounds=1).run()

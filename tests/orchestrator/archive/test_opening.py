@@ -127,7 +127,7 @@ def test_a_missing_archive(tmp_path: Path) -> None:
         unpack(tmp_path / "made.zip", tmp_path / "new")
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, '{"@graph": [{"sha256": ""}]}'])
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, '{"@graph": [{"sha256": "", "@id": []}]}'])
 def test_a_description_that_makes_no_sense(tmp_path: Path, text: str) -> None:
     file = tmp_path / "made.zip"
     with zipfile.ZipFile(file, "w") as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import zipfile
@@ -65,6 +66,7 @@ def author(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert call("sweep", "mine.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
+        os.utime(folder / "runs/mine/sweep.md", (0, 0))  # a zip file has no times before 1980
         done = call("archive", "mine", "--tolerance", "final.global=1%", *DESCRIBED, "--json")
         assert json.loads(done.stdout) == {"file": "mine.zip"}
     return folder
@@ -240,8 +242,10 @@ def test_other_packages_than_those_of_the_run(author: Path, monkeypatch: pytest.
     assert "but none is installed: run it again" in str(done.exception)
 
 
-def test_installed_packages() -> None:
-    found = packages()
+def test_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_removed-1.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    found = packages.__wrapped__()
     assert found["numpy"]["version"] == importlib.metadata.version("numpy")
     assert len(found["numpy"]["sha256"]) == 64
     installed = {"edgebed": {"version": "1"}, "torch": {"version": "2.1+cpu"}, "odd": {"version": ""}}

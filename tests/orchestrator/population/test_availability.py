@@ -60,6 +60,13 @@ def test_stays_of_a_trace_that_touch_are_one() -> None:
     assert trace.until(b, 350.0) == math.inf
 
 
+def test_a_stay_ends_after_its_begin_in_every_period() -> None:
+    """7 · 14.3 + 7.08 is 107.18, whose seconds since the period began are 7.08 or less, as they are rounded."""
+    trace = FromTrace(1, 1, AvailabilityTable.read("device,from,until,period\na,3,6,14.3\na,7.08,9,14.3\n", "t.csv"))
+    assert trace.there(107.18).all()
+    assert trace.until(0, 107.18) == pytest.approx(7 * 14.3 + 9)
+
+
 def test_each_device_of_a_trace_has_its_own_period() -> None:
     text = "device,from,until,period\na,40,50,100\na,80,100,100\nb,0,20,100\nc,,,100\nd,600,700,1000\n"
     table = AvailabilityTable.read(text, "t.csv")

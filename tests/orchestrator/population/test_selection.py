@@ -146,6 +146,11 @@ def test_oort_takes_known_clients_if_none_is_new_and_new_ones_if_none_is_known()
     assert len(chosen(Oort(), everybody, 3, round=2)) == 3
 
 
+def test_oort_selects_as_many_of_clients_with_negative_losses() -> None:
+    negative = seen_of({1: [(client, 1.0, -1.0 - client) for client in range(6)]})
+    assert chosen(Oort(exploration=0), negative, 4) == [0, 1, 2, 3]
+
+
 def test_oort_leaves_clients_alone_that_were_selected_often() -> None:
     seen = seen_of({round: [(0, 1.0, 100.0), (1, 1.0, 100.0)] for round in (1, 2)})
     assert not {0, 1} & set(chosen(Oort(most=2), seen, 4, round=3))

@@ -161,7 +161,7 @@ def test_the_scenario_is_kept_as_it_was_read(tmp_path: Path) -> None:
 
 
 def test_seeds_are_the_sweeps_own(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="^--set seed=5: seed: write seeds under 'seeds'"):
+    with pytest.raises(ScenarioError, match=r"^--set seed=5: seed: write seeds under 'seeds'"):
         sweep(tmp_path, "scenario: base.yaml", ("seed=5",))
 
 

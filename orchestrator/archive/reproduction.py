@@ -101,7 +101,7 @@ def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Ca
         for name in unpack(file, folder):
             result.differences.append(RunDifference("", name, "the archived file", "a changed file"))
         expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
-        if {each.run for each in archived} != expected.runs.keys():
+        if not archived or {each.run for each in archived} != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not list the runs that the archive contains")
         programs = folder / SCENARIO_FOLDER
         base = programs if programs.is_dir() else Path.cwd()

@@ -85,7 +85,7 @@ def archive(
     target = None
     if table is not None:
         sweep = read_table(table)
-        files = {name: path for name in SWEEP_FILES if (path := table.parent / name).exists()}
+        files = {name: path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)}
         files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
         target = sweep["target"] and Target.model_validate(sweep["target"])
         done = sum(each["run"] is not None for case in sweep["cases"] for each in case["runs"])  # cases may share a run
@@ -149,8 +149,13 @@ def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
         copy.execute("PRAGMA journal_mode = DELETE")
     paths = [own.path / name for name in RUN_FILES]
     paths += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
-    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if path.is_file()}
+    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if _is_own(path)}
     return files | {f"{run.folder}{DATABASE}": temporary / DATABASE}
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this is a file in the resolved folder of a run. No link leads a file from elsewhere into the archive."""
+    return path.is_file() and path.resolve() == path
 
 
 def files_of_programs(folder: Path) -> dict[str, Content]:

@@ -13,7 +13,6 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,7 +123,8 @@ class MlflowStore:
 
     def _search(self, experiment: str, tag: str, value: str) -> str | None:
         """The id of the run with this tag."""
-        found = self.client.search_runs([experiment], f"tags.`{tag}` = '{value}'", max_results=1)
+        quote = '"' if "'" in value else "'"
+        found = self.client.search_runs([experiment], f"tags.`{tag}` = {quote}{value}{quote}", max_results=1)
         return str(found[0].info.run_id) if found else None
 
 
@@ -200,7 +200,5 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _batches(found: Sequence[T], size: int) -> Iterator[list[T]]:
-    rest = iter(found)
-    while some := list(islice(rest, size)):
-        yield some
+def _batches(found: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [found[start : start + size] for start in range(0, len(found), size)]

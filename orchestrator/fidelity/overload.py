@@ -95,7 +95,7 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
     switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
     late = now.counted.late
     lost = Counter(now.counted.drops) - Counter(before.counted.drops)
-    backlog = now.host.dropped - before.host.dropped
+    backlog = max(0, now.host.dropped - before.host.dropped)  # a processor that is switched off takes its count away
     saturated = _saturated(processors, waiting)
     found = {LATE_PACKETS: late, LOST_PACKETS: lost, FULL_BACKLOG: backlog}
     effects = tuple(effect for effect, happened in found.items() if happened)

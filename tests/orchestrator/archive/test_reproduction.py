@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -67,6 +68,8 @@ def author(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         assert call("sweep", "mine.yaml", "--driver", "sim", "--workers", "1").exit_code == 0
         os.utime(folder / "runs/mine/sweep.md", (0, 0))  # a zip file has no times before 1980
+        for files in Path("runs/mine").glob("*/files"):
+            (files / "link").symlink_to(folder / "mine.yaml")
         done = call("archive", "mine", "--tolerance", "final.global=1%", *DESCRIBED, "--json")
         assert json.loads(done.stdout) == {"file": "mine.zip"}
     return folder
@@ -174,7 +177,7 @@ def test_what_the_archive_holds(reader: Path) -> None:
     own = {name.removeprefix(f"runs/{run}/") for name in names if name.startswith(f"runs/{run}/")}
     assert {"scenario.yaml", "plan.json", "run.db", "report.html", "summary.json", "plugins/mine.py"} <= own
     assert [name for name in own if name.startswith("files/") and name.endswith("up.txt")]
-    assert not [name for name in own if name in ("token", "lock", "shards.npz")]
+    assert not own & {"token", "lock", "shards.npz", "files/link"}
     assert {"sweep.yaml", "sweep.json", "sweep.md", "sweep.html", "environment.json"} <= names
     assert "edgebed[learning]==" in script
     assert "\nnumpy==" in pins
@@ -250,6 +253,16 @@ def test_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(found["numpy"]["sha256"]) == 64
     installed = {"edgebed": {"version": "1"}, "torch": {"version": "2.1+cpu"}, "odd": {"version": ""}}
     assert constraints(installed) == "torch==2.1\n"
+
+
+def test_an_archive_without_runs(tmp_path: Path) -> None:
+    expected = b'{"runs": {}}'
+    graph = [{"@id": FILE, "sha256": hashlib.sha256(expected).hexdigest()}]
+    with zipfile.ZipFile(tmp_path / "none.zip", "w") as archive:
+        archive.writestr(FILE, expected)
+        archive.writestr(METADATA, json.dumps({"@graph": graph}))
+    done = call("reproduce", tmp_path / "none.zip", "--runs", tmp_path / "runs")
+    assert isinstance(done.exception, ArchiveError)
 
 
 def test_code_in_a_scenario() -> None:

@@ -65,9 +65,9 @@ def test_a_run_is_read_back(tmp_path: Path, new_store: NewStore) -> None:
 
 def test_a_run_is_written_once(tmp_path: Path, new_store: NewStore) -> None:
     folder = new_store(tmp_path / "out")
-    path = Example(rounds=1).build(tmp_path / "dropout-1")
+    path = Example(rounds=1).build(tmp_path / "bob's dropout")
     written(path, folder)
-    with pytest.raises(AlreadyThereError, match=r"dropout-1 is already in .*, experiment dropout: remove it there"):
+    with pytest.raises(AlreadyThereError, match=r"bob's dropout is already in .*, experiment dropout: remove it there"):
         written(path, folder)
     (run,) = runs_in(folder, "dropout")
     client(folder).delete_run(run.info.run_id)

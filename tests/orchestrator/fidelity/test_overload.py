@@ -36,6 +36,7 @@ def test_nothing_is_said_of_what_keeps_up() -> None:
     assert judged(BEFORE, reading(5.0, late_max=0.04)) is None
     assert judged(BEFORE, reading(5.0, busy=1.0, waiting=0.2)) is None  # busy, and nobody waits: just enough to do
     assert judged(BEFORE, BEFORE) is None
+    assert judged(BEFORE, reading(5.0, dropped=2)) is None  # a processor was switched off
 
 
 def test_a_host_is_saturated_if_tasks_wait_while_all_processors_are_busy() -> None:

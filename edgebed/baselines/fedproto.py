@@ -127,10 +127,12 @@ class Cloud(personal.Cloud):
 
 
 class Client(personal.Client):
-    """Holds its prototypes near the global ones, and sends its own."""
+    """Holds its prototypes near the global ones by the term ``distances``, and sends its own."""
+
+    distances = Distances
 
     async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
-        distances = Distances(common["prototypes"], common["counts"], self.params.prototype_weight)
+        distances = self.distances(common["prototypes"], common["counts"], self.params.prototype_weight)
         return await self.train(kept, t, distances)
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:

@@ -123,11 +123,7 @@ class Cloud(fedproto.Cloud):
 
 
 class Client(fedproto.Client):
-    """Holds its prototypes near the global ones, and sends its own."""
-
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
-        distance = MeanDistance(common["prototypes"], common["counts"], self.params.prototype_weight)
-        return await self.train(kept, t, distance)
+    distances = MeanDistance
 
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -19,7 +19,7 @@ et al. 2018). Memes are averaged with FedAvg's weights. All clients are asked in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,9 +84,6 @@ class Cloud(personal.Cloud):
 
     def start(self) -> edgebed.State:
         return edgebed.state_of(self.learner.build(self.params.meme, "cpu"))
-
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
-        return await edgebed.average(self, updates, common)
 
 
 class Client(personal.Client):

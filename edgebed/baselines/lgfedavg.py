@@ -16,7 +16,6 @@ new device's data with all local models together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import edgebed
@@ -51,9 +50,6 @@ class Cloud(personal.Cloud):
 
     def start(self) -> edgebed.State:
         return global_part(self.learner.initial(), self.params.global_layers)
-
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
-        return await edgebed.average(self, updates, common)
 
 
 class Client(personal.Client):

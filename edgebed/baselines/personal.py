@@ -49,8 +49,8 @@ class Cloud(edgebed.Role):
         return common
 
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
-        """The next common knowledge, from the clients with samples that have answered."""
-        raise NotImplementedError
+        """The next common knowledge, from the clients with samples that have answered: by default their mean."""
+        return await edgebed.average(self, updates, common)
 
 
 class Client(edgebed.Role):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +69,8 @@ class Destination:
 
     def open(self) -> Store:
         """The store there. PlaceError if it cannot be opened."""
-        module, _, name = KINDS[self.kind].opens.partition(":")
-        found: Any = importlib.import_module(f"orchestrator.exports.{module}")
-        return cast("Store", getattr(found, name)(self.place))
+        opens = pkgutil.resolve_name(f"orchestrator.exports.{KINDS[self.kind].opens}")
+        return cast("Store", opens(self.place))
 
     def open_tracking(self) -> TrackingStore:
         """The store there, if it can follow a run (`parse`)."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from orchestrator.exports.scalars import settings
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.facts import DEVICE_SCOPES
 from orchestrator.results.record.history import History
@@ -134,15 +135,10 @@ def _message_bytes(history: History) -> dict[str, float]:
     return {f"message_bytes.{kind}": sizes[kind] / count for kind, count in messages.items() if count}
 
 
-def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
-    """The numbers in nested mappings, by dotted path."""
-    found: dict[str, float] = {}
-    for name, fact in facts.items():
-        if isinstance(fact, Mapping):
-            found |= _numbers(fact, f"{above}{name}.")
-        elif isinstance(fact, int | float) and not isinstance(fact, bool) and math.isfinite(fact):
-            found[f"{above}{name}"] = fact
-    return found
+def _numbers(facts: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers in nested mappings, by dotted path."""
+    numbers = {path: fact for path, fact in settings(facts) if isinstance(fact, int | float)}
+    return {path: fact for path, fact in numbers.items() if not isinstance(fact, bool) and math.isfinite(fact)}
 
 
 def _to_target(history: History, target: Target, began: float, ended: float) -> dict[str, float]:

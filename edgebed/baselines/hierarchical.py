@@ -161,6 +161,7 @@ class SimilarCloud(edgebed.Role):
     async def run(self) -> None:
         w = self.learner.initial()
         g = {edge: edgebed.parted(self.restored.tensors, edge) if self.restored else w for edge in self.children}
+        mean = next(iter(g.values()))
         async for t in self.rounds():
             for edge in self.children:
                 await self.send([edge], "model", g[edge], owned=True, round=t)
@@ -168,7 +169,8 @@ class SimilarCloud(edgebed.Role):
             updates = edgebed.with_samples(self, answers)
             if updates:
                 g |= await self.compute(similar_means, {each.sender: each.tensors for each in updates}, mode="other")
-            await edgebed.evaluate(self, await edgebed.average(self, updates, w), t)
+            mean = await edgebed.average(self, updates, mean)
+            await edgebed.evaluate(self, mean, t)
             await self.checkpoint(t, edgebed.joined(**g))
 
 

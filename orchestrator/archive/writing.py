@@ -25,6 +25,7 @@ from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
 from orchestrator.planning.learning.dataset import looked_up
+from orchestrator.results.record.damage import using_record
 from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import DATABASE
 from orchestrator.run.launch import kept_origin
@@ -84,13 +85,15 @@ def archive(
     files: dict[str, Content] = {}
     target = None
     if table is not None:
-        sweep = read_table(table)
-        files = {name: path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)}
-        files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
-        target = sweep["target"] and Target.model_validate(sweep["target"])
-        done = sum(each["run"] is not None for case in sweep["cases"] for each in case["runs"])  # cases may share a run
-        if done != sweep["planned"]:
-            raise RunError(f"{name} has {done} of {sweep['planned']} runs: complete it with `sweep`")
+        with using_record(table.parent):
+            sweep = read_table(table)
+            files = {name: path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)}
+            files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
+            target = sweep["target"] and Target.model_validate(sweep["target"])
+            runs_of = [each["run"] for case in sweep["cases"] for each in case["runs"]]  # cases may share a run
+            done, planned = len(runs_of) - runs_of.count(None), sweep["planned"]
+        if done != planned:
+            raise RunError(f"{name} has {done} of {planned} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:

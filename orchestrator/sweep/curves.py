@@ -23,6 +23,12 @@ class RunCurve(NamedTuple):
     by_round: list[tuple[float, float]]
     by_seconds: list[tuple[float, float]]
 
+    @property
+    def last(self) -> float | None:
+        """The value of the last round, whose reports may come before those of slow nodes for earlier rounds."""
+        points = self.by_round or self.by_seconds
+        return points[-1][1] if points else None
+
 
 @dataclass(frozen=True)
 class CurveBand:

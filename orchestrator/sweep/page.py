@@ -51,11 +51,11 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     target = sweep.target
     judged = target.judged if target is not None and target.scope == "own" else judged_by(complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
-    last = dict[Path, float]()
+    last = dict[Path, float | None]()
 
     def read(case: str) -> list[RunCurve]:
         found = {each.run: read_curve(each.run, judged) for each in by_case[case] if each.run is not None}
-        last.update((run, curve.by_seconds[-1][1]) for run, curve in found.items() if curve.by_seconds)
+        last.update((run, curve.last) for run, curve in found.items())
         return list(found.values())
 
     figures = both_curves(cases, read)

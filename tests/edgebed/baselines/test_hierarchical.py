@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from edgebed.baselines.hierarchical import HPFL, meta_train, next_mixing, similarity
 from edgebed.testing import Federation, federation, hierarchy
+from node.assignment import Gathering
 from node.testing import same
 
 LOCAL: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16, "steps": 2, "evaluate_samples": 60}
@@ -80,6 +81,18 @@ def test_esperhfl_with_one_edge_is_hierfavg(tmp_path: Path) -> None:
     tree = run(tmp_path / "tree", "hierfavg", (2,), kappa2=2).state("cloud")
     for name, values in tree.items():
         np.testing.assert_allclose(mixed[f"edge-0/{name}"], values, atol=1e-6)
+
+
+def test_a_round_of_esperhfl_without_updates_changes_no_accuracy(tmp_path: Path) -> None:
+    """No edge is reached from 0.3 s to 3 s, so at least one round is abandoned."""
+    cuts = {("cloud", f"edge-{k}"): (0.3, 3.0) for k in range(2)}
+    more: dict[str, Any] = {"cuts": cuts, "gathering": Gathering(quorum=0.5, deadline=1), "rounds": 6}
+    tree, name = hierarchy([1, 1], cloud=True), "edgebed.baselines.hierarchical"
+    cloud = federation(tmp_path, name, "esperhfl", tree, params=LOCAL, **more).run().journals["cloud"]
+    abandoned, accuracy = cloud.rounds("round_abandoned"), cloud.series("global")
+    assert abandoned
+    assert [accuracy[t] for t in abandoned] == [accuracy[t - 1] for t in abandoned]
+    assert min(abandoned) > 1
 
 
 def test_edges_of_esperhfl_have_models_of_their_own(tmp_path: Path) -> None:

@@ -307,6 +307,8 @@ def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.M
     table = json.loads(Path("runs/mine/sweep.json").read_text())
     Path("runs/mine/sweep.json").write_text(json.dumps(table | {"planned": 3}))
     assert "mine has 2 of 3 runs: complete it with `sweep`" in str(call("archive", "mine").exception)
+    Path("runs/mine/sweep.json").write_text(json.dumps({key: table[key] for key in ("cases", "file", "target")}))
+    assert "runs/mine cannot be read (KeyError: 'planned'; " in str(call("archive", "mine").exception)
 
 
 def test_cases_that_share_a_run_or_have_other_figures(

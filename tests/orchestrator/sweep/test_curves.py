@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sweep.curves import MOST_POINTS, band, read_curve
+from orchestrator.results.record.rows import Metric
+from orchestrator.sweep.curves import MOST_POINTS, band, curve_of, read_curve
 from tests.orchestrator.example_run import ROUND, Example
 
 
@@ -15,9 +16,15 @@ def test_the_curve_of_a_run(tmp_path: Path) -> None:
     assert [y for _, y in found.by_round] == [y for _, y in found.by_seconds]
 
 
+def test_the_last_value_is_that_of_the_last_round() -> None:
+    late = [Metric(t, "", round, "own", "accuracy", value) for round, t, value in ((1, 9.0, 0.4), (2, 7.0, 0.6))]
+    assert curve_of(late, 0.0).last == 0.6
+    assert curve_of([metric._replace(round=None) for metric in late], 0.0).last == 0.4
+
+
 def test_a_run_without_reports(tmp_path: Path) -> None:
     found = read_curve(Example(rounds_made=0, ending="failed").build(tmp_path / "run"), "global")
-    assert (found.by_round, found.by_seconds) == ([], [])
+    assert (found.by_round, found.by_seconds, found.last) == ([], [], None)
     assert band([found.by_round]) is None
     assert band([]) is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,36 @@ from netem.profile import LinkProfile
 from node.assignment import derive_seed
 from node.parameters import Parameters
 from orchestrator.population.availability import Availability
-from orchestrator.population.distributions import Distribution
 from orchestrator.population.selection import SELECTIONS
 
 Ways = tuple[tuple[Crossing, ...], tuple[Crossing, ...]]
 """The channels that a client's link crosses towards the cloud and from it."""
 
 QUANTILES = (0, 5, 50, 95, 100)  # percent, of the numbers drawn
+
+Numbers = NDArray[np.float64]
+
+
+class Distribution(Protocol):
+    """What each client draws one number from. ``draw`` returns the numbers of ``count`` clients; the first numbers do
+    not depend on ``count``."""
+
+    def draw(self, random: np.random.Generator, count: int) -> Numbers: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The same number for all."""
+
+    value: float
+
+    def draw(self, random: np.random.Generator, count: int) -> Numbers:
+        return np.full(count, self.value)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fixed": self.value}
 
 
 @dataclass(frozen=True)
@@ -70,7 +93,7 @@ class Population:
     crossings: Callable[[str], Ways] = lambda client: ((), ())
 
     @cached_property
-    def speeds(self) -> NDArray[np.float64]:
+    def speeds(self) -> Numbers:
         """The speed of each client relative to a host core (size,)."""
         if self.speed is not None:
             return self.speed.draw(self._random("speed"), self.size)

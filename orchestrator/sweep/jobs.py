@@ -26,7 +26,6 @@ from orchestrator.sweep.sweeper import name_of
 PAUSE = 2.0  # s between two looks at a job, doubled after each one that fails
 FAILURES = 8  # in succession; they take about 17 min together
 
-
 PYTHON = [sys.executable, "-P", "-m", "orchestrator"]
 
 

@@ -15,6 +15,7 @@ A sweep runs every case with every combination of the varied values and with eve
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +37,10 @@ from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import unknown_node
 
+MOST_RUNS = 100_000
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-
-
 Nodes = Annotated[list[str], Field(min_length=1)]
 
 
@@ -205,6 +205,8 @@ def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str])
         if seed in read.seeds[:index]:
             yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
     seeds: list[KeyPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
+    if (runs := math.prod(map(len, (read.cases or [""], read.seeds, *read.vary.values())))) > MOST_RUNS:
+        yield Problem(source.place(("vary",)), "vary", f"these are {runs:,} runs, more than {MOST_RUNS:,}: vary less")
     places = [(source.place(place), dotted(place)) for place in seeds if place in source.places]
     places += [(f"--set {each}", "seed") for each in overrides if each.partition("=")[0].strip() == "seed"]
     for where, path in places:

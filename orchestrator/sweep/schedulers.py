@@ -77,7 +77,6 @@ _ENDED = {
 }
 """The final states of squeue(1); in every other one, a task waits or runs."""
 
-
 _END_BEFORE = 60  # s before the time limit; a task that can resume ends then
 _REQUEUED = 50  # times at most; a task without progress must end
 _REQUEUING = """\

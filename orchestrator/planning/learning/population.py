@@ -17,8 +17,7 @@ from orchestrator.errors import PlanError, Problem
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
-from orchestrator.population.distributions import Distribution, Fixed
-from orchestrator.population.population import HardwareShare, LinkShare, Population
+from orchestrator.population.population import Distribution, Fixed, HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.scenario.language.strict import reworded
 from orchestrator.scenario.language.words import dotted

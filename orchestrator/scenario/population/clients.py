@@ -37,7 +37,7 @@ from pydantic_core import CoreSchema
 from netem.library import PROFILES
 from netem.units import format_fraction
 from orchestrator.population.availability import DayAndNight
-from orchestrator.population.distributions import Numbers
+from orchestrator.population.population import Numbers
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named

@@ -5,8 +5,15 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.population.availability import Always
-from orchestrator.population.distributions import Distribution, Fixed
-from orchestrator.population.population import HardwareShare, LinkShare, Population, client_name, client_number
+from orchestrator.population.population import (
+    Distribution,
+    Fixed,
+    HardwareShare,
+    LinkShare,
+    Population,
+    client_name,
+    client_number,
+)
 from orchestrator.population.selection import Oort
 from orchestrator.scenario.population.clients import DistributionSpec, LognormalSpec, UniformSpec
 

@@ -128,6 +128,10 @@ def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
         ("scenario: base.yaml\nseeds: [a]", "my sweep.yaml:2: seeds.0: write a whole number, not the text 'a'"),
         ("scenario: base.yaml\nvary: {model: []}", "my sweep.yaml:2: vary.model: give at least one value"),
         ("scenario: base.yaml\nvary: {model: [a, b, a]}", "my sweep.yaml:2: vary.model.2: this value is given twice"),
+        (
+            f"scenario: base.yaml\nvary: {{a: &a {[*range(60)]}, b: *a, c: *a}}",
+            "my sweep.yaml:2: vary: these are 216,000 runs, more than 100,000: vary less",
+        ),
         ("scenario: base.yaml\ncases: {a: {seed: 1}}", "my sweep.yaml:2: cases.a.seed: write seeds under 'seeds'"),
         (
             "scenario: base.yaml\ntarget: {accuracy: 70}",

@@ -191,7 +191,8 @@ def _refuse_changed_packages(history: History, installed: Packages) -> None:
 def packages() -> Packages:
     """Version and hash of each installed package, by name. The hash covers the hashes of its files in RECORD, without
     files that an installer adds; "" if there are none. What a failed uninstallation left has no name."""
-    installed = {each.name: {"version": each.version, "sha256": _hash(each)} for each in distributions() if each.name}
+    found = {each.name: each for each in reversed([*distributions()]) if each.name}  # Python imports the first one
+    installed = {name: {"version": each.version, "sha256": _hash(each)} for name, each in found.items()}
     return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
 
 

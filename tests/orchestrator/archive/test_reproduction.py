@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -247,7 +248,9 @@ def test_other_packages_than_those_of_the_run(author: Path, monkeypatch: pytest.
 
 def test_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half_removed-1.dist-info").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "numpy-0.dist-info").mkdir()
+    (tmp_path / "numpy-0.dist-info/METADATA").write_text("Name: numpy\nVersion: 0\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])  # where an import would not find them first
     found = packages.__wrapped__()
     assert found["numpy"]["version"] == importlib.metadata.version("numpy")
     assert len(found["numpy"]["sha256"]) == 64

@@ -70,7 +70,7 @@ def read_expected(file: Path) -> Expected:
         raise ArchiveError(f"{FILE} of the archive cannot be read: {error.strerror}") from None
 
 
-def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str]) -> ExpectedRun:
+def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str | float]) -> ExpectedRun:
     """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
         raise RunError(f"{history.run} is not complete, so it has no result to expect: run it again")
@@ -87,18 +87,19 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
     )
 
 
-def tolerance_of(name: str, value: float, tolerances: Mapping[str, str]) -> float:
+def tolerance_of(name: str, value: float, tolerances: Mapping[str, str | float]) -> float:
     """The tolerance of a figure. ``tolerances`` has numbers, or percentages of a figure. The default is two points for
     accuracies. For others it is a tenth of the figure, but at least one round, one second, or 0.02. MistakeError if a
     tolerance is not a number."""
     if name in tolerances:
+        written = str(tolerances[name])  # a program may give a number
         try:
-            number = float(tolerances[name].removesuffix("%"))
+            number = float(written.removesuffix("%"))
         except ValueError:
             number = math.nan
         if not 0 <= number < math.inf:
-            raise MistakeError(f"tolerance: {name}: '{tolerances[name]}' is no tolerance: write 0.03 or 5%")
-        return number / 100 * abs(value) if tolerances[name].endswith("%") else number
+            raise MistakeError(f"tolerance: {name}: '{written}' is no tolerance: write 0.03 or 5%")
+        return number / 100 * abs(value) if written.endswith("%") else number
     if name.startswith(_POINTS):
         return 0.02
     return max(abs(value) / 10, 1.0 if name.endswith(("rounds", "seconds")) else 0.02)

@@ -61,7 +61,7 @@ def archive(
     file: str | os.PathLike[str] | None = None,
     *,
     runs: str | os.PathLike[str] = RUNS,
-    tolerances: Mapping[str, str] | None = None,
+    tolerances: Mapping[str, str | float] | None = None,
     authors: Sequence[str] = (),
     license: str | None = None,
 ) -> Path:
@@ -69,7 +69,7 @@ def archive(
 
     ``run`` is the id or the directory of a run, or the name or directory of a sweep; by default the latest run.
     ``file`` is by default named after it. ``tolerances``: by how much figures may differ if a repetition cannot be
-    exact, such as ``{"final.global": "0.03", "seconds": "20%"}``. ``authors`` are names, and ``license`` a
+    exact, such as ``{"final.global": 0.03, "seconds": "20%"}``. ``authors`` are names, and ``license`` a
     name or an address such as "https://spdx.org/licenses/CC-BY-4.0"; both are for the description. Returns the path of
     the file.
 
@@ -120,7 +120,7 @@ def archive(
 def _archived(
     directory: RunDirectory,
     target: Target | None,
-    tolerances: Mapping[str, str],
+    tolerances: Mapping[str, str | float],
     installed: Packages,
     temporary: Path,
 ) -> tuple[ArchivedRun, dict[str, Content]]:
@@ -210,7 +210,7 @@ def constraints(installed: Packages) -> str:
 
 def _write(place: Path, files: Mapping[str, Content]) -> None:
     """Write a zip file in one step. RunError if that fails, for instance if there is no room."""
-    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    part = place.with_name(f".archive.{secrets.token_hex(8)}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:

@@ -32,12 +32,12 @@ from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.plugins import kept
-from orchestrator.sweep.reading import Target
+from orchestrator.sweep.reading import COPY, Target
 from orchestrator.verbs.results.export import find_runs, find_table, read_table
 from orchestrator.verbs.runs import RUNS
 
 RUN_FILES = ("scenario.yaml", "effective.json", "plan.json", "summary.json", "report.html")
-SWEEP_FILES = ("sweep.json", "sweep.md", "sweep.html")
+SWEEP_FILES = (COPY, "sweep.json", "sweep.md", "sweep.html")
 SCENARIO_FOLDER = "scenario"
 """The folder of an archive with the files that the scenario's programs read."""
 
@@ -87,8 +87,8 @@ def archive(
     if table is not None:
         with using_record(table.parent):
             sweep = read_table(table)
-            files = {name: path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)}
-            files |= {"sweep.yaml": path} if (path := Path(sweep["file"])).is_file() else {}
+            written = [path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)]
+            files = {path.name.removeprefix("."): path for path in written}
             target = sweep["target"] and Target.model_validate(sweep["target"])
             runs_of = [each["run"] for case in sweep["cases"] for each in case["runs"]]  # cases may share a run
             done, planned = len(runs_of) - runs_of.count(None), sweep["planned"]

@@ -14,6 +14,7 @@ from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.targets import judged_on
+from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import RunCurve, read_curve
 from orchestrator.sweep.drawing import Look, bars, both_curves, looks, stacked_bytes
 from orchestrator.sweep.figures import REACHED, Figures, Result, compare, judged_by
@@ -63,7 +64,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
     return rendered(
         "sweep/page.html",
         name=sweep.name,
-        question=sweep.question,
+        question=first_comment(sweep.source),
         scenario=sweep.scenario.name,
         verdict=_verdict(sweep, results),
         marks=MARKS,

@@ -29,7 +29,6 @@ from orchestrator.results.evaluation.targets import Judged
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
-from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.language.quantities import Fraction
 from orchestrator.scenario.language.strict import Strict, validated
 from orchestrator.scenario.language.syntax import KeyPath
@@ -37,6 +36,8 @@ from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import unknown_node
 
+COPY = ".sweep.yaml"
+"""The sweep's file as it was read, in the folder of its runs, where a user's own sweep.yaml may lie."""
 MOST_RUNS = 100_000
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 
@@ -103,7 +104,7 @@ class Combination:
 @dataclass(frozen=True)
 class Sweep:
     """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text``: the
-    scenario as it was read, whose file may change while the sweep runs. ``question``: the file's first comment."""
+    scenario as it was read, whose file may change while the sweep runs. ``source``: that of the sweep's file."""
 
     name: str
     file: Path
@@ -111,7 +112,7 @@ class Sweep:
     target: Target | None
     combinations: tuple[Combination, ...]
     text: str
-    question: str
+    source: str
 
     @property
     def cases(self) -> dict[str, list[Combination]]:
@@ -141,7 +142,7 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     at = source.place(("scenario",))
     content = reading.scenario_text(place, at, "scenario") if scenario is None else scenario
     combinations = _combinations(read, source, place, content, overrides)
-    return Sweep(read.name, file, place, read.target, combinations, content, first_comment(text))
+    return Sweep(read.name, file, place, read.target, combinations, content, text)
 
 
 def assignment(path: str, value: Any) -> str:

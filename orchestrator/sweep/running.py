@@ -17,7 +17,7 @@ from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.jobs import execute_in_parallel, execute_job, task_words, write_job
 from orchestrator.sweep.page import write_page
-from orchestrator.sweep.reading import Sweep
+from orchestrator.sweep.reading import COPY, Sweep
 from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import markdown, to_json
 
@@ -107,6 +107,7 @@ def _write_tables(sweeper: Sweeper, results: Sequence[Result]) -> None:
     sweep, directory = sweeper.sweep, sweeper.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / COPY, sweep.source)
         write_whole(directory / "sweep.json", json.dumps(to_json(sweep, results), indent=2) + "\n")
         write_whole(directory / "sweep.md", markdown(sweep, results))
     except OSError as error:

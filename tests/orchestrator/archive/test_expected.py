@@ -39,7 +39,7 @@ def test_the_default_tolerance(name: str, value: float, tolerance: float) -> Non
 
 
 def test_a_tolerance_of_the_author() -> None:
-    given = {"seconds": "20%", "final.global": 0.05, "rounds": "inf"}
+    given: dict[str, str | float] = {"seconds": "20%", "final.global": 0.05, "rounds": "inf"}
     assert tolerance_of("seconds", 40.0, given) == pytest.approx(8.0)
     assert tolerance_of("final.global", 0.9, given) == 0.05
     with pytest.raises(MistakeError, match="'inf' is no tolerance"):

@@ -71,6 +71,7 @@ def author(tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.utime(folder / "runs/mine/sweep.md", (0, 0))  # a zip file has no times before 1980
         for files in Path("runs/mine").glob("*/files"):
             (files / "link").symlink_to(folder / "mine.yaml")
+        (folder / "mine.yaml").write_text("changed after the sweep")
         done = call("archive", "mine", "--tolerance", "final.global=1%", *DESCRIBED, "--json")
         assert json.loads(done.stdout) == {"file": "mine.zip"}
     return folder
@@ -173,6 +174,7 @@ def test_other_data_of_the_same_name(reader: Path, monkeypatch: pytest.MonkeyPat
 def test_what_the_archive_holds(reader: Path) -> None:
     with zipfile.ZipFile(reader) as archive:
         names = set(archive.namelist())
+        assert archive.read("sweep.yaml").decode() == SWEEP
         script, pins = archive.read("reproduce.sh").decode(), archive.read("constraints.txt").decode()
     (run, _) = sorted(read(reader, FILE)["runs"])
     own = {name.removeprefix(f"runs/{run}/") for name in names if name.startswith(f"runs/{run}/")}
@@ -310,7 +312,7 @@ def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.M
     table = json.loads(Path("runs/mine/sweep.json").read_text())
     Path("runs/mine/sweep.json").write_text(json.dumps(table | {"planned": 3}))
     assert "mine has 2 of 3 runs: complete it with `sweep`" in str(call("archive", "mine").exception)
-    Path("runs/mine/sweep.json").write_text(json.dumps({key: table[key] for key in ("cases", "file", "target")}))
+    Path("runs/mine/sweep.json").write_text(json.dumps({key: table[key] for key in ("cases", "target")}))
     assert "runs/mine cannot be read (KeyError: 'planned'; " in str(call("archive", "mine").exception)
 
 

@@ -36,8 +36,8 @@ def example_sweep(folder: Path, accuracy: str | None = "60%") -> tuple[Sweep, li
         run = example.build(folder / f"run-{len(results)}")
         with History.open(run) as history:
             results.append(Result(each, run, "pass", None, figures(history, target)))
-    question = "Which of them is the quickest?"
-    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations), "", question), results
+    source = "# Which of them is the quickest?\nscenario: base.yaml\n"
+    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations), "", source), results
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,7 @@ def test_a_scenario_is_a_sweep_of_one_run(tmp_path: Path) -> None:
 def test_the_scenario_is_kept_as_it_was_read(tmp_path: Path) -> None:
     read = sweep(tmp_path, "# Why?\nscenario: base.yaml")
     (tmp_path / "base.yaml").write_text("changed while the sweep runs")
-    assert (read.text, read.question) == (SCENARIO, "Why?")
+    assert (read.text, read.source) == (SCENARIO, "# Why?\nscenario: base.yaml")
 
 
 def test_seeds_are_the_sweeps_own(tmp_path: Path) -> None:

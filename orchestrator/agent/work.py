@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from orchestrator.agent.worker import Tell, Worker
@@ -80,11 +81,12 @@ async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: a
 
 
 class _LogForwarder(logging.Handler):
-    """Sends the orchestrator what the agent logs."""
+    """Sends the orchestrator what the agent logs. Any thread may log; only that of the event loop uses the channel."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._tell, self._loop = tell, asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._tell("log", log="agent", data=f"{self.format(record)}\n".encode())
+        data = f"{self.format(record)}\n".encode()
+        self._loop.call_soon_threadsafe(partial(self._tell, "log", log="agent", data=data))

@@ -1,9 +1,10 @@
-"""The encoding of values between the simulation and its workers, in shared memory: plain data, arrays, dataclasses.
+"""The encoding of values between the simulation and its workers, in shared memory: plain data, arrays, records.
 
 Plain values are encoded as msgpack. The bytes of arrays lie in the memory before the msgpack, which holds their places,
-types and shapes. A dataclass or function of `node`, or of the run's plug-ins, is encoded by its name. The codec does
-not use pickle, so decoding creates only these classes and functions. A frozen dataclass of `node` with plain values,
-such as an algorithm's parameters, is a *constant*: encoded once, decoded once, and shared by all steps that get it.
+types and shapes. A dataclass, named tuple or function of `node`, or of the run's plug-ins, is encoded by its name. The
+codec does not use pickle, so decoding creates only these classes and functions. A frozen dataclass of `node` with plain
+values, such as an algorithm's parameters, is a *constant*: encoded once, decoded once, and shared by all steps that get
+it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class _Writer:
         self._memory = memory
 
     def pack(self, value: Any) -> bytes:
-        packed: bytes = msgpack.packb(self._prepared(value), default=self._convert, strict_types=True)
+        try:
+            packed: bytes = msgpack.packb(self._prepared(value), default=self._convert, strict_types=True)
+        except (TypeError, ValueError, RecursionError) as error:  # a complex number of NumPy, half of a character
+            raise CannotCrossError(str(error)) from None
         return packed
 
     def check(self, end: int) -> None:
@@ -77,19 +81,26 @@ class _Writer:
             return msgpack.ExtType(_ARRAY, self._place_all({"": value}))
         if isinstance(value, np.generic):
             return value.item()
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            return self._record(type(value), value._asdict())
         if isinstance(value, tuple):
             return msgpack.ExtType(_TUPLE, self.pack(list(value)))
         if is_dataclass(value) and not isinstance(value, type):
             if (constant := _constant(value)) is not None:
                 return msgpack.ExtType(_CONSTANT, constant)
-            values = {field.name: self._prepared(getattr(value, field.name)) for field in fields(value)}
-            return msgpack.ExtType(_RECORD, self.pack([*_name(type(value)), values]))
+            return self._record(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
         if isinstance(value, FunctionType):
             return msgpack.ExtType(_FUNCTION, self.pack(_name(value)))
         raise CannotCrossError(f"a {type(value).__name__} cannot be sent to a worker")
 
+    def _record(self, kind: type, values: Mapping[str, Any]) -> msgpack.ExtType:
+        content = {name: self._prepared(value) for name, value in values.items()}
+        return msgpack.ExtType(_RECORD, self.pack([*_name(kind), content]))
+
     def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
         packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
+        if any(isinstance(each, np.ma.MaskedArray) for each in arrays.values()):
+            raise CannotCrossError("a masked array cannot be sent to a worker")
         start, self.used = self.used, self.used + size
         self.check(self.used)
         for array, (_, dtype, shape, place) in zip(arrays.values(), places, strict=True):
@@ -136,7 +147,7 @@ def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple
     end = 0
     for name, code, shape in layout:
         dtype = np.dtype(code)
-        if dtype.hasobject:
+        if dtype.hasobject or dtype.kind == "V":  # structured: its code has no names
             raise CannotCrossError(f"an array of {dtype} cannot be sent to a worker")
         places.append((name, dtype, shape, end))
         end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT

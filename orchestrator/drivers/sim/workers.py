@@ -192,7 +192,7 @@ class Workers:
         try:
             worker.start(step)
         except CannotCrossError:
-            step.done = step.failed = True  # `Job.result` runs it in this process
+            step.done = step.failed = True  # `WorkerStep.result` runs it in this process
         return True
 
 

@@ -9,6 +9,7 @@ from node.algorithms.fedprox import ProximalTerm
 from node.algorithms.parameters import FedAvg
 from node.learning.aggregation import weighted_mean
 from node.learning.training import Evaluation, TrainResult
+from node.process.standstill import Times
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 
 
@@ -61,6 +62,12 @@ def test_records_and_functions_of_node() -> None:
     np.testing.assert_array_equal(term.w_t["n"], 2)
 
 
+def test_named_tuples_keep_their_names() -> None:
+    crossed = cross(Times(1, 2, 3, 4))
+    assert crossed == Times(1, 2, 3, 4)
+    assert type(crossed) is Times
+
+
 def test_constants_are_shared_and_keep_their_types() -> None:
     params = FedAvg(learning_rate=0.3)
     first, again = cross([params, params]), cross(params)
@@ -73,8 +80,14 @@ def test_constants_are_shared_and_keep_their_types() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [lambda: 1, object(), print, np.array([None]), Any],
-    ids=["lambda", "object", "builtin", "array of objects", "type form"],
+    [
+        *(lambda: 1, object(), print, Any, np.complex64(1j), "\ud800"),
+        *(np.array([None]), np.zeros(1, "i4, f8"), np.ma.masked_equal([1, 2], 2), {"w": np.ma.masked_equal([1, 2], 2)}),
+    ],
+    ids=[
+        *("lambda", "object", "builtin", "type form", "complex number of numpy", "half of a character"),
+        *("array of objects", "structured array", "masked array", "map of masked arrays"),
+    ],
 )
 def test_what_cannot_cross_says_so(value: Any) -> None:
     with pytest.raises(CannotCrossError):

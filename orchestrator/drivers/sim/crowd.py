@@ -68,8 +68,9 @@ class Crowd:
         workers: Pool,
         cost: CostFunction,
         params: Any,
+        kept: Checkpoint | None,
     ) -> None:
-        """``template``: the assignment of a client but for its name and speed."""
+        """``template``: the assignment of a client but for its name and speed. ``kept``: of a run that is continued."""
         self.enough = population.selected
         self.seen = ClientHistory(population.size)
         self._population, self._template, self._cloud = population, template, cloud
@@ -85,7 +86,7 @@ class Crowd:
         self._began: float | None = None  # when training began here, on the loop's clock
         self._passed = 0.0  # s of training before that, in a run that is continued
         self._kept = checkpoint_path(template.checkpoint_directory, template.node)
-        self._restore(load(self._kept, template.stop.rounds))
+        self._restore(kept)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reporter: MemoryReporter | None = None  # of the node ``population``
         self._role: Role | None = None

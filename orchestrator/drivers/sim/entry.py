@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from node.errors import CheckpointError
 from orchestrator.drivers.base import Environment, Tell
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.assignments import assignments
@@ -37,7 +38,11 @@ async def open_environment(
     torch.set_num_threads(1)
     keep_freed_memory()
     fabric, control = ModelFabric(plan.timeouts), MemoryControl()
-    nodes = Nodes(plan, assignments(plan, directory, RunKeys.none(), address=""), fabric, control, workers)
+    assigned = assignments(plan, directory, RunKeys.none(), address="")
+    try:
+        nodes = Nodes(plan, assigned, fabric, control, workers)
+    except CheckpointError as error:
+        raise RunError(f"{directory.run} cannot be continued: {error}") from None
     driver = SimDriver(nodes, fabric.network, control)
     stack.push_async_callback(driver.close)
     return Environment(driver, fabric, control)

@@ -24,7 +24,7 @@ from node.messaging.memory import MemoryTransport
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
 from node.role import Role
-from node.runtime.checkpoint import checkpoint_path, load
+from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
 from orchestrator.drivers.sim.batches import Batches
 from orchestrator.drivers.sim.cost import cost_of
 from orchestrator.drivers.sim.crowd import Crowd
@@ -43,7 +43,8 @@ TrafficRows = Callable[[], list[dict[str, Any]]]
 
 
 class Nodes:
-    """Makes the nodes of a plan. They share the data, the workers and a pool of models for each kind."""
+    """Makes the nodes of a plan. They share the data, the workers and a pool of models for each kind. CheckpointError
+    if that of the population is damaged."""
 
     def __init__(
         self,
@@ -69,9 +70,10 @@ class Nodes:
         self.notes: list[str] = []
         most = self._at_once(plan)
         self._shards = None if plan.population is None else _client_shards(plan.population, self._data)
+        kept = None if plan.population is None else _restored(assignments[POPULATION])
         self.workers = Workers(workers, self.learner)
         self._pool: Pool = Batches(self.workers, most) if most > 1 else self.workers
-        self._crowd = None if plan.population is None else self._make_crowd(plan.population, fabric)
+        self._crowd = None if plan.population is None else self._make_crowd(plan.population, fabric, kept)
 
     def _at_once(self, plan: Plan) -> int:
         """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with
@@ -149,14 +151,14 @@ class Nodes:
             reporter,
             params=self._params,
             learner=self.learner(assignment.node),
-            restored=load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds),
+            restored=_restored(assignment),
         )
 
-    def _make_crowd(self, population: Population, fabric: ModelFabric) -> Crowd:
+    def _make_crowd(self, population: Population, fabric: ModelFabric, kept: Checkpoint | None) -> Crowd:
         template = self._assignments[POPULATION]
         (cloud,) = template.related("parent")
         cost = self._costs[template.model_kind]
-        return Crowd(population, template, cloud, fabric, self.learner, self._pool, cost, self._params)
+        return Crowd(population, template, cloud, fabric, self.learner, self._pool, cost, self._params, kept)
 
     def _learner_of_client(self, name: str) -> Learner:
         assert self._shards is not None
@@ -215,6 +217,11 @@ def note_failure(log: Path, error: Exception) -> None:
 
 def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
     return [vars(row) for row in traffic]
+
+
+def _restored(assignment: Assignment) -> Checkpoint | None:
+    """A node's checkpoint. CheckpointError if it is damaged."""
+    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds)
 
 
 def _client_shards(population: Population, data: Prepared) -> ClientShards:

@@ -137,6 +137,19 @@ def test_a_continued_run_selects_as_if_it_had_not_ended(
     assert asked(failed, 3) == asked(varied, 3)
 
 
+def test_a_run_with_a_damaged_checkpoint_of_its_population_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("node.algorithms.fedavg.average", fails_in_round(2, average))
+        failed = simulate(tmp_path, SCENARIO)
+    checkpoint = failed.directory / "checkpoints" / "population" / "population.checkpoint"
+    checkpoint.write_bytes(b"damaged")
+    done = CliRunner().invoke(cli, ["resume", failed.directory.name, "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 1
+    assert f"cannot be continued: {checkpoint}: not a checkpoint" in " ".join(done.output.split())
+
+
 def fails_in_round(round: int, average: Any) -> Any:
     async def broken(role: Any, updates: Any, w: Any) -> Any:
         if updates[0].round == round:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import queue
@@ -80,6 +81,9 @@ class FakeContainer:
 
     def attach(self, **_: Any) -> Stream:
         return self._output
+
+    def attach_socket(self, **_: Any) -> io.BytesIO:
+        return io.BytesIO()
 
     def start(self) -> None:
         self._client.starting.set()

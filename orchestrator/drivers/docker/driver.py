@@ -7,6 +7,7 @@ that it needs of the host are mounted (`files`), including the control plane's s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import os
 import signal
@@ -125,8 +126,9 @@ class DockerDriver:
         """Thaw the container. A pending SIGCONT shows its process that it was frozen. The Engine freezes by cgroup,
         which sends no signal. A signal sent through the Engine would thaw the container."""
         container = self._find(node)
-        os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
-        with plain_words(f"resuming {node}"):
+        with unless_gone(), plain_words(f"resuming {node}"):
+            with contextlib.suppress(ProcessLookupError):  # it was killed meanwhile
+                os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
             await asyncio.to_thread(container.unpause)
 
     def notes(self) -> list[str]:

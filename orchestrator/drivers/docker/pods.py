@@ -19,7 +19,7 @@ from docker.types import LogConfig, Mount
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code
-from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
@@ -74,7 +74,8 @@ class PodsDriver(NodesHere, DockerDriver):
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         held = self._find(program.node)
-        started = await asyncio.to_thread(self._start_program, program, held, log)
+        work = self._starting.start(asyncio.to_thread(self._start_program, program, held, log))
+        started = await asyncio.shield(work)  # as a node's: `close` waits for the thread
         self._running[str(started.container.id)] = started
         if (code := self._early.pop(str(started.container.id), None)) is not None:
             self._ended(str(started.container.id), code)
@@ -99,13 +100,13 @@ class PodsDriver(NodesHere, DockerDriver):
     async def pause(self, node: str) -> None:
         self._find(node)
         for running in self._of(node):
-            with plain_words(f"pausing {node}"):
+            with unless_gone(), plain_words(f"pausing {node}"):
                 await asyncio.to_thread(running.container.pause)
 
     async def resume(self, node: str) -> None:
         self._find(node)
         for running in self._of(node):
-            with plain_words(f"resuming {node}"):
+            with unless_gone(), plain_words(f"resuming {node}"):
                 await asyncio.to_thread(running.container.unpause)
 
     async def close(self) -> None:

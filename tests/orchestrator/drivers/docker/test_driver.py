@@ -297,6 +297,23 @@ async def test_a_thawed_process_finds_a_signal(
     assert [(pid, number.name) for pid, number in sent] == [(os.getpid(), "SIGCONT")]
 
 
+async def test_a_frozen_node_that_was_killed_needs_no_thaw(
+    driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> NoReturn:
+        raise ProcessLookupError
+
+    def refuse() -> NoReturn:
+        raise APIError("gone", answer(409), "the container is not paused")
+
+    await start(driver, plan, directory)
+    await driver.pause("device-0")
+    monkeypatch.setattr(os, "kill", gone)
+    monkeypatch.setattr(client.made[0], "unpause", refuse)
+    await driver.resume("device-0")
+    monkeypatch.undo()
+
+
 @pytest.mark.parametrize("first", ["oom", "die"])
 async def test_a_node_above_its_memory_limit_ends_out_of_memory(
     driver: DockerDriver,

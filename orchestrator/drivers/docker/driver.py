@@ -201,12 +201,11 @@ class DockerDriver:
 
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         image = node.image or self.image
-        user = self._users[image]
-        mounts = lay_out(self._directory, node.name, assignment, self._data, user)
+        user, group = self._users[image], self._users[self.image].gid
+        mounts = lay_out(self._directory, node.name, assignment, self._data, user, group)
         run, path = self._directory.run, self._directory.path
-        return self._engine.create(
-            image, COMMAND, options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
-        )
+        made = options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
+        return self._engine.create(image, COMMAND, made | {"group_add": [group]})
 
     def _pid_of(self, container: Container) -> int:
         """The container's process; 0 if it has ended."""

@@ -18,14 +18,17 @@ from orchestrator.drivers.user import User
 from orchestrator.host.directory import RunDirectory
 
 
-def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> list[Mount]:
-    """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`. HostError if
-    that user cannot read the prepared data, which do not belong to the run."""
+def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User, group: int) -> list[Mount]:
+    """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`. ``group``:
+    of all nodes, since images may have different users. HostError if ``user`` cannot read the prepared data, which do
+    not belong to the run."""
     checkpoints = directory.checkpoints_of(node)
     checkpoints.mkdir(exist_ok=True)
     if os.geteuid() == 0:
-        for path in (assignment, directory.socket, checkpoints):
+        for path in (assignment, checkpoints):
             os.chown(path, user.uid, user.gid)
+        os.chown(directory.socket, -1, group)
+        directory.socket.chmod(0o660)
         directory.control.chmod(0o711)
         directory.shards.chmod(0o644)
     user.refuse_hidden(data)

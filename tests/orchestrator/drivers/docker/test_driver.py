@@ -154,9 +154,9 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
         await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
         client.made[-1].die(0)
         await exit_of(made)
-    assert [(each.options["image"], each.options["user"]) for each in client.made] == [
-        ("edgebed-node", "1000:1000"),
-        ("board", "7:8"),
+    assert [[each.options[key] for key in ("image", "user", "group_add")] for each in client.made] == [
+        ["edgebed-node", "1000:1000", [1000]],
+        ["board", "7:8", [1000]],  # with this group both users reach the control plane's socket
     ]
     assert [note for note in made.notes() if "board" in note] == [
         f"the image board is of version 0.0.9, the orchestrator of {version('edgebed')}",
@@ -482,7 +482,7 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
     data = prepared_in(directory)
-    given = lay_out(directory, "device-0", directory.nodes / "device-0.json", data, User(os.getuid(), os.getgid()))
+    given = lay_out(directory, "device-0", directory.nodes / "device-0.json", data, User(os.getuid(), os.getgid()), 8)
     targets = {mount["Target"]: Path(mount["Source"]) for mount in given}
     inside = Assignment.load(directory.nodes / "device-0.json")
     assert targets[inside.data.directory] == data
@@ -498,9 +498,8 @@ def test_only_the_users_own_assignment_is_readable(directory: RunDirectory, monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda path, uid, gid: owned.append((path.name, uid, gid)))
     assignment = directory.nodes / "device-0.json"
-    lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6))
-    assert [name for name, *_ in owned] == ["device-0.json", "socket", "device-0"]
-    assert {tuple(ids) for _, *ids in owned} == {(5, 6)}
+    lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6), 8)
+    assert owned == [("device-0.json", 5, 6), ("device-0", 5, 6), ("socket", -1, 8)]
     assert assignment.stat().st_mode & 0o077 == 0
 
 
@@ -510,7 +509,7 @@ def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> Non
     hidden.chmod(0o600)
     stranger = User(os.getuid() + 1, os.getgid() + 1)
     with pytest.raises(HostError, match=rf"may not read {hidden}: `chmod --recursive a\+rX"):
-        lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger)
+        lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger, 8)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Files:
     def put(self, path: Path, data: bytes, first: bool, secret: bool) -> None:
         """Add bytes to a file. The ``first`` ones replace its content. Only this user can read a ``secret`` file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if first else os.O_APPEND)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_TRUNC if first else os.O_APPEND)
         mode = 0o600 if secret else 0o644
         with open(os.open(path, flags, mode), "wb") as stream:
             os.fchmod(stream.fileno(), mode)

@@ -120,6 +120,8 @@ def _finite(entry: dict[str, Any]) -> bool:
         json.dumps(entry, allow_nan=False)
     except ValueError:
         return False
+    except RecursionError:  # it was just read, and the check of messages refuses so many levels
+        pass
     return True
 
 

@@ -37,6 +37,9 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
         with pytest.raises(DriverError, match="no file of the run"):
             Files().get(own, path, 0)
+    with pytest.raises(OSError, match="symbolic link"):
+        Files().put(own / "link", b"changed", first=True, secret=False)
+    assert (tmp_path / "secret").read_text() == "key"
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from orchestrator.drivers.printed import LONGEST_LINE, Lines, Printed
+from orchestrator.drivers.printed import LONGEST_LINE, MARK, Lines, Printed
 from orchestrator.run.nodes.messages import problem
 
 
@@ -97,6 +98,12 @@ def test_figures_are_numbers_and_shares(written: str, sent: Any, reason: str | N
     assert message["values"]["accuracy"] == sent
     said = problem(message, [])
     assert said is None if reason is None else said is not None and reason in said
+
+
+def test_an_event_of_many_levels_is_left_to_the_check_of_messages() -> None:
+    for levels in range(900, sys.getrecursionlimit()):
+        (message,) = Printed().messages(f'{MARK}{{"event": "deep", "in": {"[" * levels}{"]" * levels}}}')
+        assert message["type"] in ("event", "unreadable")  # the stack is too short to read it
 
 
 def test_a_large_whole_number_is_a_figure_within_the_range_of_floats() -> None:

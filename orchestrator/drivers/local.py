@@ -6,16 +6,17 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from node.assignment import Assignment
 from node.errors import ControlError
 from node.messaging.control import ControlServer
 from orchestrator.drivers.base import Driver, Environment, RunsPrograms
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import HostError
+from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
-from orchestrator.fabric.prober import HubProber
+from orchestrator.fabric.prober import HubProber, Prober
+from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import processes
 from orchestrator.planning.assignments import assignments, seen_from_inside
@@ -38,23 +39,23 @@ async def connected(
     """The environment of an open driver, with its links and the control plane in the run's directory."""
     fabric = await open_fabric(wires_of(plan), hub, directory)
     stack.push_async_callback(fabric.close)
+    return await with_control(driver, fabric, HubProber(hub), plan, directory, stack)
+
+
+async def with_control(
+    driver: Driver,
+    fabric: Fabric,
+    prober: Prober,
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    network: HostsNetwork | None = None,
+) -> Environment:
+    """The environment of an open driver and its fabric, with the control plane in the run's directory."""
     if isinstance(driver, RunsPrograms):
-        return Environment(driver, fabric, open_programs(plan, directory, driver, stack), HubProber(hub))
-    control, assigned = await open_control(plan, directory, stack)
-    return Environment(driver, fabric, control, HubProber(hub), assigned)
-
-
-def open_programs(plan: Plan, directory: RunDirectory, driver: RunsPrograms, stack: AsyncExitStack) -> Programs:
-    """Open the control plane of nodes that run programs."""
-    programs = Programs(plan, directory, driver)
-    stack.push_async_callback(programs.close)
-    return programs
-
-
-async def open_control(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack
-) -> tuple[ControlServer, dict[str, Assignment]]:
-    """Open the control plane in the run's directory. Returns it, and the nodes' assignments with their new keys."""
+        programs = Programs(plan, directory, driver)
+        stack.push_async_callback(programs.close)
+        return Environment(driver, fabric, programs, prober, network=network)
     keys = RunKeys.make([node.name for node in plan.nodes])
     address = f"ipc://{directory.socket}"
     assigned = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
@@ -63,4 +64,4 @@ async def open_control(
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
-    return control, assigned
+    return Environment(driver, fabric, control, prober, assigned, network)

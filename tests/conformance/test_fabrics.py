@@ -24,6 +24,7 @@ from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.process.child import JsonChild
+from orchestrator.planning.hosts.moving import Between
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -137,6 +138,7 @@ class TwoHosts:
         self.homes = {"cloud": "a", "device-0": "a", "device-1": "b"}
         self.engines = dict.fromkeys(self.hosts, "fake")
         self.tcp: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
+        self.between: Between = {}
         self.fabrics = {host: FakeFabric() for host in self.hosts}
 
     def has(self, host: str) -> bool:
@@ -151,7 +153,7 @@ class TwoHosts:
 
 async def swarm(plan: Plan, folder: Path) -> Stage:
     two = TwoHosts()
-    fabric = HostsFabric(cast(Agents, two), plan, cast(HostsDriver, two), lambda *_: 0.0)
+    fabric = HostsFabric(cast(Agents, two), plan, cast(HostsDriver, two))
     second = fake_stage(plan, two.fabrics["b"])
 
     def of(ends: tuple[str, ...]) -> Stage:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from node.assignment import Keypair
@@ -19,9 +18,9 @@ from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric, remotes
 from orchestrator.drivers.hosts.network.prober import HostsProber
-from orchestrator.drivers.hosts.network.underlay import HostEnd, HostsUnderlay, deduction, measure_all, refuse_short
+from orchestrator.drivers.hosts.network.underlay import HostEnd, HostsUnderlay, measure_all, refuse_short
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver
-from orchestrator.drivers.local import open_control, open_programs
+from orchestrator.drivers.local import with_control
 from orchestrator.drivers.programs import addresses
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
@@ -123,19 +122,14 @@ async def connected(
     prober = HostsProber(agents, mtu)
     known = {host.name: host.address for host in plan.hosts}
     ends = [HostEnd(host, known[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
-    between = driver.between = await measure_all(ends, prober)
-    refuse_short(plan, between)
-    fabric = HostsFabric(agents, plan, driver, partial(deduction, driver.homes, between))
+    driver.between = await measure_all(ends, prober)
+    refuse_short(plan, driver.between)
+    fabric = HostsFabric(agents, plan, driver)
     driver.on_reopen, driver.on_move = fabric.reshape, fabric.redirect
     network = None
     if crossed(plan.links, driver.homes):
-        network = HostsUnderlay(
-            plan, agents, driver.homes, between, fabric.frames.readings, fabric.strangers, driver.has
-        )
-    if isinstance(driver, HostsProgramsDriver):
-        return Environment(driver, fabric, open_programs(plan, directory, driver, stack), prober, network=network)
-    control, assigned = await open_control(plan, directory, stack)
-    return Environment(driver, fabric, control, prober, assigned, network)
+        network = HostsUnderlay(plan, agents, driver, fabric)
+    return await with_control(driver, fabric, prober, plan, directory, stack, network)
 
 
 def setup_of(

@@ -103,9 +103,9 @@ class World:
         await self.stage.driver.open_links(lambda host: setup_of(self.plan, host))
 
     def fabric(self) -> HostsFabric:
-        homes = self.stage.driver.homes
-        apart = lambda a, b: UNDERLAY if homes[a] != homes[b] else 0.0  # noqa: E731
-        return HostsFabric(self.stage.agents, self.plan, self.stage.driver, apart)
+        found = Underlay(UNDERLAY, None, 1500)
+        self.stage.driver.between = {HOSTS: found, HOSTS[::-1]: found}
+        return HostsFabric(self.stage.agents, self.plan, self.stage.driver)
 
     async def start(self, name: str, content: bytes = b"{}") -> NodeHandle:
         assignment = self.directory.nodes / f"{name}.json"
@@ -346,9 +346,7 @@ async def test_counters_of_all_hosts_are_added(world: World) -> None:
 
 
 def network(world: World) -> HostsUnderlay:
-    between = {HOSTS: Underlay(UNDERLAY, None, 1500)}
-    driver = world.stage.driver
-    return HostsUnderlay(world.plan, world.stage.agents, driver.homes, between, lambda: (), dict, driver.has)
+    return HostsUnderlay(world.plan, world.stage.agents, world.stage.driver, world.fabric())
 
 
 async def test_the_network_between_hosts_is_measured_by_their_agents(

@@ -29,21 +29,17 @@ from orchestrator.scenario.media.section import medium_of
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
-Deduction = Callable[[str, str], float]
-"""The seconds that the network between the hosts of two nodes adds to the link from one to the other."""
-
 
 class HostsFabric(Coalescing):
-    """``driver`` knows the link engine of each host, and which hosts are lost."""
+    """``driver`` knows the link engine of each host, what was measured between hosts, and which hosts are lost."""
 
-    def __init__(self, agents: Agents, plan: Plan, driver: HostsDriver, deduction: Deduction) -> None:
+    def __init__(self, agents: Agents, plan: Plan, driver: HostsDriver) -> None:
         super().__init__(self.alter)
         self.engine = ", ".join(sorted(set(driver.engines.values())))
         self.tcp: Mapping[str, str] = tcp.of_hosts(driver.tcp)
         self._agents, self._driver = agents, driver
         self._plan = plan
         self._hosts = driver.homes
-        self._deduction = deduction
         self._notes: list[str] = []
         self._links: dict[Ends, LinkPlan] = {}  # with their present profiles
         self._cut: set[Ends] = set()
@@ -273,7 +269,9 @@ class HostsFabric(Coalescing):
                 await self._agents.call(host, method, *arguments)
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
-        return replace(profile, latency=max(0.0, profile.latency - self._deduction(source, target)))
+        """The profile without what the network between the hosts of two nodes adds."""
+        between = self._driver.between.get((self._hosts[source], self._hosts[target]))
+        return profile if between is None else replace(profile, latency=max(0.0, profile.latency - between.delay))
 
     def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:

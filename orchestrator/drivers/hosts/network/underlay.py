@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
@@ -12,10 +12,12 @@ from netem.measurement.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Sat
 from netem.profile import LinkProfile
 from orchestrator.drivers.hosts.agents.calls import Host
 from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.driver import HostsDriver
+from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.errors import HostError, LostError, PlanError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, PairReading, crossed
+from orchestrator.fabric.underlay import NetworkReading, Pair, PairReading, crossed
 from orchestrator.planning.hosts.crossings import crossings
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.planning.hosts.moving import Between
@@ -97,35 +99,18 @@ def refuse_short(plan: Plan, between: Between) -> None:
         raise HostError(str(error)) from None
 
 
-def deduction(homes: Mapping[str, str], between: Between, source: str, target: str) -> float:
-    """The seconds that the network between the hosts of two nodes, their ``homes``, adds to a link."""
-    found = between.get((homes[source], homes[target]))
-    return 0.0 if found is None else found.delay
-
-
 class HostsUnderlay:
-    """The network between the hosts during the run, see `HostsNetwork`. ``frames``: of the links so far, ``strangers``:
-    packets of unknown senders, ``has``: whether a host is present."""
+    """The network between the hosts during the run, see `HostsNetwork`."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        agents: Agents,
-        homes: Mapping[str, str],
-        between: Between,
-        frames: Callable[[], tuple[FramesReading, ...]],
-        strangers: Callable[[], Mapping[str, int]],
-        has: Callable[[str], bool],
-    ) -> None:
-        self.homes = homes
-        self._agents, self._frames, self._strangers, self._has = agents, frames, strangers, has
-        self._links, self._between = plan.links, between
+    def __init__(self, plan: Plan, agents: Agents, driver: HostsDriver, fabric: HostsFabric) -> None:
+        self.homes = driver.homes
+        self._links, self._agents, self._driver, self._fabric = plan.links, agents, driver, fabric
         self._addresses = {host.name: host.address for host in plan.hosts}
 
     @property
     def first(self) -> NetworkReading:
-        pairs = tuple(PairReading(pair, self._between[pair].delay) for pair in self._pairs)
-        return NetworkReading(pairs, self._frames(), first=True)
+        pairs = tuple(PairReading(pair, self._driver.between[pair].delay) for pair in self._pairs)
+        return NetworkReading(pairs, self._fabric.frames.readings(), first=True)
 
     @property
     def _pairs(self) -> list[Pair]:
@@ -141,7 +126,8 @@ class HostsUnderlay:
         )
         away = before | self._away(pairs)
         readings = tuple(each for each in found if each is not None and not away & set(each.hosts))
-        return NetworkReading(readings, self._frames(), tuple(sorted(away)), strangers=self._strangers())
+        frames, strangers = self._fabric.frames.readings(), self._fabric.strangers()
+        return NetworkReading(readings, frames, tuple(sorted(away)), strangers=strangers)
 
     async def _echo(self, pair: Pair) -> PairReading | None:
         """None if a host is lost meanwhile."""
@@ -157,4 +143,4 @@ class HostsUnderlay:
         return PairReading(pair, median(trips) / 2, ECHOES, ECHOES - len(trips), min(trips) / 2)
 
     def _away(self, pairs: Iterable[Pair]) -> set[str]:
-        return {host for pair in pairs for host in pair if not self._has(host)}
+        return {host for pair in pairs for host in pair if not self._driver.has(host)}

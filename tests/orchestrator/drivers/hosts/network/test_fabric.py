@@ -19,6 +19,7 @@ from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.errors import DriverError, FabricError, LostError
 from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkChange, SharesMedia
 from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.planning.hosts.moving import Between
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, Plan, channels_of
 from orchestrator.scenario.reading import parse
@@ -46,6 +47,7 @@ class TwoHosts:
         self.homes = dict(HOSTS)
         self.engines = dict.fromkeys(self.hosts, "userspace")
         self.tcp: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
+        self.between: Between = {}
         self.errors: dict[str, Exception | str] = {}
         self.refused: set[int] = set()  # changes, by their place in a batch
         self.answers: int | None = None  # the number of results of a batch
@@ -85,7 +87,7 @@ class Opened:
     hosts: TwoHosts = field(default_factory=TwoHosts)
 
     async def fabric(self) -> HostsFabric:
-        fabric = HostsFabric(cast(Agents, self.hosts), self.plan, cast(HostsDriver, self.hosts), lambda *_: 0.0)
+        fabric = HostsFabric(cast(Agents, self.hosts), self.plan, cast(HostsDriver, self.hosts))
         await fabric.shape(self.plan.links)
         return fabric
 
@@ -166,7 +168,7 @@ async def shared() -> tuple[TwoHosts, HostsFabric]:
     """Both devices are in a cell, with traffic on it; another cell is empty."""
     hosts, plan = TwoHosts(), make_plan(parse(SCENARIO + SHARED, "two.yaml"), None)
     plan = replace(plan, hosts=tuple(HostFacts(host, "192.0.2.1", "amd64", 4, 1 << 33) for host in hosts.hosts))
-    fabric = HostsFabric(cast(Agents, hosts), plan, cast(HostsDriver, hosts), lambda *_: 0.0)
+    fabric = HostsFabric(cast(Agents, hosts), plan, cast(HostsDriver, hosts))
     await fabric.share(channels_of(plan.media))
     assert hosts.media == []  # no link crosses them yet
     await fabric.shape(plan.links)

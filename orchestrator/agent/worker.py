@@ -96,17 +96,17 @@ class Worker:
         self._checkpoints: CheckpointStream | None = None
         self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: EchoResponder | None = None
-        self._probes = Probes(lambda: self._open_prober)
+        self._probes = Probes(lambda: _opened(self._prober))
         self._targets: dict[str, Callable[[], object]] = {
             "Host": lambda: self,
             "HostFiles": Files,
             "HostDataSets": lambda: kept,
             "HostImages": lambda: images,
-            "HostLinks": lambda: self._open_run,
+            "HostLinks": lambda: _opened(self._host_run),
             "HostProbes": lambda: self._probes,
-            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: self._open_run.fabric),
-            "Prober": lambda: self._open_prober,
-            **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: self._open_run.driver),
+            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: _opened(self._host_run).fabric),
+            "Prober": lambda: _opened(self._prober),
+            **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: _opened(self._host_run).driver),
         }
 
     async def answer(self, call: str, arguments: Message) -> Any:
@@ -229,18 +229,6 @@ class Worker:
             raise DriverError("no run has started here")
         return self._directory
 
-    @property
-    def _open_run(self) -> HostRun:
-        if self._host_run is None:
-            raise DriverError("nothing is open here: the agent has restarted, or the run is over")
-        return self._host_run
-
-    @property
-    def _open_prober(self) -> Prober:
-        if self._prober is None:
-            raise DriverError("nothing is open here: the agent has restarted, or the run is over")
-        return self._prober
-
     async def _sense_forever(self, sensing: Sensing) -> None:
         try:
             await sensing.forever()
@@ -297,6 +285,12 @@ class Worker:
     def _break(self, error: str) -> None:
         self._tell("broken", error=error)
         self.over.set()
+
+
+def _opened(what: T | None) -> T:
+    if what is None:
+        raise DriverError("nothing is open here: the agent has restarted, or the run is over")
+    return what
 
 
 async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:

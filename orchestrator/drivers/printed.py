@@ -83,15 +83,12 @@ class Printed:
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
         elif phase == "start":
             self._tells_starts = True
-            yield from self._begin(round)
+            yield from self.begin(round)
         else:
             yield from self._figures(round, entry)
 
-    def begin(self) -> Iterator[dict[str, Any]]:
-        """The message that the first round begins."""
-        yield from self._begin(1)
-
-    def _begin(self, round: Any) -> Iterator[dict[str, Any]]:
+    def begin(self, round: Any = 1) -> Iterator[dict[str, Any]]:
+        """The message that a round begins; none if it or a later one has begun before."""
         if type(round) is int:
             if round <= self._begun:
                 return
@@ -105,14 +102,14 @@ class Printed:
             yield {"type": "metric", "round": round, "values": {"scope": "global"} | entry}
         if round is None:
             return
-        yield from self._begin(round)
+        yield from self.begin(round)
         if type(round) is int:
             if round <= self._ended:
                 return  # a program that has started again may count from 1 again
             self._ended = round
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
         if not self._tells_starts and type(round) is int and round != self._rounds:
-            yield from self._begin(round + 1)
+            yield from self.begin(round + 1)
 
 
 def _finite(entry: dict[str, Any]) -> bool:

@@ -174,11 +174,11 @@ def image(layer: str) -> dict[str, Any]:
 
 class FakeEngine:
     """An Engine with images by name. What it loads becomes an image of one layer. ``reading``: cleared while it
-    takes nothing. ``full``: it has no room."""
+    takes nothing. ``taking``: it has been given something. ``full``: it has no room."""
 
     def __init__(self, **images: dict[str, Any]) -> None:
         self.images = images
-        self.reading = threading.Event()
+        self.reading, self.taking = threading.Event(), threading.Event()
         self.reading.set()
         self.full = False
         self.loading: list[bytes] = []
@@ -222,6 +222,7 @@ class FakeLoading:
         self._engine = engine
 
     def add(self, data: bytes) -> None:
+        self._engine.taking.set()
         assert self._engine.reading.wait(PATIENCE)
         if self._engine.full:
             raise HostError("loading: the disk is full")

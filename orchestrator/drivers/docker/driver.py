@@ -149,21 +149,17 @@ class DockerDriver:
             await asyncio.to_thread(self._engine.close)
 
     async def _admit_images(self, machine: str) -> None:
-        """Check the images that nodes are made from. HostError if one does not fit."""
-        await self._admit(self.image, machine, None)
-        for name in sorted(self._images - {self.image}):
-            await self._admit(name, machine, emulated(self._handlers))
-
-    async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
-        """Admit an image for nodes. HostError if it does not fit, see `node_image.problem`."""
-        image = await asyncio.to_thread(self._engine.image, name)
-        if (error := node_image.problem(name, image, machine, foreign)) is not None:
-            raise error
-        assert image is not None
-        self._users[name] = User(*node_image.user_of(image, os.geteuid(), os.getegid()))
+        """Check the images that nodes are made from. HostError if one does not fit, see `node_image.problem`."""
         version = importlib.metadata.version("edgebed")
-        notes = node_image.version_note(name, image, version), node_image.emulation_note(name, image, machine)
-        self._notes += [note for note in notes if note is not None]
+        for name in [self.image, *sorted(self._images - {self.image})]:
+            image = await asyncio.to_thread(self._engine.image, name)
+            foreign = None if name == self.image else emulated(self._handlers)
+            if (error := node_image.problem(name, image, machine, foreign)) is not None:
+                raise error
+            assert image is not None
+            self._users[name] = User(*node_image.user_of(image, os.geteuid(), os.getegid()))
+            notes = node_image.version_note(name, image, version), node_image.emulation_note(name, image, machine)
+            self._notes += [note for note in notes if note is not None]
 
     # In threads
 

@@ -27,9 +27,8 @@ class BatchedTraining:
     def result(self) -> Any:
         return self._batch.result(self)
 
-    def cancel(self) -> bool:
+    def cancel(self) -> None:
         self._batch.leave(self)
-        return True
 
 
 class Batch:
@@ -40,10 +39,6 @@ class Batch:
         self._pool, self._begins = pool, begins
         self._work: Work | None = None
         self._results: list[TrainResult] | None = None
-
-    def join(self, step: Callable[..., Any], learner: Learner, training: Training) -> BatchedTraining:
-        self.members.append(BatchedTraining(self, step, learner, training))
-        return self.members[-1]
 
     def leave(self, member: BatchedTraining) -> None:
         """Forget a training whose result is not needed, if the batch has not begun."""
@@ -84,7 +79,8 @@ class Batches:
         if key not in self._gathering:
             self._gathering[key] = Batch(self._pool, lambda: self._gathering.pop(key))
         batch = self._gathering[key]
-        member = batch.join(fn, learner, training)
+        member = BatchedTraining(batch, fn, learner, training)
+        batch.members.append(member)
         if len(batch.members) == self._most:
             batch.begin()
         return member

@@ -26,7 +26,7 @@ class Work(Protocol):
         """Wait for the step, and return its result or raise its error. InterruptedError if a signal asks the run to
         end; the result may be requested again."""
 
-    def cancel(self) -> bool:
+    def cancel(self) -> object:
         """Declare that the result is not needed."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import partial
 
 from netem.impair import Counters
@@ -18,7 +18,7 @@ from orchestrator.drivers.sim.media.channels import SharedMedia
 from orchestrator.drivers.sim.media.clients import ClientFlow, FlowClass
 from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle, plus
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.population import LinkShare, Ways
 from orchestrator.scenario.sections.topology import POPULATION, Ends
@@ -50,7 +50,7 @@ class ModelFabric:
         self._beat_seeds: dict[str, int] = {}  # of a node: that of the first of its links that is used
         self._clients: dict[Ends, Flow | ClientFlow] = {}  # of clients of a population
         self._classes: dict[tuple[object, ...], FlowClass] = {}  # of those that share channels
-        self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
+        self._passed: dict[Ends, LinkRow] = {}  # of the clients that have ended
         self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
         self._crossings: dict[Ends, tuple[Crossing, ...]] = {}
@@ -139,7 +139,7 @@ class ModelFabric:
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
                 rows.append(_row(ends, counted))
-        rows += [_row(*each) for each in self._passed.items()]
+        rows += self._passed.values()
         return Counted(links=rows, channels=self._media.rows(now) if self._media else ())
 
     async def watch(self) -> None:
@@ -172,12 +172,10 @@ class ModelFabric:
         for ends, total in (((client, cloud), (POPULATION, cloud)), ((cloud, client), (cloud, POPULATION))):
             now = asyncio.get_running_loop().time()
             flow = self._clients.pop(ends)
-            counted, before = flow.counted(now), self._passed.get(total, Counters())
+            row = _row(total, flow.counted(now))
             if isinstance(flow, ClientFlow):
                 flow.close()
-            self._passed[total] = Counters(
-                *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
-            )
+            self._passed[total] = plus(row, self._passed[total]) if total in self._passed else row
 
     def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
         ends = source, target

@@ -66,9 +66,8 @@ class WorkerStep:
             self._workers.warn(self.problem)
         return value
 
-    def cancel(self) -> bool:
+    def cancel(self) -> None:
         self.cancelled = True
-        return True
 
 
 class _Worker:

@@ -131,7 +131,7 @@ async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
     slow = world.engines["pc-2"]
     slow.reading.clear()
     bringing_it = asyncio.create_task(world.bring())
-    await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
+    assert await asyncio.to_thread(slow.taking.wait, PATIENCE)
     bringing_it.cancel()
     await asyncio.gather(bringing_it, return_exceptions=True)
     slow.reading.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
@@ -14,9 +13,9 @@ from orchestrator.errors import DriverError
 from orchestrator.host.hashes import files_in
 
 
-async def send_file(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
-    """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
-    with io.BytesIO(file) if isinstance(file, bytes) else await asyncio.to_thread(file.open, "rb") as stream:
+async def send_file(agents: Agents, host: str, file: Path, path: Path) -> None:
+    """Bring a file to the place ``path`` in a host's directory of the run."""
+    with await asyncio.to_thread(file.open, "rb") as stream:
         async for data, first in _pieces(stream):
             await agents.call(host, HostFiles.put, path, data, first)
 
@@ -33,8 +32,8 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
     await agents.call(host, HostDataSets.keep_data, sha256)
 
 
-async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> list[Path]:
-    """Fetch the files below a folder of a host's directory of the run. Returns their paths, relative to ``into``."""
+async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> None:
+    """Fetch the files below a folder of a host's directory of the run ``into`` another one."""
     paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder)]
     if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
@@ -46,7 +45,6 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> list[Pat
                 data = await agents.call(host, HostFiles.get, folder, str(path), file.tell())
                 await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
-    return paths
 
 
 def _create(path: Path) -> IO[bytes]:

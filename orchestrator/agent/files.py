@@ -30,22 +30,24 @@ class Files:
         """Remove a file, if it exists."""
         path.unlink(missing_ok=True)
 
-    def files(self, folder: Path) -> list[str]:
-        """The files in a folder and below it, relative to it, without links. Empty if there is no such folder."""
+    def files(self, folder: Path) -> list[bytes]:
+        """The files in a folder and below it, relative to it, without links. Empty if there is no such folder. Their
+        names are bytes, as a program may choose any."""
         found = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
-        return sorted(each.relative_to(folder).as_posix() for each in found if stat.S_ISREG(each.lstat().st_mode))
+        return sorted(bytes(each.relative_to(folder)) for each in found if stat.S_ISREG(each.lstat().st_mode))
 
-    def get(self, folder: Path, path: str, start: int) -> bytes:
+    def get(self, folder: Path, path: bytes, start: int) -> bytes:
         """A piece of a file, shorter than `PIECE` bytes at its end. DriverError if there is no such file."""
+        shown = path.decode(errors="backslashreplace")
         try:
-            file = (folder / path).resolve()
+            file = (folder / os.fsdecode(path)).resolve()
             if not file.is_relative_to(folder.resolve()):
-                raise DriverError(f"no file of the run: {path}")
+                raise DriverError(f"no file of the run: {shown}")
             with open_untrusted(file) as stream:
                 stream.seek(start)
                 return stream.read(PIECE)
         except (OSError, RuntimeError) as error:  # RuntimeError: of links that lead to themselves
-            raise DriverError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+            raise DriverError(f"{shown} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def inside(base: Path, path: Path) -> Path:

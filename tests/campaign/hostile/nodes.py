@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,10 +116,10 @@ def feed_returned(place: Path, given: Sequence[tuple[str, str]]) -> None:
     for name, kind in given:
         with contextlib.suppress(OSError):
             spoil(place.parent, place / name, kind)
-    for name in {*Files().files(place), *(name for name, _ in given)}:
+    for name in {*Files().files(place), *(os.fsencode(name) for name, _ in given)}:
         refused(DriverError, functools.partial(_fetch, place, name))
 
 
-def _fetch(place: Path, name: str) -> None:
+def _fetch(place: Path, name: bytes) -> None:
     if SECRET.encode() in Files().get(place, name, 0):
         raise BrokenError("a file from elsewhere was read")

@@ -16,9 +16,9 @@ def test_a_file_is_read_piece_by_piece(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "cloud.log").write_bytes(bytes(PIECE) + b"end")
     (tmp_path / "plan.json").write_text("{}")
-    assert Files().files(tmp_path) == ["logs/cloud.log", "plan.json"]
-    assert Files().get(tmp_path, "logs/cloud.log", 0) == bytes(PIECE)
-    assert Files().get(tmp_path, "logs/cloud.log", PIECE) == b"end"
+    assert Files().files(tmp_path) == [b"logs/cloud.log", b"plan.json"]
+    assert Files().get(tmp_path, b"logs/cloud.log", 0) == bytes(PIECE)
+    assert Files().get(tmp_path, b"logs/cloud.log", PIECE) == b"end"
 
 
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
@@ -33,10 +33,10 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (own / "circle").symlink_to("circle")
     for path in ("pipe", "circle"):
         with pytest.raises(DriverError, match=f"{path} cannot be read"):
-            Files().get(own, path, 0)
+            Files().get(own, path.encode(), 0)
     for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
         with pytest.raises(DriverError, match="no file of the run"):
-            Files().get(own, path, 0)
+            Files().get(own, path.encode(), 0)
     with pytest.raises(OSError, match="symbolic link"):
         Files().put(own / "link", b"changed", first=True, secret=False)
     assert (tmp_path / "secret").read_text() == "key"
@@ -45,4 +45,4 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
 def test_what_is_not_there(tmp_path: Path) -> None:
     assert Files().files(tmp_path / "nobody") == []
     with pytest.raises(DriverError, match="gone cannot be read"):
-        Files().get(tmp_path, "gone", 0)
+        Files().get(tmp_path, b"gone", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -140,10 +141,12 @@ async def test_the_files_of_nodes_come_back_when_the_run_ends(world: Programs) -
     there = world.files("pc-2") / "checkpoints" / "device-0" / "models"
     await asyncio.to_thread(there.mkdir, parents=True)
     (there / "last.checkpoint").write_bytes(b"model")
+    (there / os.fsdecode(b"caf\xe9")).write_bytes(b"coffee")  # a name in Latin-1
     (there / "secret").symlink_to(world.hosts)
     await world.driver.close()
     kept = world.directory.checkpoints_of("device-0")
-    assert {str(each.relative_to(kept)) for each in kept.rglob("*")} == {"models", "models/last.checkpoint"}
+    found = {bytes(each.relative_to(kept)) for each in kept.rglob("*")}
+    assert found == {b"models", b"models/last.checkpoint", b"models/caf\xe9"}
     assert (kept / "models" / "last.checkpoint").read_bytes() == b"model"
 
 

@@ -128,7 +128,8 @@ class AgentChannel:
     async def _answer(self, request: Message, answer: Callable[[str, Message], Awaitable[Any]]) -> None:
         reply: Message = {"type": "reply", "id": request["id"]}
         try:
-            reply["result"] = await answer(request["call"], request["arguments"])
+            self.send(reply | {"result": await answer(request["call"], request["arguments"])})
+            return
         except OrchestratorError as error:
             reply |= {"error": str(error), "kind": type(error).__name__}
         except Exception as error:

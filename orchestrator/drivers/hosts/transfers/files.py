@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO
@@ -34,7 +35,7 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
 
 async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> None:
     """Fetch the files below a folder of a host's directory of the run ``into`` another one."""
-    paths = [Path(each) for each in await agents.call(host, HostFiles.files, folder)]
+    paths = [Path(os.fsdecode(each)) for each in await agents.call(host, HostFiles.files, folder)]
     if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:
@@ -42,7 +43,7 @@ async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> None:
         with await asyncio.to_thread(_create, place) as file:
             more = True
             while more:
-                data = await agents.call(host, HostFiles.get, folder, str(path), file.tell())
+                data = await agents.call(host, HostFiles.get, folder, bytes(path), file.tell())
                 await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
 

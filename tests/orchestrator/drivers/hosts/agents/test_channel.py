@@ -108,6 +108,8 @@ async def test_an_agent_that_tells_much_is_no_flood(stage: Stage, caplog: pytest
 
 async def test_errors_keep_their_class_and_name_the_host(stage: Stage) -> None:
     async def refuse(call: str, arguments: Message) -> Any:
+        if call == "odd":
+            return object()
         raise {"host": HostError("no Engine", "start it"), "link": FabricError("no link")}.get(call, KeyError("x"))
 
     await stage.agent(answer=refuse)
@@ -117,6 +119,8 @@ async def test_errors_keep_their_class_and_name_the_host(stage: Stage) -> None:
         await stage.agents.request("pc-1", "link", {})
     with pytest.raises(DriverError, match=r"^pc-1: KeyError: 'x' \(a bug"):
         await stage.agents.request("pc-1", "other", {})
+    with pytest.raises(DriverError, match=r"^pc-1: TypeError: object cannot be sent \(a bug"):
+        await stage.agents.request("pc-1", "odd", {}, PATIENCE)
 
 
 async def test_an_answer_that_is_invalid_is_one_error(stage: Stage) -> None:

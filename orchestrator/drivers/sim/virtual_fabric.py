@@ -183,21 +183,14 @@ class ModelFabric:
             return self._clients[ends]
         seed = self._seeds[ends]
         beats = self._beat_seeds.setdefault(source, seed)
-        if self._media is None:
-            self._flows[ends] = self._lockstep.flow(*self._both_ways(ends), seed, *self._timeouts, beats)
+        (forward, backward), media = self._both_ways(ends), self._media
+        if media is None:
+            self._flows[ends] = self._lockstep.flow(forward, backward, seed, *self._timeouts, beats)
         else:
-
-            def make(forward: LinkProfile, backward: LinkProfile) -> Flow:
-                return Flow(forward, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
-
-            self._flows[ends] = SharedFlow(
-                self._media,
-                *self._both_ways(ends),
-                self._crossings[ends],
-                seed,
-                make,
-                partial(self._move, ends),
-            )
+            crossings, move = self._crossings[ends], partial(self._move, ends)
+            alone = media.alone(forward, crossings)
+            flow = Flow(alone, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
+            self._flows[ends] = SharedFlow(media, forward, backward, crossings, seed, flow, move)
         return self._flows[ends]
 
     def _check(self, ends: Ends, crossings: Sequence[Crossing]) -> None:

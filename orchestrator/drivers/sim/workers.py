@@ -139,10 +139,6 @@ class Workers:
             self._selector.register(worker.socket, selectors.EVENT_READ, worker)
         asyncio.get_running_loop().add_reader(self._selector.fileno(), self.collect)
 
-    @property
-    def pids(self) -> list[int]:
-        return [worker.pid for worker in self._workers]
-
     def warn(self, problem: str) -> None:
         """Warn of a step that failed in a worker but not here; once, because it may be every step."""
         if not self._warned:

@@ -164,7 +164,7 @@ def deliveries(
     architectures: Mapping[str, str],
     sources: Mapping[tuple[str, str], Source],
 ) -> list[Delivery]:
-    """What is to be brought or pulled. ``told`` is what the agent of each host tells: its ``images`` by name, as
+    """What is to be brought or pulled. ``facts`` is what the agent of each host tells: its ``images`` by name, as
     `describe_image` gives them, and the bytes that are ``free`` for more. ``sources`` are by name and architecture. A
     host that has an image for which there is no source keeps it. HostError with everything that stands in the way."""
     missing: defaultdict[tuple[str, Archive | Pinned], list[str]] = defaultdict(list)
@@ -202,11 +202,8 @@ def obstacle(
             f"push an image for {architecture} under the same name (`edgebed docs images`)",
         )
     needed = source.size * (1 if image is not None else LOADING)
-    return None if free >= needed else no_room(name, host, free, needed)
-
-
-def no_room(name: str, host: str, free: int, needed: int) -> HostError:
-    """The error of a host whose disk is too full for an image."""
+    if free >= needed:
+        return None
     return HostError(
         f"{host} has {text.size(free)} free where its Docker Engine keeps images, and loading '{name}' takes"
         f" {text.size(needed)}",

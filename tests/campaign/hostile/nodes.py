@@ -116,8 +116,8 @@ def feed_returned(place: Path, given: Sequence[tuple[str, str]]) -> None:
     for name, kind in given:
         with contextlib.suppress(OSError):
             spoil(place.parent, place / name, kind)
-    for name in {*Files().files(place), *(os.fsencode(name) for name, _ in given)}:
-        refused(DriverError, functools.partial(_fetch, place, name))
+    for found in {*Files().files(place), *(os.fsencode(name) for name, _ in given)}:
+        refused(DriverError, functools.partial(_fetch, place, found))
 
 
 def _fetch(place: Path, name: bytes) -> None:

@@ -35,8 +35,8 @@ def fifo_weight(forward: LinkProfile, backward: LinkProfile) -> float:
 
 
 class SharedFlow:
-    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.FlowModel`. ``moved`` is called with the
-    new arrival times of the messages in flight."""
+    """The `Flow` of a link over channels, see `node.messaging.delivery.pair.FlowModel`. ``flow``: that of the
+    link with its channels for itself. ``moved`` is called with the new arrival times of the messages in flight."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SharedFlow:
         backward: LinkProfile,
         crossings: Sequence[Crossing],
         seed: int,
-        make: Callable[[LinkProfile, LinkProfile], Flow],
+        flow: Flow,
         moved: Callable[[list[float]], None],
     ) -> None:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
@@ -58,10 +58,10 @@ class SharedFlow:
         self._before = Counters()  # what has been added to the channels' counters
         self._media, self._moved = media, moved
         self._draw = Random(f"{seed} luck").lognormvariate
-        alone = media.alone(forward, crossings)
-        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # what the flow has, without silence
+        self._shaped: tuple[LinkProfile, LinkProfile] | None  # what the flow has, without silence
+        self._shaped = media.alone(forward, crossings), backward
         self._given, self._silent_until = forward, -math.inf
-        self.flow = make(alone, backward)
+        self.flow = flow
         media.flows.append(self)
 
     def open(self, now: float) -> float:

@@ -49,7 +49,7 @@ def run(learners: dict[str, Learner], work: Callable[[Workers], Awaitable[None]]
             await work(workers)
         finally:
             workers.close()
-        return workers.pids
+        return [each.pid for each in workers._workers]
 
     return run_virtual(main())
 
@@ -132,9 +132,9 @@ def test_the_loop_takes_results_in_as_it_goes_on(learners: dict[str, Learner]) -
 
 def test_a_worker_that_is_killed_is_an_error(learners: dict[str, Learner]) -> None:
     async def work(workers: Workers) -> None:
-        os.kill(workers.pids[0], signal.SIGSTOP)  # what it has been given is not done
+        os.kill(workers._workers[0].pid, signal.SIGSTOP)  # what it has been given is not done
         step = workers.submit(learners["device-0"].train, learners["device-0"].initial(), LocalTraining(), 1)
-        os.kill(workers.pids[0], signal.SIGKILL)
+        os.kill(workers._workers[0].pid, signal.SIGKILL)
         with pytest.raises(RunError, match="a worker process of the simulation was killed"):
             step.result()
 
@@ -145,7 +145,7 @@ def test_after_an_idle_worker_was_killed_no_step_waits(learners: dict[str, Learn
     learner = learners["device-0"]
 
     async def work(workers: Workers) -> None:
-        os.kill(workers.pids[0], signal.SIGKILL)
+        os.kill(workers._workers[0].pid, signal.SIGKILL)
         while not workers.submit(learner.evaluate, learner.initial(), "global", 50).orphaned:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
         with pytest.raises(RunError, match="a worker process of the simulation was killed"):
@@ -159,11 +159,11 @@ def test_a_signal_ends_the_wait_for_a_worker(learners: dict[str, Learner], monke
     learner = learners["device-0"]
 
     async def work(workers: Workers) -> None:
-        os.kill(workers.pids[0], signal.SIGSTOP)
+        os.kill(workers._workers[0].pid, signal.SIGSTOP)
         step = workers.submit(learner.evaluate, learner.initial(), "global", 50)
         with pytest.raises(InterruptedError):
             step.result()
-        os.kill(workers.pids[0], signal.SIGCONT)
+        os.kill(workers._workers[0].pid, signal.SIGCONT)
         while not step.done:
             with contextlib.suppress(InterruptedError):
                 assert step.result().samples == 50

@@ -42,21 +42,23 @@ _STORED = _DTYPES | SHORT
 _SINGLE = np.dtype("<f4")
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
 _LAYOUTS, _REMEMBERED = 16, 1 << 13  # cached layouts, and the most bytes of each; a node has a few layouts
-LAST_ROUND = (1 << 31) - 1
+LAST_ROUND = 1_000_000_000  # that the record takes
 CONTAINERS = 1 << 14  # lists and maps that one frame may unpack to; one byte of a frame could take 60 of memory
 _QUOTED = 200  # characters of received data that an error quotes at most
 
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """The limits of a message: bytes of ``body`` and ``header``, characters of ``kind``, number of ``tensors``, and
-    ``dimensions`` of each tensor."""
+    """The limits of a message: bytes of ``body`` and ``header``, characters of ``kind``, number of ``tensors``,
+    characters of the ``name`` and ``dimensions`` of each tensor, and ``containers``: lists and maps in a header."""
 
     body: int = 1 << 30
     header: int = 1 << 18
     kind: int = 64
     tensors: int = 4096
+    name: int = 200
     dimensions: int = 8
+    containers: int = CONTAINERS
 
 
 LIMITS = MessageLimits()
@@ -115,7 +117,7 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes, lis
     for the message's precision.
     """
     arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
-    header = _pack_header(message, arrays)
+    header, _ = _pack_header(message, arrays, limits)
     read = read_header(header, limits)
     body = []
     for place, array in zip(read.places, arrays.values(), strict=True):
@@ -132,11 +134,9 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     """
     constant = frozen(message)
     arrays, precision = constant.tensors, constant.precision
-    header = _pack_header(constant, arrays)
-    body = 0
-    for array in arrays.values():
-        body += _aligned(array.nbytes // 2 if precision and array.dtype == _SINGLE else array.nbytes)
-    if len(header) > limits.header or body > limits.body or len(arrays) > limits.tensors:
+    header, body = _pack_header(constant, arrays, limits)
+    kind, round = constant.kind, constant.round
+    if len(header) > limits.header or len(kind) > limits.kind or not 0 <= (round or 0) <= LAST_ROUND:
         read_header(header, limits)
     if precision:
         arrays = {
@@ -145,7 +145,7 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
         }
         constant = Message(constant.kind, constant.sender, constant.round, constant.fields, arrays)
     if constant.fields:
-        constant = _with(constant, unpack(header)["fields"], arrays)
+        constant = _with(constant, unpack(header, limits.containers)["fields"], arrays)
     return constant, len(header) + body
 
 
@@ -165,7 +165,7 @@ def frozen(message: Message, owned: bool = False) -> Message:
 
 def check(message: Message, limits: MessageLimits) -> None:
     """Raise WireError if the encoded message exceeds ``limits``."""
-    read_header(_pack_header(message, message.tensors), limits)
+    read_header(_pack_header(message, message.tensors, limits)[0], limits)
 
 
 def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
@@ -183,7 +183,7 @@ def read_header(frame: Buffer, limits: MessageLimits) -> Header:
     """Read and check frame 0 without the body. WireError says what is wrong with it."""
     if len(frame) > limits.header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
-    value = unpack(frame)
+    value = unpack(frame, limits.containers)
     if set(value) != _HEADER_KEYS:
         raise WireError(f"header has the keys {quoted(sorted(map(str, value)))}, not {sorted(_HEADER_KEYS)}")
     if value["protocol"] != PROTOCOL:
@@ -218,7 +218,7 @@ def quoted(value: object) -> str:
     return text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
 
 
-def _unpacked(frame: Buffer, containers: int = CONTAINERS) -> Any:
+def _unpacked(frame: Buffer, containers: int) -> Any:
     numbers = itertools.count(1)
 
     def counted(container: _Container) -> _Container:
@@ -274,9 +274,10 @@ def _frozen(array: Tensor, owned: bool = False) -> Tensor:
     return copy
 
 
-def _pack_header(message: Message, arrays: Tensors) -> bytes:
+def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tuple[bytes, int]:
+    """The header, and the size of the body in bytes."""
     codes = _CODES | {_SINGLE: message.precision} if message.precision else _CODES
-    layout = _pack_layout(tuple([(name, codes[each.dtype], each.shape) for name, each in arrays.items()]))
+    layout, body = _pack_layout(tuple([(name, codes[each.dtype], each.shape) for name, each in arrays.items()]), limits)
     try:
         header: bytes = msgpack.packb(
             {
@@ -291,15 +292,18 @@ def _pack_header(message: Message, arrays: Tensors) -> bytes:
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
-    return header
+    return header, body
 
 
-_pack_layout = functools.lru_cache(_LAYOUTS)(msgpack.packb)
+@functools.lru_cache
+def _pack_layout(specifications: tuple[tuple[Any, ...], ...], limits: MessageLimits) -> tuple[bytes, int]:
+    layout: bytes = msgpack.packb(specifications)
+    return layout, _new_layout(layout, limits)[1]
 
 
 def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
     """The places of the tensors, and the size of the body in bytes."""
-    specifications = _unpacked(layout)
+    specifications = _unpacked(layout, limits.containers)
     if not isinstance(specifications, list):
         raise WireError("the layout must be a list")
     if len(specifications) > limits.tensors:
@@ -330,6 +334,8 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tu
             pass
         case _:
             raise WireError(f"{str(value)[:80]} is not [name, dtype, shape] of a tensor")
+    if not 0 < len(name) <= limits.name:
+        raise WireError(f"the name of a tensor has {len(name)} characters; 1 to {limits.name} are allowed")
     if len(shape) > limits.dimensions:
         raise WireError(f"tensor {name!r} has {len(shape)} dimensions; at most {limits.dimensions}")
     if not all(type(side) is int and side >= 0 for side in shape):

@@ -26,7 +26,7 @@ _PREFIX = struct.Struct(">4sIQQ")
 _START = _PREFIX.size + hashlib.sha256().digest_size  # offset of the header
 _MAGIC = b"EBCP"
 _VERSION = 1
-_LIMITS = MessageLimits(body=1 << 40, header=1 << 30, tensors=1 << 20)
+_LIMITS = MessageLimits(body=1 << 40, header=1 << 30, tensors=1 << 16, name=1 << 10, containers=1 << 18)
 
 
 @dataclass(frozen=True, eq=False)

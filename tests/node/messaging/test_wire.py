@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -146,12 +147,16 @@ def test_what_is_known_of_a_message_goes_with_its_copy() -> None:
     assert handed_over(Message("update", "a", 1, {}, {"w": np.array([np.inf])}))[0].not_finite == "w"
 
 
-@pytest.mark.parametrize("limits", [MessageLimits(body=20), MessageLimits(header=20), MessageLimits(tensors=1)])
-def test_what_would_not_be_encoded_is_not_handed_over(limits: MessageLimits) -> None:
-    message = Message("update", "a", 2, {}, {"w": np.zeros(6), "v": np.zeros(6)})
-    for way in (encode, handed_over):
-        with pytest.raises(WireError, match="at most"):
-            way(message, limits)
+@pytest.mark.parametrize("way", [encode, handed_over])
+@pytest.mark.parametrize("limit", ["body", "header", "kind", "tensors", "name", "dimensions"])
+def test_no_limit_is_exceeded(way: Callable[..., object], limit: str) -> None:
+    message = Message("update", "a", LAST_ROUND, {}, {"weight": np.zeros((2, 3)), "v": np.zeros(6)})
+    way(message)
+    with pytest.raises(WireError):
+        way(message, MessageLimits(**{limit: 1}))
+    for round in (-1, LAST_ROUND + 1):
+        with pytest.raises(WireError, match="not a whole number from 0 to"):
+            way(Message("update", "a", round))
 
 
 # A golden message and its twins: the header and body written here by hand are what `encode` must make.
@@ -229,6 +234,8 @@ def test_a_truncated_header_is_refused(cut: int) -> None:
         ([header(layout=layout(["w", "<f4", [-1]])), b""], "impossible shape [-1]"),
         ([header(layout=layout(["w", "<f4", [1.0]])), b""], "impossible shape [1.0]"),
         ([header(layout=layout(["w", "<f4", [1] * 9])), b""], "9 dimensions; at most 8"),
+        ([header(layout=layout(["w" * 201, "<f4", [1]])), b""], "201 characters; 1 to 200 are allowed"),
+        ([header(layout=layout(["", "<f4", [1]])), b""], "0 characters; 1 to 200 are allowed"),
         ([header(layout=layout(["w", "|i1", [1]], ["w", "|i1", [1]])), b""], "two tensors are named 'w'"),
         ([header(layout=layout(["w", "<f8", [2**62, 2**62]])), b""], "a message has at most 1073741824"),
         ([header(layout=layout(["w", "<f8", [2**62, 0]])), b""], "a message has at most 1073741824"),
@@ -295,7 +302,7 @@ def claiming(**said: Any) -> bytes:
     ("said", "error"),
     [
         ({"kind": "x" * 65}, "kind of 65 characters; at most 64"),
-        ({"round": 2**31}, "round 2147483648 is not a whole number from 0"),
+        ({"round": 2**30}, "round 1073741824 is not a whole number from 0"),
         ({"round": "x" * 5000}, "is not a whole number from 0"),
         ({"protocol": "x" * 5000}, "message of protocol"),
         ({"more" * 1000: 1}, "header has the keys"),

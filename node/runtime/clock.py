@@ -24,6 +24,7 @@ Ts = TypeVarTuple("Ts")
 
 COLLECT = (500_000, 50, 100)  # see gc.set_threshold
 NAMED = 20  # tasks that a deadlock names
+COARSE = 2.0**24  # s; from then on, neighbouring times are further apart than asyncio's resolution of 1e-9 s
 MOST_BEHIND = 0.5  # s of the host's time that a paced clock makes up for, after work that took longer than its pace
 
 
@@ -77,11 +78,11 @@ class Pace:
 class _JumpingSelector(selectors.DefaultSelector):
     """A selector that sleeps only to keep its ``pace``. Instead of waiting for a timer it advances the clock to it."""
 
-    def __init__(self, stuck: Callable[[], None]) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self.now = 0.0
         self.pace = Pace()
-        self._stuck = stuck
+        self._loop = loop
         self._next = 0.0  # the time of the timer that it waited for last
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -89,12 +90,14 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             return ready
         if timeout is None:
-            self._stuck()
+            self._loop.stuck()
         elif timeout > 0:
             self._next = self.now + timeout
             if not self.pace.free and ((ready := self._keep_pace()) or self.pace.held):
                 return ready  # the clock has not moved: it will make the same jump later
             self.now = self._next
+            if self.now >= COARSE:
+                self._loop._clock_resolution = math.ulp(self.now)  # otherwise no timer would ever be due
         return ready
 
     def present(self) -> float:
@@ -125,7 +128,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.on_deadlock: Callable[[str], None] | None = None
-        self._jumping = _JumpingSelector(self._stuck)
+        self._clock_resolution = 0.0  # of asyncio, which sets it
+        self._jumping = _JumpingSelector(self)
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -158,7 +162,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             done.set_exception(error)
         return done
 
-    def _stuck(self) -> None:
+    def stuck(self) -> None:
         callback, self.on_deadlock = self.on_deadlock, None
         if callback is None:
             raise DeadlockError(self._who_waits())

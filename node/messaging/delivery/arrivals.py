@@ -66,7 +66,8 @@ class Arrivals:
         return math.inf
 
     def _happen(self) -> None:
-        times, until = self._times, self.loop.time() + TOGETHER
+        times, now = self._times, self.loop.time()
+        until = now + max(TOGETHER, math.ulp(now))  # `ulp`: after 194 days, the other is less than a float can add
         self._next = -math.inf
         try:
             while times and times[0] < until:

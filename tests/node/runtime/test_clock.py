@@ -9,7 +9,15 @@ from typing import cast
 
 import pytest
 
+from node.messaging.delivery.arrivals import Arrivals
 from node.runtime.clock import MOST_BEHIND, DeadlockError, Pace, VirtualLoop, run_virtual
+
+
+class Arrival:
+    plan = 0
+
+    def __init__(self, done: asyncio.Event) -> None:
+        self.arrive = done.set
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -26,6 +34,25 @@ def test_time_jumps_to_the_next_timer() -> None:
     run_virtual(main())
     assert seen == [("minute", 60.0), ("hour", 3600.0), ("day", 86400.0)]
     assert time.perf_counter() - started < 5.0
+
+
+@pytest.mark.parametrize("start", [2.0**23, 2.0**24, 1e10])
+def test_time_goes_on_after_years(start: float) -> None:
+    """From 2²⁴ s on, a time and 1e-9 s later are the same float."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(start)
+        arrivals = Arrivals()
+        done = asyncio.Event()
+        arrivals.add(start + 0.25, Arrival(done))
+        await done.wait()
+        assert loop.time() == start + 0.25
+        await asyncio.sleep(1e-12)
+        await asyncio.sleep(0.5)
+        assert loop.time() == start + 0.75
+
+    run_virtual(main())
 
 
 def test_a_timeout_expires_on_the_virtual_clock() -> None:

@@ -96,10 +96,8 @@ class Exchange:
         attending = set(gather.peers & membership.present)
         self._attending.append(attending)
         try:
-            async with asyncio.timeout(None if patience == math.inf else patience):
-                await self._until(lambda: gather.complete(membership.reachable, membership.left))
-        except TimeoutError:
-            if gather.quorum != 0 and (silent := sorted(gather.missing & attending)):
+            complete = await self._until(lambda: gather.complete(membership.reachable, membership.left), patience)
+            if not complete and gather.quorum != 0 and (silent := sorted(gather.missing & attending)):
                 numbers = self._edge_rounds.numbers(round, silent[0])
                 self._reporter.event("unanswered", **numbers, kind=kind, peers=silent, deadline=patience)
         finally:
@@ -200,11 +198,7 @@ class Exchange:
 
     async def wait_for_peers(self, patience: float) -> None:
         """Wait until every expected peer was present once, for ``patience`` s at most."""
-        try:
-            async with asyncio.timeout(patience):
-                await self._until(lambda: self.membership.complete)
-        except TimeoutError:
-            pass
+        await self._until(lambda: self.membership.complete, patience)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -311,9 +305,17 @@ class Exchange:
             )
         self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        while self.stopped or not reached():
-            await self._next_news()
+    async def _until(self, reached: Callable[[], bool], patience: float) -> bool:
+        """Wait until something is ``reached``. False if it is not within ``patience`` s."""
+        try:
+            async with asyncio.timeout(None if patience == math.inf else patience) as limit:
+                while self.stopped or not reached():
+                    await self._next_news()
+        except TimeoutError:
+            if not limit.expired():
+                raise  # an error of what runs beside the role
+            return False
+        return True
 
     async def _next_news(self) -> None:
         if self._failure is not None:

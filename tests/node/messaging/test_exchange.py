@@ -79,3 +79,18 @@ async def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
         await exchange.receive(["update"])
     listening.cancel()
     await b.close()
+
+
+@virtual
+async def test_a_timeout_beside_the_role_is_not_the_end_of_a_gathering() -> None:
+    exchange = Exchange(None, ["b"], None, Gathering(), Told(), EdgeRounds())  # type: ignore[arg-type]
+
+    async def service() -> None:
+        async with asyncio.timeout(1):
+            await asyncio.sleep(5)
+
+    serving = asyncio.create_task(exchange.guard(service()))
+    for wait in (exchange.wait_for_peers(20), exchange.gather("update", ["b"], round=1)):
+        with pytest.raises(TimeoutError):
+            await wait
+    await serving

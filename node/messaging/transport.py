@@ -48,9 +48,9 @@ class Transport(Protocol):
         """Queue a message for some peers. The message is encoded once, before the first wait. Tensors that are not
         `frozen` are copied.
 
-        Waits while the queue of a present peer is full, never for a peer that is away. A peer that has not joined yet
-        gets its messages when it joins. With ``replace`` the message replaces queued messages of its kind, and
-        ``send`` does not wait.
+        Waits while the queue of a present peer is full, never for another peer. A peer that has not joined yet gets
+        its messages when it joins, as many as its queue takes. With ``replace`` the message replaces queued messages
+        of its kind, and ``send`` does not wait.
         """
 
     async def receive(self) -> Event:

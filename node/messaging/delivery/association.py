@@ -137,8 +137,10 @@ class Association:
         self._opened = now
 
     def put(self, message: Outgoing, *, replace: bool = False) -> list[Event]:
-        """Queue a message, unless the peer is away. With ``replace`` it replaces queued messages of its kind."""
-        if self.state not in ("unknown", "present"):
+        """Queue a message, unless the peer is away, or has not come and its queue is full. With ``replace`` it replaces
+        queued messages of its kind."""
+        queued = self.state == "present" or (self.state == "unknown" and (replace or self.outbound.room))
+        if not queued:
             return [Undelivered(self.peer, 1, self.state)]
         replaced = self.outbound.withdraw(message.kind) if replace else 0
         self.outbound.put(message)

@@ -88,8 +88,8 @@ class Peers:
                     await self._progress.wait()
 
     def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
-        """Queue the message, or drop it if the peer is away. Return False if the queue is full."""
-        if not replace and association.state in ("unknown", "present") and not association.outbound.room:
+        """Queue the message, or drop it if the peer is away. Return False if the queue of a present peer is full."""
+        if not replace and association.state == "present" and not association.outbound.room:
             return False
         self._tell(association.put(outgoing, replace=replace))
         self._attend(association)

@@ -32,6 +32,7 @@ async def test_every_peer_is_attended_to_at_once_and_then_twice_a_beat() -> None
 @virtual
 async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
     peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, lambda association: None)
+    peers.associations["b"].state = "present"
     for _ in range(QUEUE_MESSAGES):
         await peers.send(["b"], Message("model", "a"), replace=False)
     both = asyncio.create_task(peers.send(["b", "c"], Message("model", "a"), replace=False))
@@ -41,3 +42,11 @@ async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
     await peers.send(["b"], Message("model", "a"), replace=True)
     assert await peers.receive() == Undelivered("b", QUEUE_MESSAGES, "superseded")
     await asyncio.wait_for(both, 1)
+
+
+@virtual
+async def test_a_peer_that_never_came_holds_nobody() -> None:
+    peers = Peers("a", ["b"], "first", TIMEOUTS, LIMITS, lambda association: None)
+    for _ in range(QUEUE_MESSAGES + 1):
+        await asyncio.wait_for(peers.send(["b"], Message("model", "a"), replace=False), 1)
+    assert await peers.receive() == Undelivered("b", 1, "unknown")

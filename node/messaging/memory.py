@@ -182,6 +182,8 @@ class MemoryTransport:
                 states.pop(peer, None)
             self._network.forget(self.node, peer)
         self._events.keep(lambda event: event.peer not in peers)
+        self._held_events = [event for event in self._held_events if event.peer not in peers]
+        self._held_sends = [each for each in self._held_sends if each[0] not in peers]
 
     # For the network
 

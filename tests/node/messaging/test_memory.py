@@ -352,6 +352,22 @@ async def test_events_of_a_forgotten_peer_are_dropped() -> None:
 
 
 @virtual
+async def test_a_peer_may_be_forgotten_while_the_node_is_frozen() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.25))
+    cloud, client = network.transport("cloud", ["client"]), network.transport("client", ["cloud"])
+    await cloud.start()
+    await client.start()
+    assert await cloud.receive() == Joined("client")
+    await client.send(["cloud"], Message("update", "client"))
+    network.freeze("cloud", True)
+    await asyncio.sleep(1)
+    await cloud.send(["client"], Message("model", "cloud"))
+    cloud.forget(["client"])
+    network.freeze("cloud", False)
+    assert not len(cloud._events)
+
+
+@virtual
 async def test_a_listener_hears_messages_when_they_arrive_and_after_the_events_before_them() -> None:
     heard: list[tuple[str, int | None, float]] = []
 

@@ -205,8 +205,8 @@ class ForkServer:
         turn = Turn(self.turns)
         line = Connection(start.node) if self.view is None else None
         report, report_end = os.pipe2(os.O_CLOEXEC)
-        namespaces.unshare(namespaces.CLONE_NEWPID)
         try:
+            namespaces.unshare(namespaces.CLONE_NEWPID)
             pid = os.fork()
             if pid == 0:
                 _become_node(self, start, turn, report_end, line)

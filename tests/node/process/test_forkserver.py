@@ -32,6 +32,8 @@ def stay():
 unshare, write = server.namespaces.unshare, os.write
 
 def slow_unshare(flags):
+    if (place, flags) == ("no namespace left", server.namespaces.CLONE_NEWPID):
+        raise OSError("no space left")
     unshare(flags)
     if (place, flags) == ("on the way", server.NODE_NAMESPACES):
         stay()
@@ -150,6 +152,17 @@ def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> 
         os.kill(pid, signal.SIGKILL)
         assert server.answer() == {"id": 1, "ok": True, "pid": pid, "lacking": []}
         assert server.answer()["code"] == -signal.SIGKILL
+
+
+def test_a_fork_that_is_refused_leaves_nothing_open(tmp_path: Path) -> None:
+    with serving(tmp_path, "no namespace left") as server:
+        numbers = []
+        for _ in range(2):
+            server.ask()
+            assert server.answer()["error"] == "cannot fork device-0: no space left"
+            (pid,) = children(server.process.pid)
+            numbers.append(len(os.listdir(f"/proc/{pid}/fd")))
+        assert numbers[0] == numbers[1]
 
 
 def test_a_node_whose_log_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class Assignment:
         return json.dumps(self, default=vars)  # with `asdict` and indentation it takes 1.4 ms a node
 
     @classmethod
-    def from_json(cls, text: str) -> Assignment:
+    def from_json(cls, text: str | bytes) -> Assignment:
         """Read the output of `to_json`. AssignmentError names the field that is missing, unknown or of another type."""
         try:
             value = json.loads(text)
@@ -232,7 +232,7 @@ class Assignment:
     def load(cls, path: str | Path) -> Assignment:
         """Read the file at ``path``. AssignmentError if it does not exist or is not an assignment."""
         try:
-            text = Path(path).read_text()
+            text = Path(path).read_bytes()
         except OSError as error:
             raise AssignmentError(f"{path}: cannot be read ({error.strerror})") from None
         try:

@@ -125,6 +125,7 @@ async def live(
     ones of the node. ControlError if the orchestrator fell silent."""
     # 1. Connect to the orchestrator first, so that all errors can be reported.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 1023 + len(assignment.peers))  # by default 1023; there is one for each peer
     control = ControlClient(assignment, incarnation, context)
     compute = WorkerCompute(assignment.hardware, control, turn)
     try:

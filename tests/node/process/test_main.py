@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,23 @@ async def test_what_breaks_is_told(tmp_path: Path, data: Path, monkeypatch: pyte
         assert failed["error"].startswith("TransportError: device-0: cannot listen on tcp://192.0.2.1")
 
 
+async def test_a_cloud_may_have_more_peers_than_libzmq_has_sockets(tmp_path: Path, data: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip("needs 4096 open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    async with running(tmp_path, data) as run:
+        cloud = run.assignment("cloud")
+        peers = tuple(replace(cloud.peers[0], name=f"device-{place}") for place in range(1100))
+        run.tasks["cloud"] = asyncio.create_task(live(replace(cloud, peers=peers), "first"))
+        await run.until("cloud", type="register")
+        await run.say("start", "cloud")
+        await run.until("cloud", type="traffic")  # it has connected to all of them
+        await run.say("stop", "cloud")
+        assert await run.code("cloud") == EXIT_DONE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_role_is_found_by_algorithm_and_tier() -> None:
     nodes = Nodes("cloud", "device-0", "edge-0")
     assert load_role(nodes.assignment("cloud", {})).__name__ == "Cloud"
@@ -222,9 +241,11 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_command(tmp_path: Path) -> None:
     usage = python("-m", "node")
     assert (usage.returncode, usage.stderr) == (2, "usage: python -m node ASSIGNMENT.json\n")
-    absent = python("-m", "node", str(tmp_path / "absent.json"))
-    assert absent.returncode == EXIT_FAILED
-    assert "absent.json: cannot be read" in absent.stderr
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    for name, reason in [("absent.json", "cannot be read"), ("picture.png", "assignment: not JSON")]:
+        refused = python("-m", "node", str(tmp_path / name))
+        assert refused.returncode == EXIT_FAILED
+        assert refused.stderr.startswith(f"{tmp_path / name}: {reason}")
 
 
 @pytest.mark.slow

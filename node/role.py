@@ -270,6 +270,8 @@ class Role:
 
     def note(self, event: str, *, round: int | None = None, **fields: Any) -> None:
         """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
+        if taken := {"type", "name"} & fields.keys():
+            raise NodeError(f"{self.name}: every event has a {min(taken)!r}: name this field of {event!r} differently")
         self._reporter.event(event, round=round, **fields)
 
     async def compute(self, fn: Callable[..., T], *args: Any, samples: int = 0, mode: Mode = "train") -> T:
@@ -291,6 +293,7 @@ class Role:
         The run stops when a global value reaches the scenario's target. Values that are not finite are
         reported (event not_finite).
         """
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         self._reporter.metric(round, values)
         for name in unusual(values):
             scope = values.get("scope", "train")
@@ -308,13 +311,9 @@ class Role:
         if self._assignment.checkpoint_directory:
             path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
             pieces = checkpoints.packed(self.name, round, tensors, fields)
-            await self._kept()
+            if self._keeping is not None:
+                await self._keeping
             self._keeping = asyncio.ensure_future(self._compute.aside(checkpoints.write, path, pieces))
-
-    async def _kept(self) -> None:
-        """Wait until the last checkpoint is on disk."""
-        if self._keeping is not None:
-            await self._keeping
 
     async def finish(self) -> None:
         """End the run for this node's children, and end ``rounds``. Called after the ``run`` of every role."""
@@ -352,7 +351,8 @@ class Role:
                 await self._exchange.wait_for_peers(patience)
                 await self.run()
             self._exchange.report_unreceived()
-            await self._kept()
+            if self._keeping is not None:
+                await self._keeping
             if not self.leaving:
                 await self.finish()
             flush = _LAST_WORDS if self.ended_by == "stopped" else patience

@@ -174,6 +174,14 @@ async def test_a_reported_accuracy_ends_the_run(world: World) -> None:
 
 
 @virtual
+async def test_numbers_of_numpy_are_numbers(world: World) -> None:
+    cloud: Any = world.role(Cloud, "cloud", stop=Stop(rounds=9, accuracy=0.5))
+    cloud.report(round=1, scope="global", accuracy=np.float32(0.5), loss=np.float32(np.nan))
+    assert cloud.ended_by == "accuracy"
+    assert [fields["what"] for _, fields in world.notes["cloud"].of("not_finite")] == ["loss"]
+
+
+@virtual
 async def test_only_global_accuracy_ends_it(world: World) -> None:
     class Own(Cloud):
         def report(self, *, round: int | None = None, **values: float | str) -> None:
@@ -733,3 +741,5 @@ async def test_seeds_that_nodes_share_and_notes(world: World) -> None:
     assert cloud.seed("labels", "1") != device.seed("labels", "1") != device.seed("labels", "2")
     cloud.note("peers", round=3, shares={"edge-1": 0.5})
     assert world.notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]
+    with pytest.raises(NodeError, match="cloud: every event has a 'type': name this field of 'merged' differently"):
+        cloud.note("merged", type="mean")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, Literal
 
 from node.assignment import Timeouts
-from node.errors import TransportError, WireError
+from node.errors import TransportError
 from node.messaging.delivery.arrivals import Arrivals
 from node.messaging.delivery.association import (
     BadMessage,
@@ -29,7 +29,7 @@ from node.messaging.delivery.association import (
 )
 from node.messaging.delivery.inbox import Inbox
 from node.messaging.delivery.pair import Delay, FlowModel, InFlight, Line, NodePair
-from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
+from node.messaging.wire import Message, handed_over
 
 FAREWELL = "goodbye"
 
@@ -52,12 +52,10 @@ class MemoryNetwork:
         self._arrivals = Arrivals()
         self._pairs: dict[frozenset[str], NodePair] = {}
 
-    def transport(
-        self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: MessageLimits = LIMITS
-    ) -> MemoryTransport:
+    def transport(self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS) -> MemoryTransport:
         """A transport for ``node``. A node that starts again takes a new transport."""
         self.frozen.discard(node)
-        return MemoryTransport(self, node, peers, timeouts, limits)
+        return MemoryTransport(self, node, peers, timeouts)
 
     def cut(self, source: str, target: str) -> None:
         """Stop all messages from source to target until ``restore``."""
@@ -111,14 +109,11 @@ class MemoryNetwork:
 class MemoryTransport:
     """The `node.messaging.transport.Transport` of one node in a `MemoryNetwork`."""
 
-    def __init__(
-        self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts, limits: MessageLimits
-    ) -> None:
+    def __init__(self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts) -> None:
         self.node = node
         self.patience = timeouts.lost_after
         self.frozen = False
         self._network = network
-        self._limits = limits
         self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
         self._pairs: dict[str, NodePair] = {}
         self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that have not joined yet
@@ -142,7 +137,7 @@ class MemoryTransport:
             if peer not in self._states:
                 known = ", ".join(self._states) or "none"
                 raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
-        in_flight = self._network.in_flight(*handed_over(message, self._limits))
+        in_flight = self._network.in_flight(*handed_over(message))
         for peer in peers:
             if replace and peer in self._waiting:
                 self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
@@ -208,18 +203,12 @@ class MemoryTransport:
             self._tell(Left(peer))
             return
         self._count(peer, message.kind, "received", in_flight.size)
-        try:
-            if self._limits is not LIMITS:
-                check(message, self._limits)
-            if message.sender != peer:
-                raise WireError(f"message {message.kind!r} claims to be from {message.sender!r}")
-        except WireError as error:
-            self._tell(BadMessage(peer, str(error)))
+        if message.sender != peer:
+            self._tell(BadMessage(peer, f"message {message.kind!r} claims to be from {message.sender!r}"))
+        elif self._hear is None or self.frozen or self._events:
+            self._tell(Received(peer, message))
         else:
-            if self._hear is None or self.frozen or self._events:
-                self._tell(Received(peer, message))
-            else:
-                self._hear(peer, message)
+            self._hear(peer, message)
 
     def knows(self, peer: str) -> bool:
         return peer in self._states

@@ -23,7 +23,7 @@ from node.messaging.delivery.chunk_size import LARGEST_CHUNK
 from node.messaging.delivery.peers import Peers
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
-from node.messaging.wire import LIMITS, Buffer, Message, MessageLimits
+from node.messaging.wire import LIMITS, Buffer, Message
 
 _SEND_AHEAD = 8  # packets that libzmq queues for a peer, beyond the kernel's buffers: more would only hide delay
 _RECEIVE_AHEAD = 4  # packets that libzmq queues from each peer; then TCP slows the peer down
@@ -102,18 +102,11 @@ def _receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
 class ZmqTransport:
     """The `Transport` over ZeroMQ, TCP and CURVE. The caller owns the context, which may serve one transport only."""
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        incarnation: str,
-        context: zmq.Context[zmq.Socket[bytes]],
-        limits: MessageLimits = LIMITS,
-    ) -> None:
+    def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._assignment = assignment
         self._context = context
-        self._limits = limits
         self._addresses = {peer.name: peer for peer in assignment.peers}
-        self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend)
+        self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, self._attend)
         self._authenticator: Authenticator | None = None
         self._gate: Gate | None = None
         self._listener: _Connection | None = None
@@ -125,7 +118,7 @@ class ZmqTransport:
         )
         socket = self._context.socket(zmq.PULL)
         socket.rcvhwm = _RECEIVE_AHEAD
-        socket.maxmsgsize = LARGEST_CHUNK + self._limits.header + 1024
+        socket.maxmsgsize = LARGEST_CHUNK + LIMITS.header + 1024
         # TCP keepalive closes the connections of a peer that vanished without a goodbye.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
         # A client that does not finish its handshake in time is disconnected.

@@ -163,11 +163,6 @@ def frozen(message: Message, owned: bool = False) -> Message:
     return _with(message, message.fields, arrays)
 
 
-def check(message: Message, limits: MessageLimits) -> None:
-    """Raise WireError if the encoded message exceeds ``limits``."""
-    read_header(_pack_header(message, message.tensors, limits)[0], limits)
-
-
 def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
     """Decode the frames of a message. Its tensors are read-only views of frame 1.
 
@@ -179,7 +174,7 @@ def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
     return assemble(header, np.frombuffer(frames[1] if len(frames) == 2 else b"", np.uint8))
 
 
-def read_header(frame: Buffer, limits: MessageLimits) -> Header:
+def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
     """Read and check frame 0 without the body. WireError says what is wrong with it."""
     if len(frame) > limits.header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")

@@ -17,7 +17,6 @@ from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, St
 from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork
 from node.messaging.transport import Transport, ZmqTransport
-from node.messaging.wire import LIMITS, MessageLimits
 from node.runtime.clock import run_virtual
 from tests.conformance.transports import CASES, TIMEOUTS, Case
 from tests.node.assignments import free_port, make_keys
@@ -43,8 +42,8 @@ class Memory:
         self._flows: defaultdict[tuple[str, str], Metered] = defaultdict(Metered)
         self._network = MemoryNetwork(lambda source, target: self._flows[source, target])
 
-    def node(self, name: str, *peers: str, incarnation: str = "first", limits: MessageLimits = LIMITS) -> Transport:
-        return self._network.transport(name, peers, timeouts=TIMEOUTS, limits=limits)
+    def node(self, name: str, *peers: str, incarnation: str = "first") -> Transport:
+        return self._network.transport(name, peers, timeouts=TIMEOUTS)
 
     def cut(self, one: str, other: str) -> None:
         for ends in ((one, other), (other, one)):
@@ -132,7 +131,7 @@ class Loopback:
         self._relays: dict[tuple[str, str], Relay] = {}
         self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
 
-    def node(self, name: str, *peers: str, incarnation: str = "first", limits: MessageLimits = LIMITS) -> Transport:
+    def node(self, name: str, *peers: str, incarnation: str = "first") -> Transport:
         assignment = Assignment(
             run="test",
             node=name,
@@ -154,7 +153,7 @@ class Loopback:
             timeouts=TIMEOUTS,
         )
         self._contexts.append(zmq.Context())
-        return ZmqTransport(assignment, incarnation, self._contexts[-1], limits)
+        return ZmqTransport(assignment, incarnation, self._contexts[-1])
 
     def cut(self, one: str, other: str) -> None:
         for ends in ((one, other), (other, one)):

@@ -29,7 +29,7 @@ from node.assignment import Timeouts
 from node.errors import WireError
 from node.messaging.delivery.packet import FRAMING, OWN_KINDS, PREFIX_SIZE, Packet, PacketType
 from node.messaging.delivery.stream import Inbound, Outbound, Outgoing, StreamBroken
-from node.messaging.wire import PROTOCOL, Buffer, Message, MessageLimits, quoted, unpack
+from node.messaging.wire import PROTOCOL, Buffer, Message, quoted, unpack
 
 Direction = Literal["sent", "received"]
 
@@ -114,11 +114,11 @@ class Traffic:
 class Association:
     """One peer, by the rules of this module. ``now`` is the time of any monotonic clock in seconds."""
 
-    def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, limits: MessageLimits, now: float) -> None:
+    def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, now: float) -> None:
         self.peer = peer
         self.state: Literal["unknown", "present", "lost", "left", "refused"] = "unknown"
         self.outbound = Outbound(timeouts.beat / 8, self._hello)
-        self.inbound = Inbound(peer, limits)
+        self.inbound = Inbound(peer)
         self.reopen = True  # whether the transport shall open a new connection
         self._own_incarnation = incarnation
         self._incarnation: str | None = None

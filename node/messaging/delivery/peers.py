@@ -11,7 +11,7 @@ from node.errors import TransportError
 from node.messaging.delivery.association import Association, Event, Traffic
 from node.messaging.delivery.inbox import Inbox
 from node.messaging.delivery.stream import Outgoing
-from node.messaging.wire import Buffer, Message, MessageLimits, encode
+from node.messaging.wire import Buffer, Message, encode
 
 
 class Peers:
@@ -24,13 +24,11 @@ class Peers:
         names: Iterable[str],
         incarnation: str,
         timeouts: Timeouts,
-        limits: MessageLimits,
         attend: Callable[[Association], None],
     ) -> None:
         now = asyncio.get_running_loop().time()
-        self.associations = {name: Association(name, incarnation, timeouts, limits, now) for name in names}
+        self.associations = {name: Association(name, incarnation, timeouts, now) for name in names}
         self._node = node
-        self._limits = limits
         self._interval = timeouts.beat / 2
         self._attend = attend
         self._events: Inbox[Event] = Inbox()
@@ -44,7 +42,7 @@ class Peers:
 
     async def send(self, to: Iterable[str], message: Message, replace: bool) -> None:
         """See `node.messaging.transport.Transport.send`."""
-        outgoing = Outgoing(message.kind, *encode(message, self._limits))
+        outgoing = Outgoing(message.kind, *encode(message))
         waiting = [each for each in self._find(to) if not self._put(each, outgoing, replace)]
         for association in waiting:
             while not self._put(association, outgoing, replace):

@@ -23,7 +23,7 @@ import numpy as np
 from node.errors import WireError
 from node.messaging.delivery.chunk_size import ChunkSize
 from node.messaging.delivery.packet import OWN_KINDS, RUNTIME_KINDS, Packet, PacketType, prefix
-from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble, read_header
+from node.messaging.wire import Buffer, Header, Message, assemble, read_header
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
@@ -190,13 +190,12 @@ class Outbound:
 class Inbound:
     """The direction from one peer: the current stream, and the one message that is being reassembled."""
 
-    def __init__(self, peer: str, limits: MessageLimits) -> None:
+    def __init__(self, peer: str) -> None:
         self.stream: int | None = None
         self.latest = -1  # the highest stream seen, open or not
         self.kind = "unknown"  # the kind of the message of the last packet
         self._kinds: set[str] = set()
         self._peer = peer
-        self._limits = limits
         self._number = 0
         self._header: Header | None = None
         self._body = np.empty(0, np.uint8)
@@ -234,7 +233,7 @@ class Inbound:
         self._drop()
         if unfinished is not None:
             raise WireError(f"message {unfinished.kind!r} ended early")
-        header = read_header(packet.content, self._limits)
+        header = read_header(packet.content)
         if header.sender != self._peer:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
         if header.kind in RUNTIME_KINDS:

@@ -15,7 +15,6 @@ from node.assignment import Assignment
 from node.messaging.delivery.association import Direction, Traffic
 from node.messaging.delivery.pair import InFlight
 from node.messaging.memory import FAREWELL, MemoryNetwork, MemoryTransport
-from node.messaging.wire import LIMITS
 from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.population.population import Population
 
@@ -91,7 +90,7 @@ class CloudTransport(MemoryTransport):
     lost or has left."""
 
     def __init__(self, network: MemoryNetwork, assignment: Assignment, answered: Notice, lost: Notice) -> None:
-        super().__init__(network, assignment.node, (), assignment.timeouts, LIMITS)
+        super().__init__(network, assignment.node, (), assignment.timeouts)
         network.frozen.discard(assignment.node)
         self._answered, self._lost = answered, lost
 

@@ -22,7 +22,7 @@ from node.messaging.delivery.association import (
 )
 from node.messaging.delivery.packet import FRAMING, PacketType, prefix
 from node.messaging.delivery.stream import KINDS, Outgoing
-from node.messaging.wire import LIMITS, PROTOCOL, Buffer, Message, encode
+from node.messaging.wire import PROTOCOL, Buffer, Message, encode
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
 
@@ -38,7 +38,7 @@ class Side:
 
     def __init__(self, name: str, peer: str, incarnation: str = "first", now: float = 0.0) -> None:
         self.name = name
-        self.association = Association(peer, f"{name}-{incarnation}", TIMEOUTS, LIMITS, now)
+        self.association = Association(peer, f"{name}-{incarnation}", TIMEOUTS, now)
 
     def packets(self, now: float) -> list[Packet]:
         """Open a new connection if one is wanted, and let it take everything."""

@@ -8,7 +8,7 @@ from node.assignment import Timeouts
 from node.messaging.delivery.association import Association, Undelivered
 from node.messaging.delivery.peers import Peers
 from node.messaging.delivery.stream import QUEUE_MESSAGES
-from node.messaging.wire import LIMITS, Message
+from node.messaging.wire import Message
 from tests.virtual import virtual
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
@@ -21,7 +21,7 @@ async def test_every_peer_is_attended_to_at_once_and_then_twice_a_beat() -> None
     def attend(association: Association) -> None:
         seen.append((asyncio.get_running_loop().time(), association.peer))
 
-    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, attend)
+    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, attend)
     peers.start()
     await asyncio.sleep(1.25)
     await peers.stop(None)
@@ -31,7 +31,7 @@ async def test_every_peer_is_attended_to_at_once_and_then_twice_a_beat() -> None
 
 @virtual
 async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
-    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, LIMITS, lambda association: None)
+    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, lambda association: None)
     peers.associations["b"].state = "present"
     for _ in range(QUEUE_MESSAGES):
         await peers.send(["b"], Message("model", "a"), replace=False)
@@ -46,7 +46,7 @@ async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
 
 @virtual
 async def test_a_peer_that_never_came_holds_nobody() -> None:
-    peers = Peers("a", ["b"], "first", TIMEOUTS, LIMITS, lambda association: None)
+    peers = Peers("a", ["b"], "first", TIMEOUTS, lambda association: None)
     for _ in range(QUEUE_MESSAGES + 1):
         await asyncio.wait_for(peers.send(["b"], Message("model", "a"), replace=False), 1)
     assert await peers.receive() == Undelivered("b", 1, "unknown")

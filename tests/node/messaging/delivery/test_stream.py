@@ -9,7 +9,7 @@ from node.errors import WireError
 from node.messaging.delivery.chunk_size import LARGEST_CHUNK, SMALLEST_CHUNK
 from node.messaging.delivery.packet import Packet, PacketType
 from node.messaging.delivery.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
-from node.messaging.wire import LIMITS, Message, encode, frozen
+from node.messaging.wire import Message, encode, frozen
 
 MIB = 1 << 20
 
@@ -85,7 +85,7 @@ def test_large_tensors_travel_without_a_copy_and_small_ones_share_a_packet() -> 
 
 
 def test_received_tensors_are_sent_on_without_a_copy() -> None:
-    outbound, inbound = opened(), Inbound("a", LIMITS)
+    outbound, inbound = opened(), Inbound("a")
     outbound.put(outgoing(size=100))
     (hello, _), (packet, _) = drain(outbound)
     inbound.accept(hello.stream)
@@ -184,7 +184,7 @@ def test_room_is_bounded_by_messages_and_bytes_but_one_always_fits() -> None:
 
 
 def accepted(outbound: Outbound, sender: str = "a") -> Inbound:
-    inbound = Inbound(sender, LIMITS)
+    inbound = Inbound(sender)
     inbound.accept(outbound.stream)
     return inbound
 
@@ -229,7 +229,7 @@ def packet(type: PacketType, number: int, content: bytes = b"", piece: bytes = b
 
 
 def test_a_body_longer_than_promised_is_refused() -> None:
-    inbound = Inbound("a", LIMITS)
+    inbound = Inbound("a")
     inbound.accept(5)
     message = outgoing(size=8)
     with pytest.raises(WireError, match="message 'model' is longer than its header says"):
@@ -238,7 +238,7 @@ def test_a_body_longer_than_promised_is_refused() -> None:
 
 
 def test_a_body_that_ends_early_is_refused_and_a_later_one_counts() -> None:
-    inbound = Inbound("a", LIMITS)
+    inbound = Inbound("a")
     inbound.accept(5)
     message = outgoing(size=8)
     assert inbound.take(packet(PacketType.MESSAGE, 1, message.header, bytes(4))) is None

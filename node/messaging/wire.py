@@ -314,7 +314,7 @@ def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace
             raise WireError(f"two tensors are named {name!r}")
         names.add(name)
         places.append(TensorPlace(name, dtype, shape, start, size, code if code in SHORT else ""))
-        start += _aligned(size)
+        start += size + -size % _ALIGNMENT
         if start > limits.body:
             raise WireError(f"body of {start} bytes or more; at most {limits.body}")
     return tuple(places), start
@@ -349,10 +349,6 @@ def _as_tensor(name: str, value: Any) -> Tensor:
     if array.dtype.str not in _DTYPES:
         raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {', '.join(_DTYPES)}")
     return array
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def plain(value: Any) -> Any:

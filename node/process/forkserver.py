@@ -47,7 +47,7 @@ from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.resources import processors
-from node.runtime.turns import Semaphore, Turn, give_way
+from node.runtime.turns import NICENESS, Semaphore, Turn
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
 CROWD = 100  # nodes; so many share one session, and those without children give way
@@ -313,7 +313,7 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
             if not server.crowded:
                 os.setsid()
             elif assignment is not None and not assignment.related("child"):
-                give_way()
+                os.nice(NICENESS)
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()
             join(start.rights.groups)  # not before: the namespaces are no memory of the node's hardware

@@ -19,13 +19,8 @@ import time
 
 TURN = 0.1  # s, the longest that Linux grants
 _LOOK = 0.005  # s between two polls of a semaphore, if the C library cannot wait on a monotonic clock
-NICENESS = 10  # a weight of 110 beside the usual 1024
+NICENESS = 10  # of processes that give way to others, also of their session: a weight of 110 beside the usual 1024
 PATIENCE = 1.0  # s; then a waiting node computes concurrently with the others, as without turns
-
-
-def give_way() -> None:
-    """Let other processes run before this one, also those of its session."""
-    os.nice(NICENESS)
 
 
 class Turn:
@@ -77,8 +72,8 @@ class Semaphore:
         """Decrement, when the count allows it. False if it did not within ``patience`` s."""
         until = time.monotonic() + patience
         if self._wait is not None:
-            deadline = ctypes.byref(_Timespec.of(until))
-            return bool(self._wait(self._address, time.CLOCK_MONOTONIC, deadline) == 0)
+            deadline = _Timespec(int(until), int(until % 1 * 1e9))
+            return bool(self._wait(self._address, time.CLOCK_MONOTONIC, ctypes.byref(deadline)) == 0)
         while self._library.sem_trywait(self._address) != 0:  # glibc before 2.30, and other C libraries
             if time.monotonic() >= until:
                 return False
@@ -93,11 +88,6 @@ class _Timespec(ctypes.Structure):
     """timespec(3type)."""
 
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-    @classmethod
-    def of(cls, seconds: float) -> _Timespec:
-        whole = int(seconds)
-        return cls(whole, int((seconds - whole) * 1e9))
 
 
 def take_long_turns() -> None:

@@ -7,9 +7,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from node.role import Role
-
 logger = logging.getLogger(__name__)
+
+
+class Performer(Protocol):
+    """The part of a `node.role.Role` that orders control."""
+
+    @property
+    def stopped(self) -> bool: ...
+
+    async def perform(self) -> None: ...
+
+    def stop(self, *, leaving: bool = False) -> None: ...
 
 
 class Slowable(Protocol):
@@ -21,7 +30,7 @@ class Slowable(Protocol):
 class UnderOrders:
     """A role that starts and ends by the orchestrator's orders. ``started`` is set by the first order."""
 
-    def __init__(self, role: Role, compute: Slowable) -> None:
+    def __init__(self, role: Performer, compute: Slowable) -> None:
         self._role = role
         self._compute = compute
         self.started = asyncio.Event()

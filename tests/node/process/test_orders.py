@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 
 from node.process.orders import UnderOrders
-from node.role import Role
 from node.runtime.clock import run_virtual
 
 
@@ -33,7 +31,7 @@ def performed(*types: str) -> FakeRole:
 
     async def main() -> FakeRole:
         role = FakeRole()
-        orders = UnderOrders(cast(Role, role), role)
+        orders = UnderOrders(role, role)
         performing = asyncio.create_task(orders.perform())
         for type in types:
             await asyncio.sleep(1.0)

@@ -209,12 +209,16 @@ class Exchange:
         return self._stopped.is_set()
 
     def report_unreceived(self) -> None:
-        """Report whose messages counted at last, and messages of kinds that the role never waited for. It has ended."""
+        """Report whose messages counted at last, messages of kinds that the role never waited for, and events that were
+        only counted. The role has ended."""
         for gathered in (True, False):
             self._report_contributions(gathered)
         self._contributions.leave(self._mailbox.waiting())
         for kind, peers in self._contributions.unreceived().items():
             self._reporter.event("unreceived", kind=kind, peers=peers)
+        for (name, peer), allowance in self._allowances.items():
+            if allowance.untold:
+                self._report_untold(name, peer, allowance.untold)
 
     def close(self) -> None:
         """End what waits beside the role. The role has ended."""
@@ -300,10 +304,12 @@ class Exchange:
         if not allowance.take(asyncio.get_running_loop().time()):
             return
         if untold:
-            self._reporter.event(
-                "bad_message", peer=peer, reason=f"{untold} more events {name!r} came too fast to be recorded"
-            )
+            self._report_untold(name, peer, untold)
         self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
+
+    def _report_untold(self, name: str, peer: str, count: int) -> None:
+        reason = f"{count} more events {name!r} came too fast to be recorded"
+        self._reporter.event("bad_message", peer=peer, reason=reason)
 
     async def _until(self, reached: Callable[[], bool], patience: float) -> bool:
         """Wait until something is ``reached``. False if it is not within ``patience`` s."""

@@ -10,6 +10,7 @@ import pytest
 from node.assignment import Gathering
 from node.messaging.delivery.association import BadMessage, Event, Received
 from node.messaging.exchange import TOLD_A_SECOND, TOLD_AT_ONCE, Exchange
+from node.messaging.gathering import KEPT
 from node.messaging.memory import MemoryNetwork
 from node.messaging.numbering import EdgeRounds
 from node.messaging.wire import Message
@@ -38,6 +39,7 @@ def told(events: list[Event], later: float) -> list[tuple[str, dict[str, Any]]]:
             await exchange._hear(event)
         await asyncio.sleep(later)
         await exchange._hear(events[-1])
+        exchange.report_unreceived()
         return reporter.events
 
     return run_virtual(hear())
@@ -58,7 +60,9 @@ def test_bad_messages_beyond_some_are_counted() -> None:
 
 def test_superseded_messages_too() -> None:
     said = told([Received("a", Message("update", "a", number)) for number in range(5000)], 0.0)
-    assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE
+    reason = f"{5000 - KEPT - TOLD_AT_ONCE} more events 'superseded' came too fast to be recorded"
+    assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE + ["unreceived", "bad_message"]
+    assert said[-1] == ("bad_message", {"peer": "a", "reason": reason})
 
 
 @virtual

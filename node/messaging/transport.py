@@ -104,6 +104,7 @@ class ZmqTransport:
 
     def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._assignment = assignment
+        self._handshake = max(1, int(assignment.timeouts.lost_after * 1000))  # the timeout of a handshake, in ms
         self._context = context
         self._addresses = {peer.name: peer for peer in assignment.peers}
         self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, self._attend)
@@ -151,11 +152,6 @@ class ZmqTransport:
             self._listener.close()
         if self._authenticator is not None:
             self._authenticator.close()
-
-    @property
-    def _handshake(self) -> int:
-        """The timeout of a handshake, in ms."""
-        return max(1, int(self._assignment.timeouts.lost_after * 1000))
 
     async def _bind(self, socket: zmq.Socket[bytes]) -> None:
         """Bind to the node's address. The driver may configure that address a while after the node starts."""

@@ -21,7 +21,6 @@ import os
 import selectors
 import socket
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +111,7 @@ class Holder:
 
     def _obey(self, order: dict[str, Any]) -> None:
         try:
-            _OPERATIONS[order["op"]](self, order)
+            (self._run if order["op"] == "run" else self._signal)(order)
         except OSError as error:
             what = f": {error.filename}" if error.filename else ""
             self._answer(order, refused=f"{error.strerror}{what}")
@@ -162,6 +161,3 @@ class Holder:
 
     def _write(self, message: dict[str, Any]) -> None:
         self._orders.sendall(json.dumps(message).encode() + b"\n")
-
-
-_OPERATIONS: dict[str, Callable[[Holder, dict[str, Any]], None]] = {"run": Holder._run, "signal": Holder._signal}

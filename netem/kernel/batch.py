@@ -17,6 +17,7 @@ from netem.errors import TcError
 ARGUMENTS = ("tc", "-force", "-json", "-statistics", "-batch", "-")
 END = "end"
 """An unknown command: tc's error for its line shows that all lines before it are done."""
+_LINE = re.compile(r"\S.*")  # the rest of one, from its first word on
 _FAILED = re.compile(r"Command failed \S+:(\d+)$")
 
 
@@ -65,21 +66,17 @@ def _parts(said: str) -> tuple[list[str], dict[int, str], str]:
     complaints: dict[int, str] = {}
     before: list[str] = []
     place = 0
-    while rest := said[place:].lstrip():
-        place = len(said) - len(rest)
-        if rest.startswith("["):
+    while found := _LINE.search(said, place):
+        place = found.end()
+        if found[0].startswith("["):
             try:
-                _, end = decoder.raw_decode(said, place)
+                _, place = decoder.raw_decode(said, found.start())
             except ValueError as error:
-                raise TcError(f"cannot read the output of tc: {error}: {rest[:80]}") from error
-            arrays.append(said[place:end])
+                raise TcError(f"cannot read the output of tc: {error}: {found[0][:80]}") from error
+            arrays.append(said[found.start() : place])
+        elif (number := failed_line(found[0])) is None:
+            before.append(found[0].strip())
         else:
-            end = place + len(rest.partition("\n")[0])
-            line = said[place:end]
-            if (number := failed_line(line)) is None:
-                before.append(line.strip())
-            else:
-                complaints[number] = " ".join(before) or "refused"
-                before = []
-        place = end
+            complaints[number] = " ".join(before) or "refused"
+            before = []
     return arrays, complaints, " ".join(before)

@@ -16,7 +16,7 @@ made anew, which drops the packets in flight there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -40,8 +40,6 @@ from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
-
-NOTHING = "[]"  # what tc shows of no interface
 
 
 class KernelFabric(Coalescing):
@@ -77,7 +75,7 @@ class KernelFabric(Coalescing):
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._ledger = kernel_counters.Ledger()
-        self._shown: dict[str, str] = {}  # what tc has shown last of each interface
+        self._read: dict[str, kernel_counters.Reading] = {}  # the last one of each interface
         self._notes = notes
         self._counts = counts
         self._late_rates: list[str] = []
@@ -134,7 +132,8 @@ class KernelFabric(Coalescing):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
-        now = kernel_counters.read(await self._show(DEVICE)) if self._links.to_remote() else {}
+        remote = self._links.to_remote()
+        now = kernel_counters.read(await self._tc.run([tc.show_command(DEVICE)])).links if remote else {}
         before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
         here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
         await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
@@ -187,18 +186,19 @@ class KernelFabric(Coalescing):
         if before == self._links.layout(targets) or (before is None and not self._links.to_remote()):
             return
         if before is not None:
-            try:
-                shown = await self._show(interface)
-            except HostError:
+            remove = ["tc", "qdisc", "del", "dev", interface, "root"]
+            shown, removed = await self._tc.attempt([tc.show_command(interface), remove])
+            if shown.error:
                 return  # its node has just ended
-            self._passed += tc.parse_passed(shown)
-            now = kernel_counters.read(shown)
+            if removed.error:
+                raise HostError(f"`{' '.join(remove)}` failed ({removed.error})")
+            now = kernel_counters.read(shown.shown)
+            self._passed += now.passed
             for source, target, index in before.links:
                 if (source, target) in self._links and target in targets:
-                    self._ledger.keep((source, target), now.get(index, {}))
+                    self._ledger.keep((source, target), now.links.get(index, {}))
                     self._links.renew((source, target))
-            self._shown.pop(interface, None)
-            await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
+            self._read.pop(interface, None)
         await self._make(interface, targets)
 
     async def _make(self, interface: str, targets: Sequence[str]) -> None:
@@ -296,6 +296,8 @@ class KernelFabric(Coalescing):
                 each.error = finish(each, reply, shown, self._links, self._ledger)
                 if each.error is not None:
                     self._undo(each)
+                elif each.change.profile is None and each.interface in self._read:
+                    self._read[each.interface].links.pop(each.link.index, None)  # the ledger has kept it
         await self._reroute([each for each in alterations if each.change.crossings is not None])
         return [each.error for each in alterations]
 
@@ -312,12 +314,11 @@ class KernelFabric(Coalescing):
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
-        shown = {interface: await self._reading(interface) for interface in set(self._interfaces.values())}
-        readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
+        readings = await self._readings(dict.fromkeys(self._interfaces.values()))
         for pair in self._links:
-            now = readings.get(self._interfaces.get(pair[1], ""), {})
-            rows.append(self._ledger.row(pair, now.get(self._links[pair].index, {})))
-        passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
+            now = readings.get(self._interfaces.get(pair[1], ""), kernel_counters.NOTHING)
+            rows.append(self._ledger.row(pair, now.links.get(self._links[pair].index, {})))
+        passed = self._passed + sum(each.passed for each in readings.values())
         channels, came_from = await self._media.rows(), await self._came_from()
         return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came_from, channels=channels)
 
@@ -346,27 +347,27 @@ class KernelFabric(Coalescing):
 
     async def _retire(self, node: str) -> None:
         """Keep the counters of an interface before its removal."""
-        interface = self._interfaces.get(node, "")
-        shown = await self._reading(interface) if interface else NOTHING
+        interface = self._interfaces.get(node)
+        if interface is None:
+            return
+        now = (await self._readings([interface]))[interface]
         self._made.pop(interface, None)
-        self._shown.pop(interface, None)
+        self._read.pop(interface, None)
         self._interfaces.pop(node, None)
         self._media.detach(node)
-        self._passed += tc.parse_passed(shown)
-        now = kernel_counters.read(shown)
+        self._passed += now.passed
         for source, link in self._links.to(node).items():
-            self._ledger.keep((source, node), now.get(link.index, {}))
+            self._ledger.keep((source, node), now.links.get(link.index, {}))
 
-    async def _reading(self, interface: str) -> str:
-        """What tc shows of an interface, or has shown last if the interface has ended with its node's namespace."""
-        (reply,) = await self._tc.attempt([tc.show_command(interface)])
-        # While an interface ends, tc shows no qdisc of it, without an error.
-        if not reply.error and (kernel_counters.read(reply.shown) or tc.parse_passed(reply.shown)):
-            self._shown[interface] = reply.shown
-        return self._shown.get(interface, NOTHING)
-
-    async def _show(self, interface: str) -> str:
-        return await self._tc.run([tc.show_command(interface)])
+    async def _readings(self, interfaces: Iterable[str]) -> dict[str, kernel_counters.Reading]:
+        """What tc shows of these interfaces at one moment, or has shown last of those that have ended with their node's
+        namespace."""
+        names = list(interfaces)
+        for name, reply in zip(names, await self._tc.attempt([*map(tc.show_command, names)]), strict=True):
+            # While an interface ends, tc shows no qdisc of it, without an error.
+            if not reply.error and any(now := kernel_counters.read(reply.shown)):
+                self._read[name] = now
+        return {name: self._read.get(name, kernel_counters.NOTHING) for name in names}
 
     async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
         """Run the commands of all parts in order; returns the reply to each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from netem.kernel import tc
 from netem.measurement.losses import AskedLosses
@@ -15,10 +16,21 @@ Pair = tuple[str, str]  # the source and the target of a link
 _COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
 
 
-def read(shown: str) -> dict[int, dict[str, int]]:
-    """Counters of the qdiscs of an interface, by the index of the link."""
+class Reading(NamedTuple):
+    """Counters of the qdiscs of an interface, by the index of the link, and the packets that ``passed`` unshaped."""
+
+    links: dict[int, dict[str, int]]
+    passed: int
+
+
+NOTHING = Reading({}, 0)  # of no interface
+
+
+def read(shown: str) -> Reading:
+    """The counters in what tc shows of an interface."""
     counted = {index: counts(state) for index, state in tc.parse_qdiscs(shown).items()}
-    return counted | {index: cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
+    cuts = {index: cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
+    return Reading(counted | cuts, tc.parse_passed(shown))
 
 
 def counts(state: tc.KernelLinkState) -> dict[str, int]:

@@ -284,6 +284,30 @@ async def test_what_a_cut_drops_is_counted(fabric: KernelFabric) -> None:
     assert await row() == (12 + 8, 10, 2, 6)  # and a new netem that says the same as the first
 
 
+async def test_what_a_cut_keeps_is_not_counted_again(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+    """The node of a cut link ends before anything has been read since: what was read last is of before the cut."""
+    assert [row["offered"] for row in (await fabric.counters()).links if row["target"] == "cloud"] == [8, 8]
+    await fabric.cut("device-0", "cloud")
+    hub.refused = "qdisc show dev"
+    for _ in ("ended", "detached"):
+        rows = (await fabric.counters()).links
+        # 8 and one that came when the link was stopped; nobody has read what came to the blackhole.
+        assert {row["source"]: row["offered"] for row in rows if row["target"] == "cloud"} == {
+            "device-0": 9,
+            "device-1": 8,
+        }
+        await fabric.detach(plan.node("cloud"))
+
+
+async def test_counters_read_during_cuts_are_of_one_moment(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+    for node in plan.nodes[1:]:
+        await fabric.attach(node, NodeHandle(4711))
+    ends = [(link.source, link.target) for link in plan.links]
+    counted, *_ = await asyncio.gather(fabric.counters(), *(fabric.cut(*each) for each in ends))
+    assert {row["offered"] for row in counted.links} == {8}  # as before the cuts
+    assert {row["offered"] for row in (await fabric.counters()).links} == {12}
+
+
 SLOW = LinkProfile(latency=0.05)
 
 

@@ -128,14 +128,15 @@ def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> tup
         there, returned = Impairment(ways[0], seed), Impairment(ways[1], TRAINS + seed)
         sent = [number * plan.spacing for number in range(min(plan.count, 500))]
         turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
-        medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
+        # Probes that jitter has brought together may find a small buffer full.
+        medians.append(median(back - began for at, began in turning for back, _ in returned.offer(at, size)))
     return mean(medians), stdev(medians)
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
     """Compare the lost probes, including corrupted ones, with the configured fraction. Losses of a Gilbert–Elliott
     chain are correlated, so a train contains less information about their number: its length is divided by the design
-    effect (see `design_effect`)."""
+    effect (see `design_effect`) if that is above 1."""
     lost = None if direction.received is None else direction.sent - direction.received
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, design_effect(profile.loss))
 
@@ -216,7 +217,7 @@ def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
 
 
 def _judge_fraction(quantity: str, configured: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
-    independent = round(number / effect)
+    independent = round(number / max(1.0, effect))
     if count is None or independent == 0:
         return judged(quantity, configured, None, 0.0, 1.0, "no packet from the far end arrived")
     lowest, highest = binomial_range(independent, configured)

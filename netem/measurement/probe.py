@@ -39,6 +39,7 @@ PROBE, ECHO, FLOOD, ASK, ANSWER, REQUEST = range(6)
 SO_TIMESTAMPNS = 35  # <asm/socket.h>; also the type of the ancillary message
 TIMESPEC = struct.Struct("@ll")
 TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
+LARGEST_WINDOW = 1 << 30  # bytes, the most that TCP can announce (RFC 7323, section 2.3)
 RECEIVE_BUFFER = 4 * 1024 * 1024
 SESSIONS = 64
 ASK_AGAIN = 0.05
@@ -328,7 +329,7 @@ class Probe:
         return datagrams.result()
 
     def _stream(self, direction: int, saturation: dict[str, Any]) -> float | None:
-        seconds, window = saturation["seconds"], saturation["window"]
+        seconds, window = saturation["seconds"], min(saturation["window"], LARGEST_WINDOW)
         try:
             with socket.create_connection(self.far, timeout=10) as connection:
                 connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window))

@@ -21,7 +21,7 @@ from netem.measurement.judge import (
 )
 from netem.measurement.measure import OVERLOAD, OneWay, plan_probe
 from netem.measurement.tally import UDP_HEADERS, Flood
-from netem.profile import DISTRIBUTIONS, LinkProfile
+from netem.profile import DISTRIBUTIONS, GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, direction, measured
 
 
@@ -54,6 +54,11 @@ class TestRtt:
         assert predict_rtt(profile, PERFECT, dense)[0] > 0.055
         assert predict_rtt(profile, PERFECT, sparse)[0] == pytest.approx(0.05, abs=0.001)
 
+    def test_probes_that_find_a_small_buffer_full_are_left_out(self) -> None:
+        """Jitter of 100 ms brings some 50 probes together, of which 12 of 82 bytes fit into 1 kB."""
+        there, back = LinkProfile(latency=0.2, jitter=0.1), LinkProfile(latency=0.01, rate=1e6, buffer_bytes=1000)
+        assert 0.21 < predict_rtt(there, back, plan_probe(there, back))[0] < 0.5
+
     def test_no_echo_at_all_fails(self) -> None:
         verdict = judge_rtt(PERFECT, PERFECT, plan_probe(PERFECT, PERFECT), measured(None))
         assert (verdict.verdict, verdict.measured) == ("fail", None)
@@ -76,6 +81,11 @@ class TestFractions:
         bursty = judge_loss(LinkProfile(loss=BURSTY), direction(2000, 125))
         # By the square root of the design effect, 5.25.
         assert (bursty.high - bursty.low) / (independent.high - independent.low) == pytest.approx(2.29, rel=0.05)
+
+    def test_losses_that_alternate_count_as_independent_ones(self) -> None:
+        """Every second packet is lost: the number of losses has no variance, and a design effect of 0."""
+        alternating = LinkProfile(loss=GilbertElliott(p=1.0, r=1.0))
+        assert judge_loss(alternating, direction(250, 125)) == judge_loss(LinkProfile(loss=0.5), direction(250, 125))
 
     def test_damaged_probes_are_lost_ones(self) -> None:
         assert judge_loss(LinkProfile(loss=0.1, corrupt=0.1), direction(1000, 190)).asked == pytest.approx(0.19)

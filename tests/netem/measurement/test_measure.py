@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+from dataclasses import asdict, replace
+from threading import Thread
+
 import pytest
 
 from netem.errors import MeasureError
@@ -7,6 +11,7 @@ from netem.impair import Impairment
 from netem.library import PROFILES
 from netem.measurement.judge import judge_loss, judge_rate
 from netem.measurement.measure import Measurement, plan_probe
+from netem.measurement.probe import Probe, Responder
 from netem.measurement.tally import UDP_HEADERS, arrival_rate
 from netem.profile import LinkProfile
 from tests.netem.measured import PERFECT, assert_as_asked, direction, judge, measure
@@ -97,6 +102,31 @@ class TestPlan:
         assert lossy is not None
         assert far is not None
         assert (lossy.fills, far.fills) == (False, False)
+
+
+def test_a_window_beyond_tcps_is_the_largest_one() -> None:
+    """40 Gbit/s and 600 ms there and back are 3 GB in flight, and the buffer holds as much."""
+    profile = LinkProfile(latency=0.3, rate=40e9)
+    plan = plan_probe(profile, profile)
+    assert plan.forward is not None
+    assert plan.forward.window > 1 << 32
+    short = replace(plan.forward, seconds=0.1)
+    plan = replace(plan, count=1, wait=0.1, forward=short, back=short)
+    responder = Responder("127.0.0.1")
+    reading, writing = os.pipe()
+    serving = Thread(target=responder.serve, args=(reading,))
+    serving.start()
+    probe = Probe("127.0.0.1", responder.port, responder.token, asdict(plan))
+    try:
+        found = Measurement.from_mapping(probe.run())
+    finally:
+        probe.close()
+        os.close(writing)
+        serving.join()
+        os.close(reading)
+        responder.close()
+    assert found.forward.rate is not None
+    assert found.back.rate is not None
 
 
 def test_other_output_is_refused() -> None:

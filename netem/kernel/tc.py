@@ -95,11 +95,6 @@ class KernelLink:
                 ipaddress.IPv4Address(address)
             except ValueError:
                 raise TcError(f"link {self.index}: {address!r} is not an IPv4 address") from None
-        if self.profile.rate and self.profile.rate >= UNLIMITED:
-            raise TcError(
-                f"link from {self.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}; "
-                "leave the rate out for no limit"
-            )
 
     @property
     def class_id(self) -> str:
@@ -160,8 +155,8 @@ def show_command(device: str) -> list[str]:
 def applied(profile: LinkProfile, capabilities: Capabilities, *, alone: bool) -> LinkProfile:
     """The part of a profile that this host's kernel can apply. `alone`: no other link shares the device."""
     if profile.duplicate and not alone and not capabilities.duplicate_in_tree:
-        return profile.merged(duplicate=0.0)
-    return profile
+        profile = profile.merged(duplicate=0.0)
+    return profile.merged(rate=None) if profile.rate and profile.rate >= UNLIMITED else profile
 
 
 def next_seed(seed: int) -> int:
@@ -175,6 +170,12 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alon
     missing = []
     if not capabilities.seed and any(each.profile.needs_packet_truth or each.profile.jitter for each in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
+    missing += [
+        f"rate on the link from {link.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}, so the "
+        "link has no limit"
+        for link in links
+        if link.profile.rate and link.profile.rate >= UNLIMITED
+    ]
     missing += [
         f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
         for link in links

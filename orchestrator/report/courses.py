@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from netem.errors import NetemError
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Change, Schedule, Steps
-from netem.schedules.traces import Trace, TraceTable
+from netem.schedules.traces import TableForm, Trace, TraceTable
 from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.planning.copies.trace_files import find_file
@@ -114,6 +115,7 @@ def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | Non
                 return None
             if key == "trace":
                 return Trace.read(kept, mapping[key], parse_duration(mapping["window"]))
-            repeat = mapping.get("repeat")
-            return TraceTable.read(kept, mapping[key], None if repeat is None else parse_duration(repeat))
+            repeat = parse_duration(mapping["repeat"]) if "repeat" in mapping else None
+            form = TableForm(**{each.name: mapping[each.name] for each in fields(TableForm) if each.name in mapping})
+            return TraceTable.read(kept, mapping[key], repeat, form)
     return Steps.from_mapping(mapping)

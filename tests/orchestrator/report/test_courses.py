@@ -12,7 +12,7 @@ import pytest
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule, Step, Steps
-from netem.schedules.traces import Trace, TraceTable
+from netem.schedules.traces import TableForm, Trace, TraceTable
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report import render
@@ -83,19 +83,27 @@ def test_a_schedule_that_comes_after_the_end(tmp_path: Path) -> None:
     assert course_figures(recorded(tmp_path, link(Steps((Step(at=60.0, settings={"loss": "5%"}),))))) == {}
 
 
+TEXTS = {
+    "up.txt": "1\n4\n4\n90\n140\n",
+    "drive.csv": "t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n",
+    "logger.csv": "clock,ping,rate_mbit\n5000,40,5\n5001,60,2\n",
+}
+LOGGER = TableForm(columns={"t": "clock"}, units={"t": "s", "half_rtt": "ms"}, half_rtt="ping", start="first-row")
+
+
 @pytest.mark.parametrize(
     "schedule",
     [
         STEPS,
         Steps((Step(at=1.0, settings=LinkProfile(loss=0.1).to_mapping()),)),
-        Trace.read("1\n4\n4\n90\n140\n", "up.txt", window=0.05),
-        TraceTable.read("t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n", "drive.csv", repeat=3.0),
+        Trace.read(TEXTS["up.txt"], "up.txt", window=0.05),
+        TraceTable.read(TEXTS["drive.csv"], "drive.csv", repeat=3.0),
+        TraceTable.read(TEXTS["logger.csv"], "logger.csv", form=LOGGER),
     ],
 )
 def test_schedules_are_read_again_as_they_were(tmp_path: Path, schedule: Schedule) -> None:
     if isinstance(schedule, Trace | TraceTable):
-        text = "1\n4\n4\n90\n140\n" if isinstance(schedule, Trace) else "t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n"
-        (tmp_path / schedule.name).write_text(text)
+        (tmp_path / schedule.name).write_text(TEXTS[schedule.name])
         keep_files({"links": [link(schedule).to_json()]}, tmp_path, tmp_path / "run")
     mapping = json.loads(json.dumps(schedule.to_mapping()))
     again = read_schedule(mapping, tmp_path / "run")

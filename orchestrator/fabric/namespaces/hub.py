@@ -65,8 +65,12 @@ class Hub:
             await self.anchor.stdin.drain()
             async with asyncio.timeout(timeout):
                 line = await self.anchor.stdout.readline()
-        except (TimeoutError, ConnectionError):
+        except ConnectionError:
             line = b""
+        except TimeoutError:
+            line = b""
+            with contextlib.suppress(ProcessLookupError):
+                self.anchor.kill()  # it may wait for an Engine that hangs, and not end with its input
         if line.strip() != b"here":
             self.anchor.stdin.close()
             reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"

@@ -165,9 +165,10 @@ class Impairment:
         self._arrive(now)
         return self.counters
 
-    def backlog(self, now: float) -> int:
+    def backlog(self, now: float) -> float:
         """Bytes in the rate queue at `now`, including the rest of the frame being sent."""
-        return round(self._backlog(now))
+        begin = self._silent_until if self._silent_until > now else now
+        return max(0.0, self._free_at - begin) * self._bytes_per_second
 
     def _arrive(self, now: float) -> None:
         """Count the frames that have arrived by `now`. A frame that overtook others counts with those ahead of it."""
@@ -219,7 +220,7 @@ class Impairment:
         sent = self._free_at
         if sent <= now:
             sent = now
-        elif (backlog := self._backlog(now)) and backlog + size / packets > self._limit:
+        elif (backlog := self.backlog(now)) and backlog + size / packets > self._limit:
             counters.overflowed += packets
             return None
         self._free_at = sent = sent + size * self._seconds_per_byte
@@ -245,7 +246,3 @@ class Impairment:
     def _delay(self) -> float:
         deviation = self._normal() if self._distribution == "normal" else quantile(self._distribution, self._draw())
         return max(0.0, self._latency + self._jitter * deviation)
-
-    def _backlog(self, now: float) -> float:
-        begin = self._silent_until if self._silent_until > now else now
-        return max(0.0, self._free_at - begin) * self._bytes_per_second

@@ -212,18 +212,6 @@ class KernelLinkState:
     backlog_packets: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A setting whose value in the kernel differs from the asked one."""
-
-    setting: str
-    asked: object
-    found: object
-
-    def __str__(self) -> str:
-        return f"{self.setting}: configured {self.asked}, the kernel has {self.found}"
-
-
 def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
     """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
     try:
@@ -267,18 +255,16 @@ def _blackholes(text: str) -> dict[tuple[int, int], int]:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
-def compare(configured: LinkProfile, found: KernelLinkState) -> list[Difference]:
+def compare(configured: LinkProfile, found: KernelLinkState) -> list[str]:
     """Settings that differ from the asked ones by more than the kernel's quantisation and tc's six printed digits."""
-    differences = []
-    for name, tolerance in _TOLERANCES.items():
-        wanted, got = getattr(configured, name), getattr(found.profile, name)
-        if name == "latency":
-            wanted += configured.silence
-        if not _same(wanted, got, tolerance):
-            differences.append(Difference(setting=name, asked=wanted, found=got))
-    if found.limit != (limit := queue_limit(configured)):
-        differences.append(Difference(setting="limit", asked=limit, found=found.limit))
-    return differences
+    pairs = {name: (getattr(configured, name), getattr(found.profile, name)) for name in _TOLERANCES}
+    pairs["latency"] = configured.latency + configured.silence, found.profile.latency
+    pairs["limit"] = queue_limit(configured), found.limit
+    return [
+        f"{name}: configured {wanted}, the kernel has {got}"
+        for name, (wanted, got) in pairs.items()
+        if not _same(wanted, got, _TOLERANCES.get(name, 0.0))
+    ]
 
 
 # Absolute: tc prints whole microseconds, fractions are multiples of 2^-32, rates whole bytes per second.

@@ -37,6 +37,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
@@ -51,30 +52,26 @@ SLOW = 5e6  # bit/s; every frame of slower cross traffic is followed
 Payload = TypeVar("Payload")
 
 
+@dataclass(eq=False, slots=True)
 class _Queue(Generic[Payload]):
-    __slots__ = ("bytes", "charged", "ordered", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[_Packet[Payload]] = deque()
-        self.bytes = 0
-        self.charged = 0.0
-        self.ordered = False  # whether the channel's order of queues has it
+    waiting: deque[_Packet[Payload]] = field(default_factory=deque)
+    bytes: int = 0
+    charged: float = 0.0
+    ordered: bool = False  # whether the channel's order of queues has it
 
 
+@dataclass(eq=False, slots=True)
 class _Member(Generic[Payload]):
     """A member's rate, queue and counters, see `Channel.counted`."""
 
-    __slots__ = ("bytes", "name", "overflowed", "packets", "queue", "queued_bytes", "rate", "seconds")
-
-    def __init__(self, name: str, rate: float, queue: _Queue[Payload]) -> None:
-        self.name = name
-        self.rate = rate
-        self.queue = queue
-        self.packets = 0
-        self.bytes = 0
-        self.seconds = 0.0
-        self.overflowed = 0
-        self.queued_bytes = 0
+    name: str
+    rate: float
+    queue: _Queue[Payload]
+    packets: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    overflowed: int = 0
+    queued_bytes: int = 0
 
 
 class _Packet(NamedTuple, Generic[Payload]):

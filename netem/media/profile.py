@@ -114,8 +114,7 @@ class ChannelProfile:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
-        size = mapping.get("size")
-        return cls(mapping["rate"], mapping["share"], mapping["buffer"], dict(mapping["rates"]), size)
+        return cls(**mapping)
 
 
 @dataclass(frozen=True)
@@ -157,5 +156,4 @@ class CrossTraffic:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CrossTraffic:
-        rows = tuple((float(at), float(rate)) for at, rate in mapping["rows"])
-        return cls(mapping["kind"], mapping["rate"], mapping["on"], mapping["off"], rows)
+        return cls(**{**mapping, "rows": tuple((float(at), float(rate)) for at, rate in mapping["rows"])})

@@ -41,9 +41,8 @@ class ChannelSchedule:
 
     def __init__(self, discard: Callable[[CrossingPacket], object]) -> None:
         self.channels: dict[str, Channel[CrossingPacket]] = {}
-        self.events: list[
-            tuple[float, int, CrossingPacket | str]
-        ] = []  # a packet comes, or a channel is to be advanced
+        # A packet comes, or a channel is to be advanced.
+        self.events: list[tuple[float, int, CrossingPacket | str]] = []
         self._due: dict[str, float] = {}  # of each channel, the earliest of its events
         self._numbers = count()
         self._discard = discard

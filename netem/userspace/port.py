@@ -169,6 +169,3 @@ class Timer:
         nanoseconds = max(1, int(min(at, FAR) * 1e9))  # zero would disarm
         self._value.seconds, self._value.nanoseconds = divmod(nanoseconds, 1_000_000_000)
         self._set(self.fd, self.TIMER_ABSTIME, self._reference, None)
-
-    def close(self) -> None:
-        os.close(self.fd)

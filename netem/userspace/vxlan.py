@@ -33,7 +33,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from netem.errors import SwitchError
@@ -73,14 +73,10 @@ class Tunnel:
         self.unrouted = 0
         self.unsent = 0
         self.from_strangers = 0
-        self._operations: dict[str, Callable[..., dict[str, Any]]] = {
-            "forward": self.forward,
-            "counters": self.counters,
-        }
 
     def handle(self, request: object) -> dict[str, Any]:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
-        return answer(request, self._operations)
+        return answer(request, {"forward": self.forward, "counters": self.counters})
 
     def forward(self, hosts: Mapping[str, str], key: str = "") -> dict[str, Any]:
         found = {parse_mac(mac): (str(ipaddress.IPv4Address(host)), self._port) for mac, host in dict(hosts).items()}
@@ -202,9 +198,8 @@ def run(tunnel: Tunnel, console: Console, device: int, underlay: socket.socket) 
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C signals the whole group; the trunk stays until the orderly end
+    # Ctrl-C signals the whole group; the trunk stays until the orderly end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pid, near, far, address, port, identifier = sys.argv[1:]
     console = Console(sys.stdin.fileno(), sys.stdout.fileno())
     try:

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from netem.media.profile import CROSS_TRAFFIC as CROSS_TRAFFIC
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
 ChannelRow = dict[str, int | float | str]
-"""Counters of a channel of a shared medium, by member: channel, member (`CROSS_TRAFFIC` for that of others), packets,
-bytes and seconds (what has left the channel, and how long it was occupied by that), overflowed (packets), queued_bytes
-(waiting at present)."""
+"""Counters of a channel of a shared medium, by member: channel, member (`netem.media.profile.CROSS_TRAFFIC` for that of
+others), packets, bytes and seconds (what has left the channel, and how long it was occupied by that), overflowed
+(packets), queued_bytes (waiting at present)."""
 
 LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and the losses asked for
 

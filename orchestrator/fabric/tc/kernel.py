@@ -114,7 +114,7 @@ class KernelFabric(Coalescing):
         return [*self._notes, *self._late_rates, *self._links.not_applied()]
 
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
-        await self._retire(node.name)
+        await self.detach(node)
         interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
         await self._hub.set_up(None, {}, lines)
@@ -128,7 +128,18 @@ class KernelFabric(Coalescing):
         return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
     async def detach(self, node: NodePlan) -> None:
-        await self._retire(node.name)
+        """The counters of its interface are kept."""
+        interface = self._interfaces.get(node.name)
+        if interface is None:
+            return
+        now = (await self._readings([interface]))[interface]
+        self._made.pop(interface, None)
+        self._read.pop(interface, None)
+        self._interfaces.pop(node.name, None)
+        self._media.detach(node.name)
+        self._passed += now.passed
+        for source, link in self._links.to(node.name).items():
+            self._ledger.keep((source, node.name), now.links.get(link.index, {}))
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
@@ -344,20 +355,6 @@ class KernelFabric(Coalescing):
     async def close(self) -> None:
         """The bridge and the interfaces end with the hub's namespace."""
         await self._tc.close()
-
-    async def _retire(self, node: str) -> None:
-        """Keep the counters of an interface before its removal."""
-        interface = self._interfaces.get(node)
-        if interface is None:
-            return
-        now = (await self._readings([interface]))[interface]
-        self._made.pop(interface, None)
-        self._read.pop(interface, None)
-        self._interfaces.pop(node, None)
-        self._media.detach(node)
-        self._passed += now.passed
-        for source, link in self._links.to(node).items():
-            self._ledger.keep((source, node), now.links.get(link.index, {}))
 
     async def _readings(self, interfaces: Iterable[str]) -> dict[str, kernel_counters.Reading]:
         """What tc shows of these interfaces at one moment, or has shown last of those that have ended with their node's

@@ -99,7 +99,7 @@ class KernelLinks:
             raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
         applied = tc.applied(configured.profile, self._capabilities, alone=self._alone(target))
         if differences := tc.compare(applied, states[configured.index]):
-            raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
+            raise FabricError(f"link {source} -> {target}: {'; '.join(differences)}")
 
     def not_applied(self) -> Iterator[str]:
         """The settings that this host's netem lacks, one sentence each."""

@@ -309,7 +309,7 @@ def test_wrong_requests_are_answered() -> None:
         ({"op": "link", "source": "c", "target": "b"}, "a new link needs"),
         ({"op": "occupy", "name": "cell-7", "traffic": None}, "no channel cell-7"),
         ({"op": "occupy", "name": "cell-0", "traffic": {}}, "rows"),
-        ({"op": "channel", "name": "cell-0", "profile": {"rate": 1e6}}, "share"),
+        ({"op": "channel", "name": "cell-0", "profile": {"share": "fair"}}, "rate"),
         ({"op": "channel", "name": 7, "profile": CELL}, "name must be a text"),
     ):
         assert said in network.switch.handle(request)["error"]

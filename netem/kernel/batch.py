@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from netem.errors import TcError
@@ -32,6 +33,15 @@ class Reply:
 
     shown: str = ""
     error: str = ""
+
+
+@contextmanager
+def reading(command: str) -> Iterator[None]:
+    """TcError if the body cannot read the output of ``tc -j -s`` with this command."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TcError(f"cannot read the output of tc -j -s {command}: {error!r}") from error
 
 
 def failed_line(said: str) -> int | None:

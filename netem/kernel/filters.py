@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from netem.errors import TcError
+from netem.kernel.batch import reading
 
 LINEAR_FILTERS = 32
 """Up to this number the filters are a list; above it, a hash table over the last byte of an address."""
@@ -106,8 +106,11 @@ def show_counts_command(device: str) -> list[str]:
 def parse_counts(text: str) -> dict[int, int]:
     """The packets that have arrived, by the number of their source. A super-packet counts as what it was made of.
     Raises TcError for other text."""
-    try:
-        actions = [each for entry in json.loads(text) for each in entry.get("options", {}).get("actions", ())]
-        return {int(each["index"]): int(each["stats"]["packets"]) for each in actions}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TcError(f"cannot read the output of tc -j -s filter show: {error!r}") from error
+    with reading("filter show"):
+        return {int(each["index"]): int(each["stats"]["packets"]) for each in actions_in(text)}
+
+
+def actions_in(text: str) -> Iterator[dict[str, Any]]:
+    """The actions in what `show_counts_command` shows."""
+    for entry in json.loads(text):
+        yield from entry.get("options", {}).get("actions", ())

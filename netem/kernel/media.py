@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from netem import units
-from netem.errors import TcError
-from netem.kernel.filters import INGRESS, table_commands
+from netem.kernel.batch import reading
+from netem.kernel.filters import INGRESS, actions_in, table_commands
 from netem.kernel.tc import UNLIMITED
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
@@ -115,27 +115,22 @@ def stop_redirecting_command(device: str) -> list[str]:
 
 def parse_queues(text: str) -> dict[str, Queue]:
     """The queues of a channel by class, from ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
-    try:
+    with reading("qdisc show"):
         return {
             each["parent"]: Queue(each["packets"], each["bytes"], each["drops"], each["qlen"], each["backlog"])
             for each in json.loads(text)
             if each["kind"] == "netem"
         }
-    except (ValueError, TypeError, KeyError) as error:
-        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
 def parse_redirected(text: str) -> dict[int, Offered]:
     """What was redirected, by the number of its `Match`, from ``tc -j -s filter show dev DEVICE ingress``."""
-    try:
-        actions = [each for entry in json.loads(text) for each in entry.get("options", {}).get("actions", ())]
-        found = {each["index"]: each["stats"] for each in actions if each["kind"] == "mirred"}
+    with reading("filter show"):
+        found = {each["index"]: each["stats"] for each in actions_in(text) if each["kind"] == "mirred"}
         return {
             index: Offered(stats["packets"], stats["bytes"] + _HEADER * stats["packets"])
             for index, stats in found.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TcError(f"cannot read the output of tc -j -s filter show: {error!r}") from error
 
 
 class CommonQueue:

@@ -45,7 +45,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from netem import units
-from netem.errors import ProfileError, TcError
+from netem.errors import TcError
+from netem.kernel.batch import reading
 from netem.kernel.filters import Match, filter_commands
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
@@ -214,12 +215,8 @@ class KernelLinkState:
 
 def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
     """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
-    try:
-        qdiscs = json.loads(text)
-        leaves = [qdisc for qdisc in qdiscs if qdisc["kind"] == "netem"]
-        states = [_state(leaf) for leaf in leaves]
-    except (ValueError, TypeError, KeyError, ProfileError) as error:
-        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
+    with reading("qdisc show"):
+        states = [_state(qdisc) for qdisc in json.loads(text) if qdisc["kind"] == "netem"]
     return {state.index: state for state in states}
 
 
@@ -236,23 +233,18 @@ def parse_stops(text: str) -> dict[int, int]:
 
 def parse_passed(text: str) -> int:
     """Number of packets that passed unshaped, from the same output. Raises TcError."""
-    try:
+    with reading("qdisc show"):
         return sum(each["packets"] for each in json.loads(text) if each.get("parent") == _PASS_CLASS)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
 def _blackholes(text: str) -> dict[tuple[int, int], int]:
     """Drops of each blackhole, by the major and minor number of its parent."""
-    try:
+    with reading("qdisc show"):
         holes = [each for each in json.loads(text) if each["kind"] == "blackhole"]
-        parents = [each["parent"].partition(":") for each in holes]
+        parents = [each["parent"].split(":") for each in holes]
         return {
-            (int(major, 16), int(minor, 16)): each["drops"]
-            for (major, _, minor), each in zip(parents, holes, strict=True)
+            (int(major, 16), int(minor, 16)): each["drops"] for (major, minor), each in zip(parents, holes, strict=True)
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
 def compare(configured: LinkProfile, found: KernelLinkState) -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
+from pydantic import TypeAdapter
+
 from orchestrator.planning.plan import LinkPlan
 
 Pair = tuple[str, str]  # the names of two hosts in alphabetical order
@@ -54,13 +56,8 @@ class NetworkReading:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            tuple(PairReading(**{**each, "hosts": tuple(each["hosts"])}) for each in data["pairs"]),
-            tuple(FramesReading(**each) for each in data["frames"]),
-            tuple(data["away"]),
-            data["first"],
-            data.get("strangers", {}),
-        )
+        reading: Self = TypeAdapter(cls).validate_python(data)
+        return reading
 
 
 class HostsNetwork(Protocol):

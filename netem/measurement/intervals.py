@@ -35,7 +35,7 @@ def _up_to(number: int, fraction: float, count: int) -> float:
     ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
     term = math.exp(ways + count * math.log(fraction) + (number - count) * math.log1p(-fraction))
     total = 0.0
-    while count >= 0 and term > 1e-17 * total:
+    while count >= 0 and term > max(1e-17 * total, 1e-300):  # the smallest floats are too few to become smaller
         total += term
         term *= count * (1 - fraction) / ((number - count + 1) * fraction)
         count -= 1

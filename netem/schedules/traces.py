@@ -149,6 +149,8 @@ class TableForm:
                 number = "no" if name not in names else "more than one"
                 raise ScheduleError(f"{where}: there is {number} column {_quote(name)}, for {key}")
         keys = {name: key for key, name in named.items()}
+        if len(keys) < len(named):
+            raise ScheduleError(f"{where}: each of {', '.join(named)} needs a column of its own")
         columns = [self._column(name, keys.get(name), where) for name in names]
         found = [column.key for column in columns if column is not None]
         if "t" not in found or len(found) < 2:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from math import comb
 
 import pytest
@@ -23,6 +24,14 @@ def test_the_normal_approximation_agrees_for_large_numbers() -> None:
     # A million at 20 %: standard deviation 400; 2.576 of them for 99 %, 5.73 for all but 1e-8.
     assert binomial_range(1_000_000, 0.2) == pytest.approx((200_000 - 1030.3, 200_000 + 1030.3), abs=1.5)
     assert binomial_range(1_000_000, 0.2, 1 - 1e-8) == pytest.approx((200_000 - 2292, 200_000 + 2292), abs=5)
+
+
+def test_a_thousand_million_packets_take_a_moment() -> None:
+    """Where the distribution is as small as the smallest floats, its sum took 13 s."""
+    began = time.process_time()
+    # Standard deviation 3146.4; 3.891 of them for all but 1e-4.
+    assert binomial_range(10**9, 0.01, 1 - 1e-4) == pytest.approx((10**7 - 12_241, 10**7 + 12_241), rel=0, abs=5)
+    assert time.process_time() - began < 5
 
 
 def test_certain_fractions_leave_no_choice() -> None:

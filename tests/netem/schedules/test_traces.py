@@ -196,6 +196,11 @@ ONE = [(0.0, {"rate": 1.5e6}, False), (1.0, {"rate": 2e6}, False)]
         ("t_s,speed\n0,1\n", {}, "m.csv:1: 'speed' is no column; these are: t, latency, rate, loss, jitter"),
         ("t,v\n0,1\n", {"columns": {"rate": "w"}}, "m.csv:1: there is no column 'w', for rate"),
         ("t,v,v\n0,1,1\n", {"columns": {"rate": "v"}}, "m.csv:1: there is more than one column 'v', for rate"),
+        (
+            "t_s,v\n0,20ms\n",
+            {"columns": {"latency": "v", "jitter": "v"}},
+            "m.csv:1: each of latency, jitter needs a column of its own",
+        ),
         ("t_s,rate_mbit\n0,1\n", {"units": {"loss": "%"}}, "m.csv:1: units: there is no column for loss"),
         ("t_s,latency_ms,rtt_ms\n0,1,2\n", {"half_rtt": "rtt_ms"}, "m.csv:1: the column latency is listed twice"),
         (

@@ -24,23 +24,22 @@ from orchestrator.scenario.sections.drivers import candidate_engines
 async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
     """Open the first of the allowed engines that works on this host. HostError if none does. ``trunk``: the hub's
     trunk, already laid, if the run spans several hosts. Their engines may differ."""
-    fabric = await _open_first(wires, hub, directory, trunk)
-    fabric.tcp = await tcp.in_force(hub)
-    return fabric
-
-
-async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
     allowed = candidate_engines(wires.engine, wires.beyond_kernel, media=wires.media)
     if not allowed:
         raise EngineError(
             f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"
         )
+    settings = await tcp.in_force(hub)  # before an engine is open, which would have to be closed if this fails
     opening: dict[str, Callable[..., Awaitable[Fabric]]] = {"kernel": _open_kernel, "userspace": UserspaceFabric.open}
     *preferred, last = allowed
     for name in preferred:
         with contextlib.suppress(EngineError):
-            return await opening[name](hub, directory.run, directory.path, wires, trunk)
-    return await opening[last](hub, directory.run, directory.path, wires, trunk)
+            fabric = await opening[name](hub, directory.run, directory.path, wires, trunk)
+            break
+    else:
+        fabric = await opening[last](hub, directory.run, directory.path, wires, trunk)
+    fabric.tcp = settings
+    return fabric
 
 
 async def _open_kernel(hub: Hub, run: str, directory: Path, wires: Wires, trunk: Trunk | None) -> Fabric:

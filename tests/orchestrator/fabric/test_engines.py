@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.tc.kernel_media import KernelMedia
+from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run.links.media import Media
 from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
@@ -32,6 +34,20 @@ def test_the_kernel_engine_is_refused_with_the_reason() -> None:
     opening = open_fabric(wires, cast(Hub, None), cast(RunDirectory, None))
     with pytest.raises(EngineError, match="cannot share these media: cross traffic on cell-0; choose `engine: user"):
         asyncio.run(opening)
+
+
+async def test_no_engine_is_left_open_where_the_settings_of_tcp_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(WritingHub):
+        async def set_up(self, *_: object, **__: object) -> dict[str, str]:
+            raise HostError("the process that sets up networks ended")
+
+    opened: list[str] = []
+    monkeypatch.setattr(UserspaceFabric, "open", opened.append)
+    with pytest.raises(HostError, match="sets up networks ended"):
+        await open_fabric(Wires((), (), "userspace"), cast(Hub, Broken()), RunDirectory(tmp_path))
+    assert opened == []
 
 
 async def test_a_host_without_ifb_is_refused() -> None:

@@ -195,9 +195,7 @@ class LinkProfile:
         """
         changes = _typed(mapping or {}) | values
         defaults = {field.name: field.default for field in fields(self)}
-        for name in changes:
-            if name not in defaults:
-                raise ProfileError(_unknown_key(name, list(defaults), "the profile"))
+        _check_keys(changes, list(defaults), "the profile")
         changes = {name: defaults[name] if value is None else value for name, value in changes.items()}
         if "buffer" in changes or "buffer_bytes" in changes or ("rate" in changes and changes["rate"] is None):
             changes = {"buffer": None, "buffer_bytes": None} | changes
@@ -328,13 +326,9 @@ def _parse(where: str, value: object, parser: Callable[[object], float]) -> floa
 def _check_keys(mapping: Iterable[str], known: tuple[str, ...] | list[str], where: str) -> None:
     for key in mapping:
         if key not in known:
-            raise ProfileError(_unknown_key(key, known, where))
-
-
-def _unknown_key(key: object, known: tuple[str, ...] | list[str], where: str) -> str:
-    nearest = difflib.get_close_matches(str(key), known, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"{where}: unknown key {key!r}; {hint}allowed: {', '.join(known)}"
+            nearest = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+            raise ProfileError(f"{where}: unknown key {key!r}; {hint}allowed: {', '.join(known)}")
 
 
 def _check_number(name: str, value: object, unit: str, most: float) -> None:

@@ -93,24 +93,19 @@ class LossProcess:
         self._random = random.random
         self._bad = random.random() < chain.bad_fraction
         self._stay = self._geometric(self._states[self._bad][1]) + 1
-        self._gap = self._next()  # packets before the next lost one
-
-    @property
-    def clear(self) -> float:
-        """Number of packets before the next lost one."""
-        return self._gap
+        self.clear = self._next()  # packets before the next lost one
 
     def draw(self, count: int) -> Sequence[int]:
         """The indices of the lost ones among the next ``count`` packets."""
-        gap = self._gap
+        gap = self.clear
         if gap >= count:
-            self._gap = gap - count
+            self.clear = gap - count
             return ()
         lost = []
         while gap < count:
             lost.append(int(gap))
             gap += 1 + self._next()
-        self._gap = gap - count
+        self.clear = gap - count
         return lost
 
     def _next(self) -> float:

@@ -30,7 +30,7 @@ def main() -> None:
     hub = os.open("/proc/self/ns/net", os.O_RDONLY)
     if not os.access(SETTINGS / "tcp_rmem", os.W_OK):
         mount_proc(libc)
-    write({"event": "ready"})
+    print(json.dumps({"event": "ready"}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -41,9 +41,9 @@ def main() -> None:
                     stack.callback(libc.setns, hub, CLONE_NEWNET)
                     if libc.setns(node, CLONE_NEWNET) != 0:
                         raise OSError(f"setns: {os.strerror(ctypes.get_errno())}")
-                write({"id": request["id"], "ok": True, "tcp": set_up(**request)})
+                print(json.dumps({"id": request["id"], "ok": True, "tcp": set_up(**request)}), flush=True)
         except OSError as error:
-            write({"id": request["id"], "error": str(error)})
+            print(json.dumps({"id": request["id"], "error": str(error)}), flush=True)
 
 
 def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -> dict[str, str]:
@@ -65,11 +65,6 @@ def mount_proc(libc: ctypes.CDLL) -> None:
     libc.unshare(CLONE_NEWNS)
     libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
     libc.mount(b"proc", b"/proc", b"proc", 0, None)
-
-
-def write(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from netem.errors import NetemError
 from netem.kernel import batch, tc
-from netem.kernel.batch import Reply
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
 from netem.media.profile import ChannelProfile, CrossTraffic
@@ -36,7 +35,7 @@ from orchestrator.fabric.tc import bridge, kernel_counters
 from orchestrator.fabric.tc.alteration import Alteration, finish
 from orchestrator.fabric.tc.kernel_links import KernelLinks, Layout
 from orchestrator.fabric.tc.kernel_media import KernelMedia
-from orchestrator.fabric.tc.traffic_control import Command, TrafficControl
+from orchestrator.fabric.tc.traffic_control import TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
@@ -297,7 +296,8 @@ class KernelFabric(Coalescing):
                 [each.command for each in running if each.command is not None],
                 [tc.show_command(interface) for interface in after if interface is not None],
             ]
-            _, shown_before, done, shown_after = await self._batch(parts)
+            replies = iter(await self._tc.attempt([command for part in parts for command in part]))
+            _, shown_before, done, shown_after = ([next(replies) for _ in part] for part in parts)
             for each, reply in zip(running, done, strict=True):
                 shown = dict(
                     zip(before, shown_before, strict=True)
@@ -365,11 +365,6 @@ class KernelFabric(Coalescing):
             if not reply.error and any(now := kernel_counters.read(reply.shown)):
                 self._read[name] = now
         return {name: self._read.get(name, kernel_counters.NOTHING) for name in names}
-
-    async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
-        """Run the commands of all parts in order; returns the reply to each."""
-        results = iter(await self._tc.attempt([command for part in parts for command in part]))
-        return [[next(results) for _ in part] for part in parts]
 
 
 _LATE_RATE = (

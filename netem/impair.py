@@ -11,11 +11,12 @@ these steps, those of tc-netem(8) with a tail-drop rate queue in front of the pr
                 occupy the buffer; a frame that does not fit is dropped (tail drop). An idle link takes any frame
 5. propagation  latency plus a jitter drawn per frame, at least 0, counted from the end of step 4
 
-**Order.** Deliveries keep the order of the queue: a frame is never delivered before its predecessor. As a consequence,
-jitter can only delay frames. Frames closer together than the jitter wait for the slowest frame ahead, so the mean delay
-of a dense stream is above the latency and its spread is below the jitter. A frame drawn by `reorder` leaves this order:
-it is delivered right after step 4, ahead of all frames in step 5. netem's reorder likewise sends a packet immediately
-(tc-netem(8), reorder), but there the packet also skips the rate; here the rate always holds.
+**Order.** Deliveries keep the order of the queue: a frame is never delivered before its predecessor. One that waits for
+its predecessor has the next floating-point number as its time, so that a change can move one and not the other. As a
+consequence, jitter can only delay frames. Frames closer together than the jitter wait for the slowest frame ahead, so
+the mean delay of a dense stream is above the latency and its spread is below the jitter. A frame drawn by `reorder`
+leaves this order: it is delivered right after step 4, ahead of all frames in step 5. netem's reorder likewise sends a
+packet immediately (tc-netem(8), reorder), but there the packet also skips the rate; here the rate always holds.
 
 **Shared media.** A link that crosses their channels has two Impairments in series, see `netem.userspace.link`: one for
 steps 1 to 4, in front of the channels, and one for step 5 behind them.
@@ -140,7 +141,9 @@ class Impairment:
             new = at
             if sent > now:
                 sent = begin + (sent - begun) * stretch
-                new = sent if delay is None else max(sent + delay, last)
+                new = sent + (delay or 0.0)
+                if delay is not None and new < last:
+                    new = math.nextafter(last, math.inf)
                 moved[at] = max(new, moved.get(at, new))
             last = last if delay is None else new
             self._on_the_way.append((new, size, packets, sent, delay))
@@ -231,7 +234,7 @@ class Impairment:
             delay = self._delay() if self._jitter else self._latency
             at = sent + delay
             if at < self._last_delivery:
-                at = self._last_delivery
+                at = math.nextafter(self._last_delivery, math.inf)
             self._last_delivery = at
         if corrupt:
             counters.corrupted += packets

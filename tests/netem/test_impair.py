@@ -413,14 +413,28 @@ def test_what_is_on_its_way_keeps_its_time_and_is_not_overtaken() -> None:
     first = impairment.offer(0.0, 1000)[0][0]
     impairment.change(LinkProfile(latency=0.01, rate=8e6, buffer=1.0), 0.002)
     second = impairment.offer(0.002, 10_000)[0][0]
-    assert second == first == pytest.approx(0.101)  # else at 2 + 10 + 10 ms
-    assert impairment.change(LinkProfile(latency=0.01, rate=80e6, buffer=1.0), 0.002) == {second: first}
+    assert first < second == pytest.approx(0.101)  # else at 2 + 10 + 10 ms
+    assert impairment.change(LinkProfile(latency=0.01, rate=80e6, buffer=1.0), 0.002) == {second: second}
 
 
 def test_reordered_frames_that_wait_leave_at_the_new_rate() -> None:
     impairment = Impairment(LinkProfile(latency=0.1, rate=8e6, reorder=1.0), seed=1)
     before = [impairment.offer(0.0, 1000)[0][0] for _ in range(2)]
     assert impairment.change(LinkProfile(rate=16e6), 0.0) == pytest.approx({before[0]: 0.0005, before[1]: 0.001})
+
+
+def test_a_change_moves_what_waits_for_the_link_and_not_what_it_would_have_arrived_with() -> None:
+    """The first of two frames is on its way, with so much jitter that the second would arrive with it. At 80 kbit/s
+    1000 bytes take 100 ms, so half of the second is left at 150 ms."""
+    profile = LinkProfile(latency=0.1, jitter=0.05, rate=80e3)
+    for seed in range(100):
+        link = Impairment(profile, seed)
+        (first, _), (second, _) = (delivery for _ in range(2) for delivery in link.offer(0.0, 1000))
+        if second - first < 1e-9:
+            break
+    moved = link.change(profile.merged(silence=1.0), 0.15)
+    assert list(moved) == [second]
+    assert first < 1.15 + 0.05 <= moved[second]
 
 
 def test_a_change_that_leaves_the_rate_moves_nothing() -> None:

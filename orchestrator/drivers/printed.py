@@ -17,6 +17,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from node.messaging.wire import LAST_ROUND
+
 MARK = "::edgebed "
 LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
@@ -89,7 +91,7 @@ class Printed:
 
     def begin(self, round: Any = 1) -> Iterator[dict[str, Any]]:
         """The message that a round begins; none if it or a later one has begun before."""
-        if type(round) is int:
+        if _is_round(round):
             if round <= self._begun:
                 return
             self._begun = round
@@ -103,12 +105,12 @@ class Printed:
         if round is None:
             return
         yield from self.begin(round)
-        if type(round) is int:
+        if _is_round(round):
             if round <= self._ended:
                 return  # a program that has started again may count from 1 again
             self._ended = round
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
-        if not self._tells_starts and type(round) is int and round != self._rounds:
+        if not self._tells_starts and _is_round(round) and round != self._rounds:
             yield from self.begin(round + 1)
 
 
@@ -125,6 +127,11 @@ def _finite(entry: dict[str, Any]) -> bool:
 def _whole(value: Any) -> Any:
     """A whole number as an int. Some languages print 3 as 3.0."""
     return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _is_round(value: Any) -> bool:
+    """Whether the check of messages will take it. If a larger number counted, smaller ones would be over already."""
+    return type(value) is int and value <= LAST_ROUND
 
 
 def _unreadable(reason: str) -> dict[str, Any]:

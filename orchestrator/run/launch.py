@@ -85,8 +85,10 @@ def launch(
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
-    """Continue a run that ended early after the last round in its checkpoints. RunError if it still runs, is complete
-    or has no checkpoint, or if its scenario gives another plan now."""
+    """Continue a run that ended early after the last round in its checkpoints. RunError if it still runs, is complete,
+    has no checkpoint or belongs to another user, or if its scenario gives another plan now."""
+    if not directory.is_ours:  # its plug-ins are code of that user
+        raise RunError(f"{directory.path} belongs to another user, or others may write to it: `resume` it as its user")
     options = RunOptions(workers)
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())

@@ -14,13 +14,13 @@ from numbers import Real
 from typing import Any
 
 from node.messaging.control import SHARES
+from node.messaging.wire import LAST_ROUND
 from orchestrator.results.record.writer import Record
 
 LONGEST_NAME = 200  # characters
 LONGEST_TEXT = 10_000
 MOST_VALUES = 1000  # in one metric message
 DEEPEST = 32  # levels of lists and maps within an event
-LARGEST_ROUND = 1_000_000_000
 UNREADABLE = "unreadable"  # type of the message that replaces a message that the control plane could not read
 
 ORCHESTRATORS = frozenset(
@@ -58,7 +58,7 @@ def _seconds(value: Any) -> bool:
 
 
 def _round(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_ROUND
+    return type(value) is int and 0 <= value <= LAST_ROUND
 
 
 def _number(value: Any) -> bool:

@@ -54,6 +54,12 @@ def test_a_round_that_is_no_whole_number_is_left_to_the_check_of_messages(round:
     assert problem(ended, []) is not None
 
 
+def test_after_a_round_that_cannot_be_the_others_still_count() -> None:
+    seconds = '::edgebed {"round": 1764218400000}'  # a time since 1970
+    assert all(problem(each, []) is not None for each in told(seconds))
+    assert told(seconds, '::edgebed {"round": 1}')[-3:] == [begins(1), ends(1), begins(2)]
+
+
 def test_a_program_that_tells_beginnings_is_believed() -> None:
     start, end = '::edgebed {"round": 1, "phase": "start"}', '::edgebed {"round": 1}'
     assert told(start, end) == [begins(1), ends(1)]

@@ -69,6 +69,14 @@ def test_nor_is_one_that_runs(tmp_path: Path) -> None:
         resume(directory, lambda _: pytest.fail("nothing of it is begun"))
 
 
+def test_nor_is_that_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = ended(tmp_path, "interrupted")
+    keep(directory, 6)
+    monkeypatch.setattr(RunDirectory, "is_ours", False)
+    with pytest.raises(RunError, match="belongs to another user"):
+        resume(directory, lambda _: pytest.fail("nothing of it is begun"))
+
+
 def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> None:
     directory = ended(tmp_path, "interrupted")
     with pytest.raises(RunError, match="cloud had no checkpoint yet"):

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from netem.errors import TcError
 from netem.measurement.tally import UDP_HEADERS
 from netem.profile import FULL_FRAME, LinkProfile
 from orchestrator.errors import FabricError, HostError
@@ -217,8 +216,12 @@ def test_what_the_kernel_does_otherwise_is_refused(stage: Stage, monkeypatch: py
     monkeypatch.setattr("netem.profile.LONGEST", math.inf)  # a profile allows nothing that the kernel refuses
     with pytest.raises((FabricError, HostError)):
         stage.do(stage.fabric.change(*UP, LinkProfile(latency=1e6)))  # beyond what the kernel's clock of ns holds
-    with pytest.raises(TcError):
-        stage.do(stage.fabric.change(*UP, LinkProfile(rate=40e9)))
+
+
+def test_a_rate_above_those_of_the_kernel_is_no_limit(stage: Stage) -> None:
+    stage.do(stage.fabric.change(*UP, LinkProfile(latency=0.005, rate=40e9)))
+    assert any("below 32gbit, so the link has no limit" in each for each in stage.fabric.notes())
+    assert min(stream(stage, *UP, count=10, spacing=0.005).delays) == pytest.approx(0.005, abs=0.001)
 
 
 def test_two_hundred_peers(shared: Stage, tmp_path: Path, note: Note) -> None:

@@ -41,13 +41,13 @@ quick-drivers: setup
 	$(BIN)/python -m pytest -q $(QUICK) $(DRIVERS)
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, so many processes at a time. What takes longest starts first. hosts, runs, engines, netns and the ordinary user
-# mostly wait: together they leave more than a processor of two to what computes, at first one of these, later two.
-# Whole runs that measure this host come last and alone.
-LANES ?= 5
+# All tests, so many processes at a time. What takes longest starts first. hosts, runs and engines mostly wait: together
+# they leave a processor of two to what computes. netns and the ordinary user wait more than they compute, and are patient:
+# they come when lanes are free. Whole runs that measure this host come last and alone.
+LANES ?= 4
 # Root of CI makes an ordinary user, who runs the tests that depend on the user.
 ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
-ALL := hosts runs computing engines netns $(ORDINARY_USER) others simulations computing-orchestrator lint
+ALL := hosts runs computing engines simulations others computing-orchestrator netns $(ORDINARY_USER) lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)

@@ -47,7 +47,7 @@ quick-others: setup
 LANES ?= 4
 # Root of CI makes an ordinary user, who runs the tests that depend on the user.
 ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
-ALL := hosts runs computing engines simulations others computing-orchestrator netns $(ORDINARY_USER) lint
+ALL := hosts runs computing engines others simulations computing-orchestrator netns $(ORDINARY_USER) lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)

@@ -290,7 +290,7 @@ def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tu
     return header, body
 
 
-@functools.lru_cache
+@functools.lru_cache(_LAYOUTS)
 def _pack_layout(specifications: tuple[tuple[Any, ...], ...], limits: MessageLimits) -> tuple[bytes, int]:
     layout: bytes = msgpack.packb(specifications)
     return layout, _new_layout(layout, limits)[1]

@@ -78,7 +78,7 @@ class Reader:
             changed = now != self._seen
             draws = not self._drawn and self._clock() >= self._draw_at  # figures are not of the latest look
             if not (changed or draws or self._behind or self._unjudged or self._again) and not (
-                self._running and not is_held(self.directory)  # it has ended, which no file tells
+                self._running and not is_held(self.directory)  # it has ended: no file shows that
             ):
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.

@@ -88,9 +88,8 @@ class Guard:
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in requested if key != "token"])
             key = f"#key={self._key}" if self._key is not None else ""
-            path = quote(
-                "/" + scope["path"].lstrip("/\\")
-            )  # a browser takes two slashes for the name of another server
+            # A browser takes two slashes for the name of another server.
+            path = quote("/" + scope["path"].lstrip("/\\"))
             answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)
             answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer

@@ -25,7 +25,7 @@ class RunCurve(NamedTuple):
 
     @property
     def last(self) -> float | None:
-        """The value of the last round, whose reports may come before those of slow nodes for earlier rounds."""
+        """The value of the last round. Slow nodes may report earlier rounds after it."""
         points = self.by_round or self.by_seconds
         return points[-1][1] if points else None
 

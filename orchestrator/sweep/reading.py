@@ -104,7 +104,7 @@ class Combination:
 @dataclass(frozen=True)
 class Sweep:
     """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text``: the
-    scenario as it was read, whose file may change while the sweep runs. ``source``: that of the sweep's file."""
+    scenario as it was read: its file may change while the sweep runs. ``source``: that of the sweep's file."""
 
     name: str
     file: Path

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", "findings/*.md"]
 CODE = ["edgebed", "netem", "node", "orchestrator"]
 MOST = 1.0  # in a thousand words
 BETTER = {

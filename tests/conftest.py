@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
+from tests import programs
 from tests.e2e.engine import Place, with_image
 from tests.lab import conftest as lab
 
@@ -81,7 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the guests of the kernel lab run beside tests that compute."""
+    """Skip a test whose programs are missing. Let the guests of the kernel lab run beside tests that compute."""
+    programs.check(item)
     if item.nodeid.startswith(COMPUTING):
         lab.begin(item.session)
 

@@ -208,7 +208,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
         yield record.directory
 
 
-@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="the command sqlite3 is not installed")
+@pytest.mark.programs("sqlite3")
 def test_the_command_of_the_page_reads_a_running_run(running: Path) -> None:
     (line,) = re.findall(r"^    (sqlite3 .*)$", PAGE, re.MULTILINE)
     words = [str(running / DATABASE) if word.endswith(DATABASE) else word for word in shlex.split(line)]

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = shutil.which("chromium")
+import pytest
+
+needs_chromium = pytest.mark.programs("chromium")
 PATIENCE = 20.0  # s
 
 
@@ -115,7 +116,6 @@ class Tab:
 @contextmanager
 def tab(folder: Path) -> Iterator[Tab]:
     """A tab of a fresh Chromium, whose profile is in a folder."""
-    assert CHROMIUM is not None
     to_chromium, from_us = os.pipe()
     to_us, from_chromium = os.pipe()
 
@@ -127,7 +127,7 @@ def tab(folder: Path) -> Iterator[Tab]:
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio")
     process = subprocess.Popen(
-        [CHROMIUM, *options, *quiet, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"],
+        ["chromium", *options, *quiet, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

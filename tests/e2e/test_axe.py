@@ -13,7 +13,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.report import render
 from orchestrator.results.record.history import History
 from orchestrator.serve.server import Server
-from tests.e2e.browser import CHROMIUM, Tab, tab
+from tests.e2e.browser import Tab, needs_chromium, tab
 from tests.orchestrator.example_run import Example
 
 PACKAGE = importlib.util.find_spec("axe_core_python")
@@ -21,7 +21,7 @@ PACKAGE = importlib.util.find_spec("axe_core_python")
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.skipif(PACKAGE is None, reason="there is no axe: pip install axe-core-python"),
 ]
 

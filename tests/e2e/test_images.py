@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -30,6 +29,7 @@ from orchestrator.drivers.swarm.agent_image import problem
 from tests.e2e.engine import Place, at
 from tests.e2e.harness import FEW, up
 from tests.node.process.test_main import Run, running
+from tests.programs import give_up, missing
 
 pytestmark = pytest.mark.e2e
 
@@ -80,8 +80,8 @@ def base(client: DockerClient) -> str:
     """The image to build upon."""
     if "EDGEBED_BASE" in os.environ:
         return os.environ["EDGEBED_BASE"]
-    if shutil.which("mmdebstrap") is None:
-        pytest.skip("no base for the images: name one in EDGEBED_BASE, or install mmdebstrap")
+    if lacking := missing(["mmdebstrap"]):
+        give_up(f"no base for the images, which EDGEBED_BASE may name: {lacking}")
     architecture = str(client.version()["Arch"])
     subprocess.run([ROOT / "images" / "base.sh", architecture], check=True, timeout=BUILDING)
     return f"edgebed-base:{architecture}"

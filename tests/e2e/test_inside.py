@@ -35,11 +35,18 @@ def inside(run: Background, line: str, code: int = 0) -> str:
     return said
 
 
-def test_a_command_has_the_network_and_the_files_of_the_node(run: Background) -> None:
-    assert "data0" in inside(run, "ip -brief link")
+def test_a_command_has_the_files_of_the_node(run: Background) -> None:
     assert {"checkpoints", "data", "scratch"} < set(inside(run, "ls /run/edgebed").split())
     assert inside(run, "hostname; pwd; echo $HOME").split() == [NODE, "/", "/"]
     assert "forkserver" in inside(run, "cat /proc/1/cmdline | tr '\\0' ' '")  # the node itself
+
+
+def test_a_command_has_the_network_of_the_node(run: Background) -> None:
+    assert "data0" in inside(run, "ip -brief link")
+
+
+@pytest.mark.programs("ping")
+def test_its_packets_cross_the_links_of_the_node(run: Background) -> None:
     inside(run, "ping -c 1 -W 5 10.77.0.2 && exit 7", code=7)  # its edge
 
 

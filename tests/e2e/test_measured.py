@@ -17,9 +17,9 @@ import pytest
 from netem.measurement.intervals import binomial_range
 from tests.e2e.harness import Background
 from tests.netem.measured import settled
-from tests.netem.tools import Tools, require_tools
+from tests.netem.tools import Tools, needs_tools
 
-pytestmark = [pytest.mark.e2e, pytest.mark.netns]
+pytestmark = [pytest.mark.e2e, pytest.mark.netns, needs_tools]
 
 SCENARIO = """\
 # Do ping and iperf3 find the links that were asked for?
@@ -63,7 +63,6 @@ def address(node: str) -> str:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Tools]:
     """The nodes of a run that trains."""
-    require_tools()
     with tempfile.TemporaryDirectory() as place, Background(Path(place), SCENARIO) as run:
         run.wait_round(1)
         enter = {node: run.network_of(node) for node in ADDRESSES}

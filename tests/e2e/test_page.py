@@ -22,14 +22,14 @@ from orchestrator.host.process.user_socket import user_name
 from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.serve.server import Server
-from tests.e2e.browser import CHROMIUM, Tab, tab
+from tests.e2e.browser import Tab, needs_chromium, tab
 from tests.e2e.harness import PACED, ROOT, SMALL, command, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
+    needs_chromium,
 ]
 
 MARKUP = "<img src=x onerror=document.title=1>"

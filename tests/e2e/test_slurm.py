@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,10 +25,8 @@ from tests.e2e.harness import ROOT, SMALL, THREE, command, traces_of, wait_for
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not all(map(shutil.which, ("munged", "slurmctld", "slurmd", "sbatch"))),
-        reason="needs root and Slurm: apt-get install slurmctld slurmd slurm-client munge",
-    ),
+    pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root"),
+    pytest.mark.programs("munged", "slurmctld", "slurmd", "sbatch"),
 ]
 
 SLOW = THREE.replace("rounds: 3", "rounds: 20").replace("latency: 10ms", "latency: 100ms")

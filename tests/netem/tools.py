@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-NEEDED = {"ping": "iputils-ping", "iperf3": "iperf3", "nsenter": "util-linux"}
+needs_tools = pytest.mark.programs("ping", "iperf3")
 TRIES = 3
-
-
-def require_tools() -> None:
-    """Skip the test where a program is missing, but fail it where CI is set."""
-    missing = sorted({package for program, package in NEEDED.items() if shutil.which(program) is None})
-    if missing:
-        (pytest.fail if "CI" in os.environ else pytest.skip)(f"to measure links, install {' and '.join(missing)}")
 
 
 class Tools:
@@ -28,7 +19,6 @@ class Tools:
     ``address`` is that of a node."""
 
     def __init__(self, entering: Callable[[str], Sequence[str]], address: Callable[[str], str]) -> None:
-        require_tools()
         self._enter, self._address = entering, address
 
     def ping(self, source: str, target: str, count: int, interval: float, size: int = 56) -> list[float]:

@@ -136,7 +136,7 @@ def image_of_hosts() -> Iterator[Daemon]:
 @contextlib.contextmanager
 def three_engines(images: Daemon | None = None) -> Iterator[Engines]:
     """Three Engines in a swarm, with the images of a stopped Engine. Where none can be started the test is skipped, and
-    fails where CI is set."""
+    fails in CI."""
     require_dockerd()
     with Lab(3) as lab, contextlib.ExitStack() as stack:
         lab.start_switch()

@@ -28,6 +28,7 @@ from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT
 from tests.e2e.image import compiled
+from tests.programs import give_up, missing
 
 NAME = f"edgebed-test-board:{os.getpid()}"
 NEEDED = ("mmdebstrap", "qemu-aarch64-static", "docker")
@@ -52,15 +53,11 @@ CONFIGURATION = {
 
 
 def require() -> None:
-    """Skip the test where no image for another processor can be had; fail where CI is set."""
+    """Skip the test where no image for another processor can be had; fail it in CI."""
     if platform.machine() != "x86_64":
         pytest.skip(f"on {platform.machine()} an image for 64-bit Arm is none for another processor")
-    if missing := [each for each in NEEDED if shutil.which(each) is None]:
-        _give_up(f"no image for another processor: that needs {' and '.join(missing)}")
-
-
-def _give_up(reason: str) -> None:
-    (pytest.fail if "CI" in os.environ else pytest.skip)(reason)
+    if lacking := missing(NEEDED):
+        give_up(f"no image for another processor: {lacking}")
 
 
 def build() -> None:
@@ -128,7 +125,7 @@ def emulation() -> Iterator[None]:
                 (HANDLERS / "register").write_bytes(_registration(str(shutil.which("qemu-aarch64-static"))))
                 stack.callback((HANDLERS / HANDLER).write_text, "-1")
         except (OSError, subprocess.CalledProcessError) as error:
-            _give_up(f"programs for 64-bit Arm cannot be emulated here: {error}")
+            give_up(f"programs for 64-bit Arm cannot be emulated here: {error}")
         yield
 
 

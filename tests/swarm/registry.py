@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -15,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import docker
-import pytest
 
 from tests.e2e.harness import memory_directory, wait_for
+from tests.programs import give_up, missing
 from tests.swarm.engines import Engines
 
 PORT = 5000
@@ -85,10 +83,9 @@ class Registry:
 
 @contextlib.contextmanager
 def registry(engines: Engines) -> Iterator[Registry]:
-    """A registry on the manager. Where none is installed the test is skipped, and fails where CI is set."""
-    if shutil.which("docker-registry") is None:
-        give_up = pytest.fail if "CI" in os.environ else pytest.skip
-        give_up("needs docker-registry")
+    """A registry on the manager. Where none is installed the test is skipped, and fails in CI."""
+    if lacking := missing(["docker-registry"]):
+        give_up(lacking)
     with tempfile.TemporaryDirectory(prefix="edgebed-", dir=memory_directory(SIZE)) as folder:
         there = Registry(engines)
         config = Path(folder) / "config.yml"

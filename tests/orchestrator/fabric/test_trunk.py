@@ -35,7 +35,7 @@ from orchestrator.fabric.trunk import (
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.planning.plan import Plan
 from tests.netem.measured import assert_as_asked, measure, settled, wait_until
-from tests.netem.tools import Tools
+from tests.netem.tools import Tools, needs_tools
 from tests.netem.traffic import datagrams, goodput, round_trips, transfer
 from tests.netem.wiring import Namespace, NamespacesRefusedError
 from tests.orchestrator.fabric.hosts import MTU, RUN, Hosts, Laying, Opening, vxlan_header
@@ -293,6 +293,7 @@ class TestAProcess:
         data = os.urandom(4_000_000)
         assert transfer(hosts, *ends, data) == data
 
+    @pytest.mark.programs("ping")
     def test_packets_of_full_size_pass_and_larger_ones_do_not(self, hosts: Hosts) -> None:
         def echoed(size: int) -> bool:
             """``size``: of an echo, less the headers of IPv4 and ICMP."""
@@ -419,6 +420,7 @@ def tools(hosts: Hosts) -> Tools:
 
 
 @netns
+@needs_tools
 class TestByProgramsThatKnowNothingOfUs:
     """As in tests/e2e/test_measured.py, whose tolerances these are, but between hosts.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import Example
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ATTACK = "</title><img src=x onerror=alert(1)>"
 LISTEN = """<script>
 const errors = [];
@@ -71,10 +69,15 @@ addEventListener("load", () => setTimeout(() => {
 
 def asked(page: str, folder: Path) -> dict[str, Any]:
     """What the page answers to the script above."""
-    assert CHROMIUM is not None
     (folder / "page.html").write_text(page.replace("<body>", f"<body>{LISTEN}").replace("</body>", ASK))
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--window-size=1200,900"]
-    command = [CHROMIUM, *options, f"--user-data-dir={folder / 'profile'}", "--dump-dom", f"file://{folder}/page.html"]
+    command = [
+        "chromium",
+        *options,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        f"file://{folder}/page.html",
+    ]
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     (found,) = re.findall(r'<pre id="told">(.*?)</pre>', said, re.DOTALL)
     told: dict[str, Any] = json.loads(html.unescape(found))
@@ -82,7 +85,7 @@ def asked(page: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.programs("chromium")
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
     run = Example(rounds_made=8, ending=None).build(tmp_path / "run")
     plan = run / "plan.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from orchestrator.drivers.docker.holder import executable, write
 from orchestrator.errors import HostError
 from tests.e2e.harness import wait_for
+from tests.programs import give_up, missing
 
 EMULATORS = {"x86_64": "qemu-x86_64-static", "aarch64": "qemu-aarch64-static"}
 ASLEEP = re.compile(r"^State:\s+S", re.MULTILINE)
@@ -32,8 +32,8 @@ def test_it_ends_with_its_input(machine: str, tmp_path: Path) -> None:
     file.write_bytes(executable(machine))
     file.chmod(0o755)
     native = machine == os.uname().machine
-    if not native and shutil.which(EMULATORS[machine]) is None:
-        pytest.skip(f"{EMULATORS[machine]} is not installed")
+    if not native and (lacking := missing([EMULATORS[machine]])):
+        give_up(lacking)
     command = [str(file)] if native else [EMULATORS[machine], str(file)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None

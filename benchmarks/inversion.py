@@ -42,11 +42,12 @@ from node.algorithms.dffke.inversion import class_means, score
 from node.algorithms.fedfeat import Shared, clipping, retrain, sensitivity, train_client
 from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State, weighted_mean
+from node.learning.batching import batches
 from node.learning.local_training import EVALUATION_BATCH
 from node.learning.models import Model, build
 from node.learning.optimizers import Adam
 from node.learning.privacy import noise_scale
-from node.learning.training import Learner, batches
+from node.learning.training import Learner
 from orchestrator.report.inversion import png
 
 PROTECTIONS: dict[str, dict[str, Any]] = {

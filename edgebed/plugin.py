@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from node.catalogue.models import ModelEntry
     from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
+    from node.learning.batching import batches
     from node.learning.devices import load_state, state_of
     from node.learning.local_training import ClientWork, LocalTraining
     from node.learning.metrics import cross_entropy, loss
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
-    from node.learning.training import Learner, MiniBatch, batches
+    from node.learning.training import Learner, MiniBatch
     from node.messaging.wire import Message
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
@@ -85,12 +86,13 @@ _NAMES = {
     "node.catalogue.models": "ModelEntry",
     "node.catalogue.partitions": "PartitionParameters PartitionScheme",
     "node.learning.aggregation": "State weighted_mean",
+    "node.learning.batching": "batches",
     "node.learning.devices": "load_state state_of",
     "node.learning.local_training": "ClientWork LocalTraining",
     "node.learning.metrics": "cross_entropy loss",
     "node.learning.models": "Model",
     "node.learning.optimizers": "optimizer",
-    "node.learning.training": "Learner MiniBatch batches",
+    "node.learning.training": "Learner MiniBatch",
     "node.messaging.wire": "Message",
     "node.parameters": "Parameters flag number whole word",
     "node.plugins": "Plugin",

@@ -39,11 +39,11 @@ from node.errors import Finished, NodeError
 from node.messaging.control import Reporter
 from node.messaging.delivery.packet import RUNTIME_KINDS
 from node.messaging.exchange import FINISH, Exchange
-from node.messaging.finite import unusual
+from node.messaging.finite import reportable, unusual
 from node.messaging.numbering import EdgeRounds
 from node.messaging.selection import Selector
 from node.messaging.transport import Transport
-from node.messaging.wire import Message, Tensors, frozen
+from node.messaging.wire import Message, Tensors, as_arrays, frozen
 from node.runtime import checkpoint as checkpoints
 from node.runtime.checkpoint import Checkpoint
 from node.runtime.compute import Compute, Mode
@@ -293,7 +293,7 @@ class Role:
         The run stops when a global value reaches the scenario's target. Values that are not finite are
         reported (event not_finite).
         """
-        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        values = {name: reportable(name, value) for name, value in values.items()}
         self._reporter.metric(round, values)
         for name in unusual(values):
             scope = values.get("scope", "train")
@@ -382,7 +382,8 @@ class Role:
     ) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
-        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}), self._assignment.precision)
+        arrays = dict(as_arrays(tensors or {}))
+        message = Message(kind, self.name, round, dict(fields), arrays, self._assignment.precision)
         if (what := message.not_finite) is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return frozen(message, owned=True) if owned else message

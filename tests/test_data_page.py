@@ -408,6 +408,10 @@ ARRAYS: dict[str, Sequence[Case]] = {
         )
         for value in (np.nan, -np.inf, 1e300)
     ],
+    "x: numbers so small that float32 cannot normalise them (below about 1e-38)": [
+        (samples(FLOATS.astype(float) * 1e-60), "x_train holds numbers below 1e-45 only"),
+        (samples(FLOATS.astype(float) * 1e-42), "too little for single precision; write them in a smaller unit"),
+    ],
     "x: integers from 0 up (N, T), not uint8": [
         *((samples(TOKENS.astype(kind)), lambda data: data.tokens and data.shape == (4,)) for kind in ("i2", ">u8")),
         (samples(TOKENS - 1), "x_train must hold whole numbers from 0 to 2147483647 as tokens"),
@@ -473,6 +477,8 @@ def labels(y: Any, test: Any = None) -> Callable[[Path], str]:
 
 TRUTHS = (LABELS[:, None] + np.arange(3)) % 3 > 0
 STRAY = "labels count from 0 without gaps"
+TOKEN_LABELS = np.where(np.arange(4) < 3, TOKENS, -100)
+UNLABELLED = np.where(np.arange(len(TOKENS))[:, None] == 0, -100, TOKENS)
 LABEL_CASES: dict[str, Sequence[Case]] = {
     "whole numbers of any width and byte order": [
         (labels(LABELS.astype(kind)), y_is(*LABELS.tolist())) for kind in ("i1", "u1", ">i2", "u4", ">u8")
@@ -484,6 +490,18 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
             lambda data: (data.labels, data.classes, data.train_labels.tolist()) == ((4,), 32, TOKENS[:, 3].tolist()),
         ),
         (npz(x_train=TOKENS, y_train=TOKENS[:, :3], x_test=TOKENS[:4]), "it needs one label for each token"),
+    ],
+    "-100 for a token": [
+        (
+            npz(x_train=TOKENS, y_train=TOKEN_LABELS, x_test=TOKENS[:4], y_test=TOKEN_LABELS[:4]),
+            lambda data: (data.classes, data.train_labels.tolist()) == (32, TOKENS[:, 2].tolist()),
+        ),
+    ],
+    "-100 for all tokens of a sample": [
+        (
+            npz(x_train=TOKENS, y_train=UNLABELLED, x_test=TOKENS, y_test=TOKENS),
+            lambda data: (data.unlabelled, data.array("x_train").tolist()) == (1, TOKENS[1:].tolist()),
+        ),
     ],
     "columns of 0 and 1, or of truth values (N, K), not one for each sample": [
         (labels(TRUTHS.astype(kind)), lambda data: (data.task, data.classes) == ("multi-label", 3))

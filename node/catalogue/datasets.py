@@ -9,6 +9,9 @@ from typing import Any, Literal
 Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3, 128) sequence, (20,) features
 Task = Literal["classification", "multi-label", "regression"]
 
+IGNORED = -100
+"""The label of a token that counts neither in the loss nor in the metrics, as in torch and transformers."""
+
 MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
 """By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
 WITHOUT_CLASSES: Mapping[str, str] = {

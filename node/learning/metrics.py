@@ -4,7 +4,8 @@
     uint8    multi-label      (N, K) of 0 and 1, outputs (N, K), the logits of the labels
     float32  regression       (N, K), outputs (N, K)
 
-The losses are cross-entropy, binary cross-entropy with logits, and the squared error.
+The losses are cross-entropy, binary cross-entropy with logits, and the squared error. A label of a sequence that is
+`IGNORED` counts neither in the loss nor in the metrics, as in torch. A logit of minus infinity is a probability of 0.
 """
 
 from __future__ import annotations
@@ -16,32 +17,65 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from node.catalogue.datasets import IGNORED
+
 
 def correct(logits: Tensor, labels: Tensor) -> int:
-    """The number of labels at which the logit is highest. Where a logit is not finite, it counts as wrong."""
-    return int(((logits.argmax(dim=-1) == labels) & logits.isfinite().all(dim=-1)).sum())
+    """The number of labels at which the logit is highest.
+
+    A model that diverged has nothing right: a label counts as wrong where a logit is NaN or infinite, or where all
+    are minus infinity. Where only some are minus infinity, the model excludes these classes.
+    """
+    highest = logits.amax(dim=-1)  # NaN if one of them is
+    right = (logits.argmax(dim=-1) == labels) & highest.isfinite()
+    return int(right.sum())
+
+
+def counted(labels: Tensor) -> Tensor:
+    """The number of each sample's targets that count (N,), of targets (N,) or (N, T)."""
+    if labels.dtype == torch.int64 and labels.ndim > 1:
+        return (labels != IGNORED).sum(dim=1)
+    return torch.full((len(labels),), math.prod(labels.shape[1:]), device=labels.device)
 
 
 def loss(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean or the sum of the task's loss over all targets. With the reduction "none", that of each target: of each
-    token of a sequence, of each label and of each number of a sample."""
+    """The mean or the sum of the task's loss over all targets that count. With the reduction "none", that of each
+    target: of each token of a sequence, of each label and of each number of a sample; 0 where it does not count."""
     if targets.dtype == torch.float32:
         return functional.mse_loss(outputs.float(), targets, reduction=reduction)
     if targets.dtype == torch.uint8:
-        return functional.binary_cross_entropy_with_logits(outputs.float(), targets.float(), reduction=reduction)
+        return binary_cross_entropy(outputs.float(), targets.float(), reduction)
     losses = cross_entropy(outputs, targets, reduction)
     return losses.reshape(targets.shape) if reduction == "none" else losses
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean or the sum of the cross-entropy over all labels."""
-    return functional.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), reduction=reduction)
+    """The mean or the sum of the cross-entropy over all labels that count."""
+    return functional.cross_entropy(
+        logits.flatten(0, -2).float(), labels.flatten(), reduction=reduction, ignore_index=IGNORED
+    )
+
+
+def binary_cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + e^z) − y z for each logit z and label y, 0 or 1. A label that is never there, y = 0 and z = −∞, has the
+    loss 0, where torch computes 0 · ∞."""
+    never = (logits == -math.inf) & (labels == 0)
+    losses = functional.binary_cross_entropy_with_logits(
+        logits.masked_fill(never, 0.0), labels, reduction="none"
+    ).masked_fill(never, 0.0)
+    if reduction == "none":
+        return losses
+    return losses.mean() if reduction == "mean" else losses.sum()
 
 
 def sample_losses(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of each sample (N,), the mean over its targets."""
+    """The loss of each sample (N,), the mean over its targets that count."""
     losses = loss(outputs, targets, reduction="none")
-    return losses if targets.ndim == 1 else losses.mean(1)
+    if targets.ndim == 1:
+        return losses
+    if targets.dtype == torch.int64:
+        return losses.sum(1) / counted(targets).clamp(min=1)
+    return losses.mean(1)
 
 
 def tally(outputs: Tensor, targets: Tensor) -> dict[str, float]:
@@ -49,28 +83,29 @@ def tally(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     if targets.dtype == torch.float32:
         return {"absolute": float(functional.l1_loss(outputs.float(), targets, reduction="sum"))}
     if targets.dtype == torch.uint8:
-        chosen, wanted, finite = outputs > 0, targets > 0, outputs.isfinite()
+        chosen = outputs > 0
+        wanted = targets > 0
+        valid = outputs < math.inf  # neither NaN nor an infinity; minus infinity is a label that is never there
         return {
-            "correct": int(((chosen == wanted) & finite).all(dim=1).sum()),
-            "found": int((chosen & wanted & finite).sum()),
+            "correct": int(((chosen == wanted) & valid).all(dim=1).sum()),
+            "found": int((chosen & wanted & valid).sum()),
             "named": int(chosen.sum()) + int(wanted.sum()),
         }
-    return {"correct": correct(outputs, targets)}
+    return {"correct": correct(outputs, targets), "labels": int(counted(targets).sum())}
 
 
 def metrics(tallies: Mapping[str, float], loss: float, targets: tuple[int, ...], task: str) -> dict[str, float]:
     """The metrics by name, from added tallies, the mean ``loss``, and the shape of all ``targets``:
 
-    classification   accuracy; for sequences also perplexity, e^loss
+    classification   accuracy, over the labels that count; for sequences also perplexity, e^loss
     multi-label      accuracy, the fraction of samples with all labels right (subset accuracy), and f1, 2 TP / (2 TP +
                      FP + FN) over all labels (micro-averaged); a label is predicted if its probability exceeds 1/2
     regression       mse and mae, the mean squared and the mean absolute error over all numbers
     """
-    count = math.prod(targets)
     if task == "regression":
-        return {"mse": loss, "mae": tallies["absolute"] / count}
+        return {"mse": loss, "mae": tallies["absolute"] / math.prod(targets)}
     if task == "multi-label":
         named = tallies["named"]
         return {"accuracy": tallies["correct"] / targets[0], "f1": 2 * tallies["found"] / named if named else 0.0}
-    accuracy = {"accuracy": tallies["correct"] / count}
+    accuracy = {"accuracy": tallies["correct"] / tallies["labels"]}
     return accuracy if len(targets) == 1 else accuracy | {"perplexity": math.exp(min(loss, 700))}

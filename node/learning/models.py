@@ -28,6 +28,7 @@ from node.learning.devices import PROCESSOR, as_array, inputs_of, seeded
 from node.learning.errors import ModelError
 from node.learning.networks import transformer, zoo
 from node.learning.networks.lora import adapt
+from node.learning.travelling import untravelling
 from node.parameters import read_parameters
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
@@ -229,7 +230,8 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
     """Model `name` for samples of `shape` (`Form.model_shape`) and `classes` classes, with weights drawn from `seed`.
     `params`: its own parameters, and `lora`, the arguments of `adapt`.
 
-    Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
+    Raises ModelError for an unknown name, a wrong parameter, a shape the model cannot take, and for entries of its
+    state that cannot travel.
     """
     if name not in MODELS:
         raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
@@ -252,6 +254,8 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
         if adapters is not None:
             adapt(model, adapters["rank"], adapters["alpha"], adapters["targets"])
             model.frozen_travels = False
+    if hindrance := untravelling(model):
+        raise ModelError(f"model {name} has {hindrance}")
     if not any(each.requires_grad for each in model.parameters()):
         raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")
     return model

@@ -24,14 +24,15 @@ from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 
 from node.learning.aggregation import State
+from node.learning.batching import batches, steps_of
 from node.learning.data.datasets import Prepared
 from node.learning.devices import as_array, each, inputs_of
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.metrics import sample_losses
+from node.learning.metrics import counted, sample_losses
 from node.learning.models import Model
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
-from node.learning.training import ExtraLoss, Learner, TrainResult, batches, steps_of
+from node.learning.training import ExtraLoss, Learner, TrainResult
 
 Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
 
@@ -146,10 +147,12 @@ def _batch(plan: Plan, number: int) -> NDArray[np.int64]:
 
 def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
     """The samples and labels of all clients one after the other; the places of the samples of each client's steps in
-    them, (clients, steps, samples of a step); and the weight of each, which is 0 for what fills a step up."""
+    them, (clients, steps, samples of a step); and the weight of each: its share of the step's labels that count, 0 for
+    what fills a step up."""
     device = learners[0].device
     samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
     x, y = each(lambda *parts: torch.cat(parts), *samples), torch.cat(targets)
+    label_counts = [counted(labels).cpu().numpy() for labels in targets]
     steps = max(len(plan) for plan in plans)
     largest = max(len(batch) for plan in plans for batch in plan)
     places = np.zeros((len(plans), steps, largest), np.int64)
@@ -158,9 +161,10 @@ def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Te
     for client, (learner, plan) in enumerate(zip(learners, plans, strict=True)):
         for number in range(steps):
             batch = _batch(plan, number)
+            counts = label_counts[client][batch]
             places[client, number] = start + batch[0]
             places[client, number, : len(batch)] = start + batch
-            weights[client, number, : len(batch)] = 1 / len(batch)
+            weights[client, number, : len(batch)] = counts / counts.sum()
         start += learner.samples
     return x, y, torch.from_numpy(places).to(device), torch.from_numpy(weights).to(device)
 

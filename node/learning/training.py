@@ -8,11 +8,10 @@ exactly the same choices.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,13 +25,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
+from node.learning.batching import batches, shares, steps_of
 from node.learning.data import parts
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.data.shards import Indices, read_indices
-from node.learning.devices import PROCESSOR, Seeded, each, inputs_of
+from node.learning.devices import Seeded, each, inputs_of
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
-from node.learning.metrics import loss, metrics, tally
+from node.learning.metrics import counted, loss, metrics, tally
 from node.learning.models import Model, ModelPool, build
 from node.learning.networks.zoo import forward_work, pass_seconds
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch
-Batch = tuple[int, int, Tensor]  # local epoch, place of the mini-batch in it, and indices of samples
 Forward = Callable[[Model, Any], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
 
 
@@ -265,9 +264,11 @@ class Learner:
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros((), device=self.device), 0
+        label_counts = counted(y) if self.samples else y
         for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
-            samples, gradients = sum(len(chosen) for *_, chosen in micro_batches), NO_GRADIENTS
-            for epoch, place, chosen in micro_batches:
+            gradients = NO_GRADIENTS
+            weights_of_parts = shares([chosen for *_, chosen in micro_batches], label_counts)
+            for (epoch, place, chosen), share in zip(micro_batches, weights_of_parts, strict=True):
                 inputs, labels = self.normalise(x, chosen), y[chosen]
                 with self.passes(), recomputing(model, params):
                     features = model.extractor(inputs)
@@ -275,7 +276,7 @@ class Learner:
                     value = own * loss(logits, labels)
                     if extra is not None:
                         value = value + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
-                    value = value * (len(chosen) / samples)
+                    value = value * share
                 gradients = added(gradients, gradients_of(value, step.parameters))
                 total += value.detach()
             step.descend(clipped(gradients, params.gradient_clipping))
@@ -306,7 +307,7 @@ class Learner:
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
-        total, tallies, shape = 0.0, Counter[str](), (len(chosen), *y.shape[1:])
+        total, tallies = 0.0, Counter[str]()
         model = self.model.eval()
         with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
@@ -316,7 +317,8 @@ class Learner:
                 logits = model(inputs) if forward is None else forward(model, inputs)
                 total += float(loss(logits, labels, reduction="sum"))
                 tallies.update(tally(logits, labels))
-        mean = total / math.prod(shape)
+        shape = (len(chosen), *y.shape[1:])
+        mean = total / tallies.get("labels", math.prod(shape))
         return Evaluation(mean, len(chosen), metrics(tallies, mean, shape, self.data.task))
 
     @cached_property
@@ -368,29 +370,6 @@ def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:
         return x
     scale, shift = by
     return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
-
-
-def batches(
-    samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
-) -> Iterator[tuple[int, int, Tensor]]:
-    """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
-    new random order, or `steps` steps."""
-    if samples == 0:
-        return
-    taken, size = 0, params.step_size
-    for epoch in range(params.epochs) if params.steps is None else itertools.count():
-        order = torch.from_numpy(random.permutation(samples)).to(device)
-        for place, start in enumerate(range(0, samples, params.batch_size)):
-            yield epoch, place, order[start : start + params.batch_size]
-            taken += (start + params.batch_size) % size == 0 or start + params.batch_size >= samples
-            if taken == params.steps:
-                return
-
-
-def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[list[Batch]]:
-    """The mini-batches of each step, those of one epoch."""
-    of_step = itertools.groupby(mini_batches, lambda batch: (batch[0], batch[1] // params.gradient_accumulation))
-    return (list(parts) for _, parts in of_step)
 
 
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:

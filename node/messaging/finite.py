@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.errors import NodeError
+
 
 def not_finite(tensors: Mapping[str, NDArray[Any]]) -> str | None:
     """The name of the first tensor that holds NaN or an infinity; None if all are finite.
@@ -24,3 +26,14 @@ def not_finite(tensors: Mapping[str, NDArray[Any]]) -> str | None:
 def unusual(values: Mapping[str, object]) -> list[str]:
     """The names of the values that are numbers and not finite."""
     return [name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
+
+
+def reportable(name: str, value: Any) -> float | str:
+    """A reported value as Python's own, also that of an array or a tensor with one value. NodeError for any other."""
+    if isinstance(value, int | float | str) and not isinstance(value, np.generic):
+        return value
+    try:
+        plain: float | str = value.item()
+    except Exception:  # NumPy and torch raise different types
+        raise NodeError(f"report: {name} is a {type(value).__name__}; report one number or text") from None
+    return plain

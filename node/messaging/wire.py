@@ -116,7 +116,7 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes, lis
     WireError if the message exceeds ``limits``, the type of a tensor or field has no encoding, or a value is too large
     for the message's precision.
     """
-    arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
+    arrays = as_arrays(message.tensors)
     header, _ = _pack_header(message, arrays, limits)
     read = read_header(header, limits)
     body = []
@@ -341,13 +341,25 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tu
     return name, code, tuple(shape)
 
 
+def as_arrays(tensors: Mapping[str, Any]) -> Tensors:
+    """The tensors of a message as NumPy arrays. WireError if one is none, or of a type that has no encoding."""
+    return {name: _as_tensor(name, value) for name, value in tensors.items()}
+
+
 def _as_tensor(name: str, value: Any) -> Tensor:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except Exception:  # torch raises several types for tensors that NumPy cannot hold or share
+        kind = f"a {type(value).__name__} of type {getattr(value, 'dtype', 'unknown')}"
+        raise WireError(
+            f"tensor {name!r} is {kind}, of which NumPy makes no array; send value.detach().float().cpu().numpy()"
+        ) from None
     if array.dtype in _CODES:
         return array
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.dtype.str not in _DTYPES:
-        raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {', '.join(_DTYPES)}")
+        types = ", ".join(dtype.name for dtype in _CODES)
+        raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {types}")
     return array
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
+import torch
 
 from node.assignment import Assignment, Gathering, Relation, Stop, Timeouts, derive_seed
 from node.errors import NodeError
@@ -159,6 +160,29 @@ async def test_who_a_role_is(world: World) -> None:
     assert (device.name, device.tier, device.parent, device.children) == ("device-1", "device", "cloud", ())
     expected = np.random.default_rng(derive_seed(1, "cloud", "role")).random()
     assert cloud.rng.random() == expected
+
+
+@virtual
+async def test_tensors_of_torch_are_sent_and_reported(world: World) -> None:
+    class Torch(Role):
+        async def run(self) -> None:
+            self.report(round=1, loss=torch.tensor(0.5))  # type: ignore[arg-type]
+            await self.publish("device-0", "model", {"w": torch.arange(3)})  # type: ignore[dict-item]
+            await asyncio.sleep(60)
+            self.report(round=1, loss=torch.ones(2))  # type: ignore[arg-type]
+
+    received: list[Any] = []
+
+    class Receives(Role):
+        async def run(self) -> None:
+            received.append((await self.receive("model")).tensors["w"].tolist())
+
+    world.start(world.role(Torch, "cloud"))
+    world.start(world.role(Receives, "device-0"))
+    with pytest.raises(NodeError, match="report: loss is a Tensor; report one number or text"):
+        await world.over("cloud")
+    await world.over("device-0")
+    assert received == [[0, 1, 2]]
 
 
 @virtual
@@ -569,6 +593,8 @@ async def test_what_a_role_does_wrong_ends_it_with_its_error(world: World) -> No
 
     for *Wrong.sent, error in (
         ("device-0", "model", {"w": np.array(["text"])}, "cannot travel"),
+        ("device-0", "model", {"w": torch.ones(2, requires_grad=True)}, "send value.detach"),
+        ("device-0", "model", {"w": torch.ones(2, dtype=torch.bfloat16)}, "'w' is a Tensor of type torch.bfloat16"),
         ("device-0", "finish", "messages of kind 'finish' are the runtime's own"),
         (None, "update", "cloud has no parent that it could send to"),
     ):

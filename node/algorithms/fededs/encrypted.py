@@ -113,9 +113,17 @@ def through(model: Model, layer: Tensor, x: Tensor, noise: FeatureNoise | None =
 def resemblance(x: Tensor, images: Tensor) -> float:
     """How much of the pictures `x` (N, *shape) is left in `images`, the pictures as sent: the median over the samples
     of the absolute correlation over a picture's values, from 0 to 1. A picture of one value everywhere counts as 0."""
-    a, b = (each.flatten(1) - each.flatten(1).mean(1, keepdim=True) for each in (x, images))
-    correlation = (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-9)
-    return float(correlation.abs().median())
+    a, b = _contrast(x), _contrast(images)
+    return float((a * b).sum(1).abs().median())
+
+
+def _contrast(x: Tensor) -> Tensor:
+    """Each picture (N, ...) less its mean, scaled to the norm 1; zeros for one that varies by rounding only."""
+    values = x.flatten(1)
+    varying = values - values.mean(1, keepdim=True)
+    norms, rounding = varying.norm(dim=1), 1e-6 * values.norm(dim=1)
+    scales = torch.where(norms > rounding, 1 / norms, 0.0)
+    return varying * scales[:, None]
 
 
 def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:

@@ -26,11 +26,12 @@ from node.algorithms.fededs.encrypted import (
 from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
+from node.learning.batching import batches
 from node.learning.devices import as_array, seeded
 from node.learning.local_training import EVALUATION_BATCH
 from node.learning.networks.zoo import forward_work
 from node.learning.optimizers import Adam, optimizer
-from node.learning.training import Learner, batches
+from node.learning.training import Learner
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
 

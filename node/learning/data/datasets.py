@@ -24,7 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, TABLES, Columns, Form, Shape, Task, is_dataset
+from node.catalogue.datasets import (
+    DATASET_PATHS,
+    DATASETS,
+    EMNIST,
+    IGNORED,
+    TABLES,
+    Columns,
+    Form,
+    Shape,
+    Task,
+    is_dataset,
+)
 from node.errors import lacking
 from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large
@@ -33,9 +44,10 @@ from node.learning.data.labels import refuse_gaps, refuse_unequal
 from node.learning.data.parts import parts_of
 from node.learning.data.readers import FORMATS, FORMS, Reader
 from node.learning.data.samples import arrays_from
+from node.learning.data.unlabelled import without_unlabelled
 from node.learning.errors import DataError, DataNotFound
 
-FORMAT = 5  # version of the prepared folder; part of its name, so that a new version does not use old folders
+FORMAT = 6  # version of the prepared folder; part of its name, so that a new version does not use old folders
 LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
 log = logging.getLogger(__name__)
 
@@ -45,7 +57,8 @@ class Prepared:
     """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
     division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has been
     normalised. They have the channels of all float parts, one part after the other. `sha256` is the hash of the arrays,
-    by which a record identifies the data. `classes` are the labels of multi-label data, and the numbers that a
+    by which a record identifies the data. `unlabelled`: the samples that were left out, because none of their labels
+    counts. `classes` are the labels of multi-label data, and the numbers that a
     regression predicts of a sample."""
 
     directory: Path
@@ -57,6 +70,7 @@ class Prepared:
     std: tuple[float, ...]
     source: str
     sha256: str
+    unlabelled: int = 0
 
     def array(self, name: str) -> NDArray[Any]:
         """One of x_train, y_train, x_test, y_test, subjects, test_subjects, mapped read-only."""
@@ -91,7 +105,7 @@ class Prepared:
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The label of each training sample; of a sequence, that of its last token. Samples with several labels, or
+        """The label of each training sample; of a sequence, the last that counts. Samples with several labels, or
         with numbers to predict, have all the label 0."""
         return _last(self.array("y_train"))
 
@@ -116,7 +130,10 @@ class Prepared:
 def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
     if labels.dtype != np.int64:
         return np.zeros(len(labels), np.int64)
-    return np.array(labels if labels.ndim == 1 else labels[:, -1])
+    if labels.ndim == 1:
+        return np.array(labels)
+    from_the_end = np.argmax(labels[:, ::-1] != IGNORED, axis=1)
+    return np.array(labels[np.arange(len(labels)), labels.shape[1] - 1 - from_the_end])
 
 
 @functools.lru_cache(maxsize=32)
@@ -295,8 +312,9 @@ def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str
 
 def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
+    arrays, unlabelled = without_unlabelled(arrays, source)
     shape, classes = _check(name, arrays, source)
-    mean, std = parts.normalisation(arrays.x_train, as_they_are=arrays.normalised)
+    mean, std = parts.normalisation(arrays.x_train, source, as_they_are=arrays.normalised)
     directory.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
@@ -311,6 +329,7 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
             "std": std,
             "source": source,
             "sha256": _digest(arrays),
+            "unlabelled": unlabelled,
         }
         (making / "meta.json").write_text(json.dumps(meta, indent=1), encoding="ascii")
         for path in making.iterdir():

@@ -22,9 +22,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from node.catalogue.datasets import IGNORED
 from node.learning.data.files import open_regular, read_regular, read_text, refuse_large
 from node.learning.data.labels import refuse_unequal, take_in_proportion, targets, whole_numbers
-from node.learning.data.parts import joined, parts_of
+from node.learning.data.parts import joined, parts_of, single_precision
 from node.learning.errors import DataError
 
 CHANNELS = (1, 3, 4)  # of pictures
@@ -294,7 +295,9 @@ def _token_labels(path: str, name: str, x: NDArray[Any], y: NDArray[Any]) -> NDA
     shapes = [each.shape for each in parts_of(x).values() if each.dtype.kind in "iu"]
     if y.shape not in shapes:
         raise DataError(f"{path}: {name} is {y.shape}; it needs one label for each token of {shapes[0]}")
-    return _tokens(path, name, y).astype(np.int64)
+    labels = y.astype(np.int64)
+    _tokens(path, name, np.where(labels == IGNORED, 0, labels), f", or {IGNORED} where a label does not count")
+    return labels
 
 
 def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
@@ -307,8 +310,8 @@ def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] in CHANNELS:
         return np.ascontiguousarray(x)
     if x.dtype.kind == "f" and x.ndim in (2, 3):
-        with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
-            return np.ascontiguousarray(x.transpose(0, 2, 1) if x.ndim == 3 else x, dtype=np.float32)
+        channels = x.transpose(0, 2, 1) if x.ndim == 3 else x
+        return np.ascontiguousarray(single_precision(channels, f"{path}: {name}"))
     if x.dtype.kind in "iu" and x.dtype != np.uint8 and x.ndim == 2:
         return _tokens(path, name, x)
     remedy = "; pictures of other types must be scaled to 0..255 first" if x.ndim > 2 else "; write x.astype('float32')"
@@ -318,8 +321,8 @@ def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def _tokens(path: str, name: str, x: NDArray[Any]) -> NDArray[np.int32]:
-    """Integers from 0 up, as tokens. Raises DataError."""
+def _tokens(path: str, name: str, x: NDArray[Any], others: str = "") -> NDArray[np.int32]:
+    """Integers from 0 up, as tokens. Raises DataError, which says what ``others`` are allowed."""
     if x.dtype.kind not in "iu" or (x.size and not 0 <= int(x.min()) <= int(x.max()) <= np.iinfo(TOKEN).max):
-        raise DataError(f"{path}: {name} must hold whole numbers from 0 to {np.iinfo(TOKEN).max} as tokens")
+        raise DataError(f"{path}: {name} must hold whole numbers from 0 to {np.iinfo(TOKEN).max} as tokens{others}")
     return np.ascontiguousarray(x, dtype=TOKEN)

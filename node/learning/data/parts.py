@@ -6,7 +6,7 @@ Parts keep their type, except that floats become float32. The parts of a tuple a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 from node.learning.errors import DataError
 
+SLICE = 4096  # samples that are summed at a time
+ROUNDING = float(np.finfo(np.float32).eps)  # of a value in single precision, relative to it
+SMALLER_UNIT = "write them in a smaller unit"
+LEAST_STD = float(np.finfo(np.float32).tiny)  # a standard deviation by which single precision can divide
 KINDS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32")
 
 
@@ -46,8 +50,17 @@ def _part(values: Any, source: str) -> NDArray[Any]:
     kind = np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
     if kind.name not in KINDS:
         raise DataError(f"{source} is {array.dtype}; take one of {', '.join(KINDS)}")
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
-        return array.astype(kind, copy=False)
+    return single_precision(array, source) if array.dtype.kind == "f" else array.astype(kind, copy=False)
+
+
+def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:
+    """The values in single precision. What is beyond it becomes an infinity, which is refused later. DataError if all
+    that is not 0 becomes 0."""
+    with np.errstate(over="ignore", under="ignore"):
+        made = np.asarray(values, dtype=np.float32)
+    if not made.any() and values.any():
+        raise DataError(f"{source} holds numbers below 1e-45 only, which single precision rounds to 0; {SMALLER_UNIT}")
+    return made
 
 
 def parts_of(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -75,28 +88,46 @@ def not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
     return np.flatnonzero(wrong)
 
 
-def normalisation(values: NDArray[Any], *, as_they_are: bool) -> tuple[list[float], list[float]]:
+def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of the channels of all parts that are normalised, one part after the other; 0 and 1
-    for what stays as it is."""
+    for what stays as it is. DataError if single precision cannot divide by a standard deviation."""
     mean, std = list[float](), list[float]()
     for each in normalised(values).values():
         width = channels(each)
         own = ([0.0] * width, [1.0] * width) if as_they_are else _of_channels(each)
         mean, std = mean + own[0], std + own[1]
+    least = min(std, default=1.0)
+    if least < LEAST_STD:
+        what = f"channel {std.index(least)} of the samples varies by {least:g}, too little for single precision"
+        raise DataError(f"{source}: {what}; {SMALLER_UNIT}")
     return mean, std
 
 
 def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of x / 255 for pictures. Computed in slices to save memory."""
+    """Mean and standard deviation of each channel, of x / 255 for pictures. The unit does not count: only a channel
+    that varies by no more than single precision rounds its largest value has the standard deviation 1."""
     x = x[:, None] if x.ndim == 1 else x
-    axes = (0, *range(2, x.ndim))
-    scale = 255.0 if x.dtype == np.uint8 else 1.0
-    total = squares = np.zeros(x.shape[1])
-    for start in range(0, len(x), 4096):
-        piece = x[start : start + 4096] / scale
-        total = total + piece.sum(axis=axes, dtype=np.float64)
-        squares = squares + np.square(piece, dtype=np.float64).sum(axis=axes)
     count = x.size / x.shape[1]
-    mean = total / count
-    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
-    return mean.tolist(), np.where(std > 1e-6, std, 1.0).tolist()
+    mean = _summed(x, lambda piece: piece) / count
+    from_mean = mean.reshape(-1, *[1] * (x.ndim - 2))
+    variance = _summed(x, lambda piece: np.square(piece - from_mean)) / count
+    lowest, highest = (each.astype(np.float64) for each in (x.min(_all_but_channels(x)), x.max(_all_but_channels(x))))
+    largest = np.maximum(-lowest, highest)
+    if x.dtype == np.uint8:
+        mean, variance, largest = mean / 255, variance / 255**2, largest / 255
+    std = np.sqrt(variance)
+    constant = std <= ROUNDING * largest
+    return mean.tolist(), np.where(constant, 1.0, std).tolist()
+
+
+def _all_but_channels(x: NDArray[Any]) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _summed(x: NDArray[Any], of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The sum over each channel of what a function makes of the values, computed in slices to save memory."""
+    total = np.zeros(x.shape[1])
+    for start in range(0, len(x), SLICE):
+        piece = x[start : start + SLICE].astype(np.float64)
+        total += of(piece).sum(axis=_all_but_channels(x))
+    return total

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
-from node.catalogue.datasets import WITHOUT_CLASSES, Form
+from node.catalogue.datasets import IGNORED, WITHOUT_CLASSES, Form
 from node.catalogue.partitions import PARTITIONS
 from node.learning.data.datasets import Prepared
 from node.learning.data.partition import divide, own_test, own_test_of, set_apart
@@ -34,7 +34,7 @@ class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays.
     ``test_tokens``: the labels of all tokens of each test sequence, of which ``test`` has the last. ``sample_bytes``:
     of a sample as stored. ``guess``: the main metric of the best constant prediction on the test part, and its standard
-    error; None for classes, by whose counts it is known."""
+    error; None for classes, by whose counts it is known. ``unlabelled``: as in `Prepared`."""
 
     name: str
     directory: str
@@ -47,6 +47,7 @@ class PreparedLabels:
     test_tokens: Indices | None = None
     sample_bytes: int = 0
     guess: tuple[float, float] | None = None
+    unlabelled: int = 0
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -62,6 +63,7 @@ class PreparedLabels:
             prepared.array("y_test") if prepared.labels else None,
             prepared.array("x_train")[:1].nbytes,
             _guess(prepared),
+            prepared.unlabelled,
         )
 
     @property
@@ -70,9 +72,11 @@ class PreparedLabels:
         return self.form.classes if self.form.task == "classification" else 1
 
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
-        """The number of labels of each class in these test samples; of sequences, those of all tokens."""
+        """The number of labels of each class in these test samples; of sequences, of all tokens that count."""
         labels = self.test if self.test_tokens is None else self.test_tokens
-        return tuple(np.bincount(labels[chosen].ravel(), minlength=self.counted).tolist())
+        flat = labels[chosen].ravel()
+        counting = flat[flat != IGNORED]
+        return tuple(np.bincount(counting, minlength=self.counted).tolist())
 
 
 def _guess(prepared: Prepared) -> tuple[float, float] | None:
@@ -137,6 +141,12 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     holders = holders or [member for member in members if member.tier == "edge"]
     names = [member.name for member in holders]
     lists = scenario.data.lists
+    if lists is not None and data.unlabelled:
+        raise PlanError(
+            ("data", "partition"),
+            f"file: {data.unlabelled} samples without a label that counts were left out of {data.name}, so the indices "
+            "of others have changed: remove these samples from the data set and the file",
+        )
     try:
         params = read_parameters(scheme.params, scenario.data.partition_params)
         seed = derive_seed(scenario.seed, "partition")

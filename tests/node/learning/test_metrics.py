@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from node.learning.metrics import correct, cross_entropy, loss, metrics, sample_losses, tally
+from node.learning.metrics import correct, counted, cross_entropy, loss, metrics, sample_losses, tally
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
 LABELS = torch.tensor([0, 1, 1, 2])  # right, right, wrong, right
@@ -19,6 +19,61 @@ def test_correct() -> None:
 
 def test_a_model_that_diverged_has_nothing_right() -> None:
     assert correct(torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)) == 0
+
+
+INFINITY = math.inf
+
+
+@pytest.mark.parametrize(
+    ("logits", "right"),
+    [
+        ([-INFINITY, 1.0, 0.0], True),  # the model excludes class 0
+        ([-INFINITY, 1.0, -INFINITY], True),  # only class 1 is left
+        ([-1e9, 1.0, 0.0], True),
+        ([math.nan, 1.0, 0.0], False),
+        ([0.0, INFINITY, 0.0], False),
+        ([-INFINITY, math.nan, -INFINITY], False),
+    ],
+)
+def test_minus_infinity_is_a_logit_and_other_infinities_are_none(logits: list[float], right: bool) -> None:
+    assert correct(torch.tensor([logits]), torch.tensor([1])) == int(right)
+
+
+def test_logits_that_are_all_minus_infinity_predict_nothing() -> None:
+    assert correct(torch.full((2, 3), -INFINITY), torch.tensor([0, 1])) == 0
+
+
+def test_a_label_that_is_never_there() -> None:
+    """Its loss is log(1 + e^−∞) = 0, as nearly for a logit of −1000. Torch computes 0 · ∞, which is NaN."""
+    targets = torch.tensor([[1, 0], [0, 0]], dtype=torch.uint8)
+    never = torch.tensor([[1.0, -INFINITY], [-2.0, -INFINITY]], requires_grad=True)
+    large = torch.tensor([[1.0, -1000.0], [-2.0, -1000.0]])
+    assert measured(never.detach(), targets, "multi-label") == {"accuracy": 1.0, "f1": 1.0}
+    value = loss(never, targets)
+    assert value.item() == loss(large, targets).item()
+    value.backward()  # type: ignore[no-untyped-call]
+    assert never.grad is not None
+    assert never.grad.isfinite().all()
+    for odd in (math.nan, INFINITY):
+        outputs = torch.tensor([[1.0, odd], [-2.0, odd]])
+        assert measured(outputs, targets, "multi-label")["accuracy"] == 0
+
+
+def test_ignored_labels_count_nowhere() -> None:
+    """The first sample has two labels, of which one is right; the second has one, which is right."""
+    labels = torch.tensor([[0, 0, -100], [-100, -100, 1]])
+    logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [9.0, 0.0], [9.0, 0.0], [9.0, 0.0], [0.0, 3.0]]).view(2, 3, 2)
+    of_label = [math.log1p(math.exp(-1)), math.log1p(math.exp(3)), math.log1p(math.exp(-3))]
+    assert counted(labels).tolist() == [2, 1]
+    assert float(loss(logits, labels)) == pytest.approx(sum(of_label) / 3)
+    assert sample_losses(logits, labels).tolist() == pytest.approx([sum(of_label[:2]) / 2, of_label[2]])
+    assert tally(logits, labels) == {"correct": 2, "labels": 3}
+    found = metrics(tally(logits, labels), sum(of_label) / 3, (2, 3), "classification")
+    assert found == {"accuracy": 2 / 3, "perplexity": pytest.approx(math.exp(sum(of_label) / 3))}
+
+
+def test_a_number_to_predict_is_no_ignored_label() -> None:
+    assert counted(torch.tensor([[-100.0, 1.0], [2.0, 3.0]])).tolist() == [2, 2]
 
 
 def measured(outputs: Tensor, targets: Tensor, task: str) -> dict[str, float]:

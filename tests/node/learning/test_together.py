@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from node.algorithms.fedprox import ProximalTerm
 from node.catalogue.datasets import DATASETS, Dataset
@@ -125,6 +126,37 @@ def test_samples_of_several_parts_and_numbers_to_predict(tmp_path: Path, names: 
     found = clients[0].evaluate(alone[0].weights, "global")
     assert found.loss == pytest.approx(found.metrics["mse"])
     assert found.metrics["mae"] < found.metrics["mse"] ** 0.5
+
+
+def test_labels_that_do_not_count(tmp_path: Path) -> None:
+    """A step is that of its mini-batch, whose loss is the mean over the labels that count: in parts and together, too,
+    though the samples have between 1 and 5 of them."""
+    random = np.random.default_rng(1)
+    x = random.integers(0, 9, (60, 5))
+    y = np.where(np.arange(5) < random.integers(1, 6, (60, 1)), (x + 1) % 9, -100)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    data = prepare(f"npz:{tmp_path / 'a.npz'}", tmp_path)
+
+    def made() -> Model:
+        with seeded(1):
+            return Model(nn.Embedding(9, 4), nn.Linear(4, 9))
+
+    pool = ModelPool(made)
+    clients = [Learner(pool, data, 7, "device-0", np.arange(33)), Learner(pool, data, 7, "device-1", np.arange(33, 60))]
+    whole = replace(PARTS, batch_size=24, gradient_accumulation=1)
+    for params in (whole, PARTS):
+        alone, together = both(clients, params)
+        assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+    in_one, in_parts = (both(clients, params)[0][0] for params in (whole, PARTS))
+    assert apart(in_one, in_parts) < TOLERANCE
+    weights = alone[0].weights
+    clients[0].set(weights)
+    with torch.inference_mode():
+        logits = clients[0].model(torch.from_numpy(x))
+    right = (logits.argmax(-1).numpy() == y).sum()
+    found = clients[0].evaluate(weights, "global")
+    assert found.metrics["accuracy"] == pytest.approx(right / (y != -100).sum())
+    assert found.loss == pytest.approx(float(cross_entropy(logits.flatten(0, 1), torch.from_numpy(y).flatten())))
 
 
 def test_by_adam_too(digits: Prepared) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from node.learning.data.partition import divide
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model, ModelPool, build
-from node.learning.training import Learner, MiniBatch, batches
+from node.learning.training import Learner, MiniBatch
+from tests.node.learning.test_batching import seen
 
 PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
 
@@ -165,29 +165,6 @@ def test_another_model_and_what_it_costs(digits: Prepared) -> None:
     assert all(torch.equal(a, b) for a, b in zip(other.parameters(), again.parameters(), strict=True))
     with pytest.raises(ModelError, match="no model 'cnm'"):
         one.build("cnm")
-
-
-def seen(samples: int, params: LocalTraining) -> list[list[int]]:
-    return [chosen.tolist() for _, _, chosen in batches(samples, params, np.random.default_rng(0))]
-
-
-def test_batches_are_numbered_in_their_epoch() -> None:
-    """Five samples in batches of two: three batches an epoch; `steps` ends within the second."""
-    for params, last in ((LocalTraining(batch_size=2, epochs=2), 2), (LocalTraining(batch_size=2, steps=5), 1)):
-        numbers = [(epoch, place) for epoch, place, _ in batches(5, params, np.random.default_rng(0))]
-        assert numbers == [(0, 0), (0, 1), (0, 2), *((1, place) for place in range(last + 1))]
-
-
-def test_batches_cover_every_sample_once_an_epoch() -> None:
-    taken = seen(10, LocalTraining(batch_size=4, epochs=2))
-    assert [len(batch) for batch in taken] == [4, 4, 2, 4, 4, 2]
-    assert sorted(chain(*taken[:3])) == sorted(chain(*taken[3:])) == list(range(10))
-    assert taken[:3] != taken[3:]
-
-
-def test_steps_instead_of_epochs() -> None:
-    assert [len(batch) for batch in seen(10, LocalTraining(batch_size=4, epochs=9, steps=5))] == [4, 4, 2, 4, 4]
-    assert seen(0, LocalTraining(steps=5)) == []
 
 
 @pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 1}, {"steps": 11}])

@@ -71,12 +71,13 @@ def test_noise_is_fresh_and_as_large_as_the_features() -> None:
 
 def test_resemblance_by_hand() -> None:
     """Correlations 1, −1 (a negative shows as much) and, for values (0, 1, 2, 3) and (1, 0, 1, 0), −1/√5; the median of
-    their absolute values is 1. A picture of one value shows nothing."""
+    their absolute values is 1. A picture of one value shows nothing. The unit does not count."""
     x = torch.tensor([[0.0, 1, 2, 3]] * 3).reshape(3, 1, 2, 2)
     sent = torch.tensor([[5.0, 7, 9, 11], [3, 2, 1, 0], [1, 0, 1, 0]]).reshape(3, 1, 2, 2)
     assert resemblance(x, sent) == pytest.approx(1)
     assert resemblance(x[2:], sent[2:]) == pytest.approx(1 / math.sqrt(5))
     assert resemblance(x[:1], torch.ones(1, 1, 2, 2)) == 0
+    assert resemblance(x * 1e-12, sent) == pytest.approx(1)
 
 
 def test_through_the_layer_by_hand() -> None:

@@ -134,6 +134,61 @@ def test_sequences_are_not_scaled_and_a_constant_channel_keeps_its_size(cache: P
     assert prepared.test_subjects.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+@pytest.mark.parametrize("unit", [5e-7, 1e-12, 1e9])
+def test_the_unit_does_not_count(unit: float, cache: Path, tmp_path: Path) -> None:
+    """Volts, tesla and whatever else: the model gets the same numbers."""
+    x = np.random.default_rng(0).normal(5, 2, (40, 16, 2))
+    one, other = (
+        prepare(f"npz:{npz(tmp_path / f'{scale}.npz', x_train=x * scale, x_test=x[:8] * scale)}", cache)
+        for scale in (1.0, unit)
+    )
+    assert other.mean == pytest.approx(np.array(one.mean) * unit, rel=1e-6)
+    assert other.std == pytest.approx(np.array(one.std) * unit, rel=1e-6)
+
+
+def test_rounding_is_no_variation_and_a_small_variation_is_none_of_rounding(cache: Path, tmp_path: Path) -> None:
+    """0.1 + 0.2 is 0.30000000000000004. Air pressure in pascal varies by a thousandth of itself."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    x[:, 0] = np.where(np.arange(40) % 2, 0.3, np.float32(0.3) + np.spacing(np.float32(0.3)))
+    x[:, 1] = 1e-13 * (1 + np.spacing(1.0) * (np.arange(40) % 2))
+    x[:, 2] = 101325 + 100 * x[:, 2]
+    prepared = prepare(f"npz:{npz(tmp_path / 'a.npz', x_train=x, x_test=x[:8])}", cache)
+    assert prepared.std == pytest.approx([1, 1, x[:, 2].std()], rel=1e-3)
+
+
+def test_what_single_precision_cannot_hold_is_refused(cache: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    for unit, message in (
+        (1e-60, "x_train holds numbers below 1e-45 only"),
+        (1e-40, "channel . of the samples varies"),
+    ):
+        path = npz(tmp_path / f"{unit}.npz", x_train=x * unit, x_test=x[:8] * unit)
+        with pytest.raises(DataError, match=f"{message}.*write them in a smaller unit"):
+            prepare(f"npz:{path}", cache)
+
+
+def test_sequences_without_a_label_that_counts_are_left_out(cache: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 7, (10, 4))
+    y = np.where(np.arange(10)[:, None] % 5 == 3, -100, np.where(np.arange(4) < 2, x, -100))
+    people = {"subject_train": np.arange(10), "subject_test": np.arange(10)}
+    path = npz(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y, **people)
+    prepared = prepare(f"npz:{path}", cache)
+    kept = [0, 1, 2, 4, 5, 6, 7, 9]
+    assert prepared.unlabelled == 4
+    assert prepared.array("x_train").tolist() == x[kept].tolist()
+    assert prepared.array("y_test").tolist() == y[kept].tolist()
+    assert prepared.subjects is not None
+    assert prepared.subjects.tolist() == kept
+    assert prepared.train_labels.tolist() == x[kept, 1].tolist()  # the last label that counts
+    nothing = npz(tmp_path / "b.npz", x_train=x, y_train=y, x_test=x, y_test=np.full((10, 4), -100))
+    with pytest.raises(DataError, match="all labels of the test part are -100, so none of them counts"):
+        prepare(f"npz:{nothing}", cache)
+    y[0, 0] = -1
+    wrong = npz(tmp_path / "c.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    with pytest.raises(DataError, match="as tokens, or -100 where a label does not count"):
+        prepare(f"npz:{wrong}", cache)
+
+
 def test_runs_that_prepare_at_once_agree(cache: Path, tmp_path: Path) -> None:
     name = f"npz:{npz(tmp_path / 'a.npz')}"
     with ThreadPoolExecutor(4) as pool:

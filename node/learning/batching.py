@@ -1,0 +1,47 @@
+"""The mini-batches of a client's training: which samples each has, and which mini-batches make a step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from node.learning.devices import PROCESSOR
+from node.learning.local_training import LocalTraining
+
+Batch = tuple[int, int, Tensor]  # local epoch, place of the mini-batch in it, and indices of samples
+
+
+def batches(
+    samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
+) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
+    new random order, or `steps` steps."""
+    if samples == 0:
+        return
+    taken, size = 0, params.step_size
+    for epoch in range(params.epochs) if params.steps is None else itertools.count():
+        order = torch.from_numpy(random.permutation(samples)).to(device)
+        for place, start in enumerate(range(0, samples, params.batch_size)):
+            yield epoch, place, order[start : start + params.batch_size]
+            taken += (start + params.batch_size) % size == 0 or start + params.batch_size >= samples
+            if taken == params.steps:
+                return
+
+
+def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[list[Batch]]:
+    """The mini-batches of each step, those of one epoch."""
+    of_step = itertools.groupby(mini_batches, lambda batch: (batch[0], batch[1] // params.gradient_accumulation))
+    return (list(parts) for _, parts in of_step)
+
+
+def shares(micro_batches: list[Tensor], label_counts: Tensor) -> list[float]:
+    """The share of each micro-batch in the labels of the step that count; ``label_counts`` (N,) are those of samples.
+    So a step is that of the whole mini-batch, whose loss is the mean over its labels."""
+    if len(micro_batches) == 1:
+        return [1.0]
+    counts = [int(label_counts[chosen].sum()) for chosen in micro_batches]
+    return [count / sum(counts) for count in counts]

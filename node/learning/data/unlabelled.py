@@ -1,0 +1,37 @@
+"""Sequences without a label that counts: nothing can be learned from them, and no model can be right about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from node.catalogue.datasets import IGNORED
+from node.learning.data.formats import Arrays
+from node.learning.errors import DataError
+
+
+def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
+    """The samples with a label that counts, and how many others there were. DataError if none is left in a part."""
+    if arrays.y_train.dtype != np.int64 or arrays.y_train.ndim == 1:
+        return arrays, 0
+    kept = {part: (y != IGNORED).any(axis=1) for part, y in (("train", arrays.y_train), ("test", arrays.y_test))}
+    for part, chosen in kept.items():
+        if not chosen.any():
+            raise DataError(f"{source}: all labels of the {part} part are {IGNORED}, so none of them counts")
+    train, test = kept["train"], kept["test"]
+    if train.all() and test.all():
+        return arrays, 0
+    left_out = int((~train).sum()) + int((~test).sum())
+    subjects = None if arrays.subjects is None else arrays.subjects[train]
+    test_subjects = None if arrays.test_subjects is None else arrays.test_subjects[test]
+    labelled = replace(
+        arrays,
+        x_train=arrays.x_train[train],
+        y_train=arrays.y_train[train],
+        x_test=arrays.x_test[test],
+        y_test=arrays.y_test[test],
+        subjects=subjects,
+        test_subjects=test_subjects,
+    )
+    return labelled, left_out

@@ -54,6 +54,9 @@ _LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
 
 RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
+CLIENT_REPORTS = "client_reports"
+"""The field of a checkpoint with the role's ``client_reports``."""
+
 
 class Role:
     """One node's part in an algorithm.
@@ -63,6 +66,7 @@ class Role:
     name in the catalogue, and ``model_params`` are its parameters. ``device`` is what the node trains on, as torch
     names it (cpu, cuda). ``rng`` is a generator seeded from (scenario seed, node). ``last_round`` is the number of the
     run's last round, if nothing ends it earlier. ``restored`` is the last checkpoint of a restarted node, else None.
+    ``client_reports`` has the latest evaluation that each client has sent, by client and test set. Checkpoints keep it.
 
     ``clients`` is the number of clients below this node. It is that of ``children``, unless clients are nodes only
     while they take part (a population): then ``children`` are those that take part, and ``selector`` selects them.
@@ -92,6 +96,9 @@ class Role:
         self.model_params = assignment.model_params
         self.device = assignment.device
         self.restored = restored
+        self.client_reports: dict[str, dict[str, float]] = {}
+        if restored is not None:
+            self.client_reports.update(restored.fields.get(CLIENT_REPORTS, {}))
         self.last_round = assignment.stop.rounds
         self.ended_by = "rounds"  # or "accuracy", "target", "stopped"
         self._assignment = assignment
@@ -310,6 +317,8 @@ class Role:
         """
         if self._assignment.checkpoint_directory:
             path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
+            if self.client_reports:
+                fields[CLIENT_REPORTS] = self.client_reports
             pieces = checkpoints.packed(self.name, round, tensors, fields)
             if self._keeping is not None:
                 await self._keeping

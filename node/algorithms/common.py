@@ -10,13 +10,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import MAIN_METRIC
+from node.catalogue.datasets import CLIENTS, MAIN_METRIC
 from node.learning.aggregation import STATISTICS, State, weighted_mean
 from node.learning.local_training import LocalTraining
 from node.learning.training import Evaluation, ExtraLoss, Forward, Scope, TrainResult
 from node.messaging.gathering import needed
 from node.messaging.wire import Message
 from node.role import Role
+
+MEAN_SCOPES = ("global", "own")
+"""The test sets of `report_mean`."""
 
 
 async def train(
@@ -48,12 +51,24 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
 
 
 def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
-    """Report the mean of what `evaluate` returned to clients, in the fields `global` and `own` of their messages: what
-    the run has reached where each client has its own model."""
-    for scope in ("global", "own"):
-        values = [each.fields[scope] for each in messages if scope in each.fields]
+    """Report what the run has reached where each client has its own model: the mean of what `evaluate` returned to
+    clients, in the fields `global` and `own` of their messages, and the number of `clients` that it covers.
+
+    Each client counts with its latest evaluation, whether it is online or not. Otherwise the mean would rise when weak
+    clients leave. A client without samples, by the field `samples` of its message, does not count.
+    """
+    if not messages:
+        return
+    for message in messages:
+        if message.fields.get("samples", 1):
+            evaluations = {scope: message.fields[scope] for scope in MEAN_SCOPES if scope in message.fields}
+            role.client_reports.setdefault(message.sender, {}).update(evaluations)
+    main = MAIN_METRIC[role.learner.data.task]
+    for scope in MEAN_SCOPES:
+        values = [report[scope] for report in role.client_reports.values() if scope in report]
         if values:
-            role.report(round=round, scope=scope, **{MAIN_METRIC[role.learner.data.task]: sum(values) / len(values)})
+            mean = {main: sum(values) / len(values), CLIENTS: len(values)}
+            role.report(round=round, scope=scope, **mean)
 
 
 def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:

@@ -14,6 +14,8 @@ IGNORED = -100
 
 MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
 """By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
+CLIENTS = "clients"
+"""The metric that says how many clients a reported mean over clients covers."""
 WITHOUT_CLASSES: Mapping[str, str] = {
     "multi-label": "several labels for each sample",
     "regression": "numbers to predict",

@@ -102,7 +102,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             late="keep" if plan.gathering.late == "keep" else "discard",
         ),
         timeouts=plan.timeouts,
-        stop=plan.stop.of_nodes,
+        stop=plan.stop.of_nodes if plan.has_one_leader else plan.stop.without_goals,
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,

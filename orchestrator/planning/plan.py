@@ -198,6 +198,12 @@ class StopPlan:
         """The conditions without the time, as nodes have them."""
         return Stop(rounds=self.rounds or 0, accuracy=self.accuracy, target=self.target)
 
+    @property
+    def without_goals(self) -> Stop:
+        """The rounds alone, for each of several leading nodes: their mean, which none of them knows, is to reach the
+        goals."""
+        return Stop(rounds=self.rounds or 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -240,6 +246,11 @@ class Plan:
     media: tuple[MediumPlan, ...] = ()
     cross_traffic: tuple[CrossTrafficPlan, ...] = ()
     training_bytes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def has_one_leader(self) -> bool:
+        """Whether the rounds of a single node are those of the run."""
+        return sum(node.leads for node in self.nodes) == 1
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""

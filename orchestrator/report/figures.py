@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, cycle, islice
 from typing import Any
 
+from node.catalogue.datasets import CLIENTS
 from orchestrator import text
 from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
@@ -83,7 +84,7 @@ def staleness(history: History) -> Figure:
 def further(history: Facts) -> dict[str, Figure]:
     """The metrics that other figures do not draw, by name, with a curve for each node and scope. Of an algorithm with
     many devices, those of other nodes."""
-    drawn = (history.main_metric, "loss", "staleness", "staleness_highest")
+    drawn = (history.main_metric, "loss", "staleness", "staleness_highest", CLIENTS)
     names = dict.fromkeys(name for _, name in history.metric_names() if name not in drawn)
     return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
 

@@ -181,6 +181,10 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     main = history.main_metric
     values = [row.value for row in history.global_series(main)]
     best = (max if main in text.FRACTIONS else min)(filter(isfinite, values), default=None)
+    notes = [] if best is None else [f"best {text.metric(main, best)}"]
+    covered = str(history.coverage() or "")
+    if covered:
+        notes.append(covered)
     planned = history.rounds_planned
     sent = volumes.traffic(history)
     messages = sum(row.messages for row in sent if row.direction == "sent")
@@ -195,7 +199,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
         (
             main,
             text.metric(main, values[-1] if values else None),
-            "" if best is None else f"best {text.metric(main, best)}",
+            ", ".join(notes),
         ),
         ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
         ("time", text.duration(history.seconds), trained),

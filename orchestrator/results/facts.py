@@ -7,26 +7,18 @@ memory, as they are recorded. What follows from rows, such as rounds from their 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
-from node.catalogue.datasets import MAIN_METRIC
+from node.catalogue.datasets import CLIENTS, MAIN_METRIC
+from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.record.writer import CONTINUED
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report
-
-
-class Band(NamedTuple):
-    """What devices reported of a metric in a round: the last time, and the lowest, highest and mean value."""
-
-    t: float
-    low: float
-    high: float
-    mean: float
 
 
 class Facts(Protocol):
@@ -175,16 +167,35 @@ class Facts(Protocol):
     # Metrics
 
     def global_series(self, name: str) -> list[Metric]:
-        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes. A mean
-        has the time of the last node's report, and its ``node`` is empty."""
+        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes, as in
+        `mean_series`."""
         by_node = self.series(name, "global")
-        rows = [metric for leader in self.leaders for metric in by_node.get(leader, ())]
         if len(self.leaders) == 1:
-            return rows
-        rounds: defaultdict[int | None, dict[str, Metric]] = defaultdict(dict)
-        for metric in sorted(rows, key=lambda metric: metric.t):
-            rounds[metric.round][metric.node] = metric
-        return [mean_metric(of) for of in rounds.values()]
+            return list(by_node.get(self.leaders[0], ()))
+        rows = [metric for leader in self.leaders if self.counts(leader) for metric in by_node.get(leader, ())]
+        rows.sort(key=lambda metric: metric.t)
+        return mean_series(rows)
+
+    def counts(self, node: str) -> bool:
+        """Whether a node counts in means: it holds training samples, or has some below it."""
+        return node not in self._without_samples
+
+    @cached_property
+    def _without_samples(self) -> frozenset[str]:
+        return without_samples(self.nodes)
+
+    def coverage(self) -> Coverage | None:
+        """What the means of `global_series` of the main metric cover; None if they are no means over nodes."""
+        if len(self.leaders) > 1:
+            reporting = self.series(self.main_metric, "global")
+            leaders = [leader for leader in self.leaders if self.counts(leader)]
+            covers = sum(leader in reporting for leader in leaders)
+            return Coverage(covers, len(leaders), "leading node") if covers else None
+        for leader in self.leaders:
+            counted = self.series(CLIENTS, "global").get(leader)
+            if counted:
+                return Coverage(round(counted[-1].value), clients_of(self.plan, self.nodes, self.counts))
+        return None
 
     def edge_series(self, name: str) -> dict[str, list[Metric]]:
         """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
@@ -228,10 +239,3 @@ class Rounds:
         elif index is not None and self.all[index].number == (event.round, event.edge_round):
             changed: Mapping[str, Any] = {"end": event.t} if event.name == "round" else {"abandoned": True}
             self.all[index] = self.all[index]._replace(**changed)
-
-
-def mean_metric(reports: Mapping[str, Metric]) -> Metric:
-    """The mean of what several nodes reported of a metric in a round."""
-    rows: Sequence[Metric] = list(reports.values())
-    last = max(rows, key=lambda row: row.t)
-    return last._replace(node="", value=sum(row.value for row in rows) / len(rows))

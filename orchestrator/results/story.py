@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Literal, Self
 
 from netem.units import parse_duration
+from node.catalogue.datasets import CLIENTS
 from orchestrator.fabric.namespaces.tcp import STACK
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
@@ -28,14 +29,13 @@ from orchestrator.results.facts import (
     IN_ROUND,
     RUNNING,
     WAITING,
-    Band,
     Facts,
     Rounds,
     add_overrun,
-    mean_metric,
 )
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.forecast import NextFault, TimeLeft
+from orchestrator.results.means import Band, Bands, LatestReports
 from orchestrator.results.record.history import History, outcome_of
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
@@ -90,13 +90,12 @@ class Story(Facts):
         self._ends: dict[int, float] = {}  # by round, when the last leader ended it
         self._done = 0  # the latest of these rounds
         self._metrics: defaultdict[tuple[str, str], dict[str, list[Metric]]] = defaultdict(dict)
-        self._latest: dict[str, dict[str, Metric]] = {}  # by metric, what leaders reported in their latest round
-        self._reported: defaultdict[str, set[int | None]] = defaultdict(set)  # by metric, the rounds that they reported
-        self._bands: defaultdict[tuple[str, str], dict[int, Band]] = defaultdict(dict)  # by metric and scope; by round
-        self._banded: Counter[tuple[str, str, int]] = Counter()  # how many reports are in a band
+        self._latest: dict[str, Metric] = {}  # by metric, the latest report of the leading node
+        self.latest_of_leaders: defaultdict[str, LatestReports] = defaultdict(LatestReports)  # of several leading nodes
+        self._bands: defaultdict[tuple[str, str], Bands] = defaultdict(Bands)  # by metric and scope
         self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
         self._overruns: dict[str, tuple[int, float]] = {}
-        self._curves = {*CURVES, self.main_metric, self.goal}  # the metrics that are kept
+        self._curves = {*CURVES, CLIENTS, self.main_metric, self.goal}  # the metrics that are kept
         self._looked = False  # whether the record was read
         self._read = dict.fromkeys(_TABLES, 0)
 
@@ -194,8 +193,10 @@ class Story(Facts):
         return self._metrics.get((name, scope), {})
 
     def bands(self, name: str) -> dict[int, Band]:
-        found = next((of for scope in DEVICE_SCOPES if (of := self._bands.get((name, scope)))), {})
-        return {number: found[number] for number in sorted(found)}
+        for scope in DEVICE_SCOPES:
+            if (name, scope) in self._bands:
+                return self._bands[name, scope].by_round()
+        return {}
 
     def metric_names(self) -> list[tuple[str, str]]:
         return sorted({(scope, name) for name, scope in (*self._metrics, *self._bands)})
@@ -229,8 +230,10 @@ class Story(Facts):
 
     def latest(self, name: str) -> float | None:
         """The latest value of a metric on the global test set: the last of `global_series`."""
-        reports = self._latest.get(name)
-        return mean_metric(reports).value if reports else None
+        if len(self.leaders) == 1:
+            report = self._latest.get(name)
+            return None if report is None else report.value
+        return self.latest_of_leaders[name].mean()
 
     def time_left(self) -> TimeLeft | None:
         """How long the run still takes: by the duration that its scenario allows, or by the rounds that are missing, at
@@ -274,22 +277,12 @@ class Story(Facts):
         metric = Metric(t, node, round, scope, name, value)
         if node not in self.many_devices:
             self._metrics[name, scope].setdefault(node, []).append(metric)
-        elif round is not None:
-            self._add_to_band(metric, round)
+        elif round is not None and self.counts(node):
+            self._bands[name, scope].add(metric, round)
         if scope == "global" and node in self.leaders:
-            if len(self.leaders) == 1 or round not in self._reported[name]:
-                self._latest[name] = {node: metric}
-            elif any(row.round == round for row in self._latest[name].values()):
-                self._latest[name][node] = metric
-            self._reported[name].add(round)
-
-    def _add_to_band(self, metric: Metric, round: int) -> None:
-        t, _, _, scope, name, value = metric
-        key, of = (name, scope, round), self._bands[name, scope]
-        self._banded[key] += 1
-        before = of.get(round, Band(t, value, value, value))
-        mean = before.mean + (value - before.mean) / self._banded[key]
-        of[round] = Band(t, min(before.low, value), max(before.high, value), mean)
+            self._latest[name] = metric
+            if self.counts(node):
+                self.latest_of_leaders[name].add(metric)
 
     def _add_state(self, t: float, node: str, state: str, detail: str) -> None:
         self.latest_states[node] = found = State(t, node, state, detail)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from node.catalogue.datasets import CLIENTS
 from orchestrator import text
 from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
@@ -21,6 +22,7 @@ from orchestrator.results.evaluation.personalisation import personalisation
 from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.hosts import energy_in_words, hosts, sentences
+from orchestrator.results.means import Coverage
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.results.traffic import volumes
@@ -39,15 +41,18 @@ def summary(history: History) -> dict[str, Any]:
     bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
-    population, personalisation, privacy, inversion, real_links, hosts, and
-    accelerators {device: [nodes that train on it]}.
+    population, personalisation, privacy, inversion, real_links, hosts,
+    accelerators {device: [nodes that train on it]}, and mean_over {clients, of}: how many of the run's clients, or
+    leading nodes, the mean ``accuracy.global`` covers.
     """
     results = checks(history)
     began = history.training_began
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
+    coverage = history.coverage()
     about = evaluations(history) | {
+        "mean_over": None if coverage is None else {"clients": coverage.covers, "of": coverage.total},
         "real_links": real_links(history),
         "hosts": hosts(history),
         "accelerators": _accelerators(history),
@@ -83,7 +88,8 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def _metrics(history: History) -> dict[str, float | None]:
-    names = [name for scope, name in history.metric_names() if scope == "global" and name != "accuracy"]
+    elsewhere = ("accuracy", CLIENTS)
+    names = [name for scope, name in history.metric_names() if scope == "global" and name not in elsewhere]
     found = {name: history.global_series(name) for name in names}
     return {name: finite(series[-1].value) for name, series in found.items() if series}
 
@@ -147,7 +153,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     took = f"{rounds} in {trained:.1f} s of training" if trained is not None else f"no training in {whole}"
     rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
-        rows.append(("accuracy", text.percent(accuracy)))
+        rows.append(("accuracy", f"{text.percent(accuracy)}{_covered(summary)}"))
     rows += [(name, text.metric(name, value)) for name, value in other_metrics(summary).items()]
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
@@ -165,6 +171,15 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
             rows.append(("energy", energy_in_words(host["energy"]) + where))
         rows += [("host", sentence) for sentence in sentences(host)]
     write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
+
+
+def _covered(summary: Mapping[str, Any]) -> str:
+    """What the mean accuracy covers, in brackets, unless it covers all."""
+    means = summary.get("mean_over")
+    if means is None:
+        return ""
+    covered = str(Coverage(means["clients"], means["of"]))
+    return f" ({covered})" if covered else ""
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:

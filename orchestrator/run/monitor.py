@@ -200,6 +200,7 @@ class Monitor:
                 tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
                 metric=story.main_metric,
                 value=story.latest(story.main_metric),
+                covered=str(story.coverage() or ""),
                 loss=story.latest("loss"),
                 traffic=dict(self._rates),
                 real=dict(session.progress.real),

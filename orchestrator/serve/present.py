@@ -86,7 +86,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "verdict": overall(results) if results else None,
         "checks": list(results),
         "lost": lost_hosts(story),
-        "metric": [story.main_metric, story.latest(story.main_metric)],
+        "metric": [story.main_metric, story.latest(story.main_metric), str(story.coverage() or "")],
         "round": story.round if running or story.behind else story.rounds_done(),
         "left": left._asdict() if (left := story.time_left() if running else None) else None,
         "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,

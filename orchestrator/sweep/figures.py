@@ -14,6 +14,7 @@ from typing import Any, get_args
 from orchestrator.exports.scalars import settings
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.facts import DEVICE_SCOPES
+from orchestrator.results.means import mean
 from orchestrator.results.record.history import History
 from orchestrator.results.summary import evaluations
 from orchestrator.results.traffic import volumes
@@ -122,8 +123,10 @@ def _reported(history: History) -> dict[str, float]:
     found = {}
     for scope, name in history.metric_names():
         if scope not in (*DEVICE_SCOPES, "updates"):
-            latest = {metric.node: metric.value for metric in history.metrics(name, scope)}
-            found[f"reported.{scope}.{name}"] = statistics.fmean(latest.values())
+            reports = history.metrics(name, scope)
+            latest = {metric.node: metric.value for metric in reports if history.counts(metric.node)}
+            if latest:
+                found[f"reported.{scope}.{name}"] = mean(latest.values())
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

@@ -296,7 +296,7 @@ class Client(Role):
         accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
         for scope, accuracy in accuracies.items():
             self.report(round=t, scope=scope, accuracy=accuracy)
-        await self.send(self.parent, "finished", round=t, **accuracies)
+        await self.send(self.parent, "finished", round=t, samples=self.learner.samples, **accuracies)
 
     async def judge(self, inverted: Message, t: int) -> None:
         """Compare the coordinator's reconstructions with this client's private pictures."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import Assignment, Hardware
+from node.catalogue.datasets import CLIENTS
 from node.learning.training import Learner
 from node.messaging.delivery.association import Traffic
 from node.messaging.memory import MemoryTransport
@@ -48,6 +49,7 @@ from orchestrator.together import within
 
 EVENT = "client"
 LOOK = 60.0  # s until the next look, if too few clients are there
+_CLIENTS_WITH_LOSS, _LOSSES = "clients_with_loss", "losses"  # arrays of a checkpoint
 LONGEST_NIGHT = 7 * 24 * 3600.0  # s without any client, after which the run ends
 
 
@@ -78,6 +80,7 @@ class Crowd:
         self._workers, self._cost, self._params = workers, cost, params
         self._parts: dict[str, Participation] = {}  # that have not been recorded
         self._recorded: list[Participation] = []  # in this round
+        self._losses: dict[int, float] = {}  # by client, that of its latest training that counted
         self._round = 0
         self._draws: Counter[int] = Counter()  # selections of each round, of this incarnation of the cloud
         self._changed = asyncio.Event()  # a place may be free
@@ -297,9 +300,11 @@ class Crowd:
             return
         now = self._now()
         self.seen.end_round(self._round, [(part.client, part.seconds(now), self._utility(part)) for part in recorded])
-        losses = [part.loss for part in recorded if part.outcome == COUNTED and part.loss is not None]
+        losses = {part.client: part.loss for part in recorded if part.outcome == COUNTED and part.loss is not None}
+        self._losses |= losses
         if losses and self.reporter is not None:
-            self.reporter.metric(self._round, {"scope": "train", "loss": sum(losses) / len(losses)})
+            mean = sum(self._losses.values()) / len(self._losses)
+            self.reporter.metric(self._round, {"scope": "train", "loss": mean, CLIENTS: len(self._losses)})
 
     def _record(self, parts: Iterable[Participation]) -> None:
         """Record parts that have ended."""
@@ -320,7 +325,9 @@ class Crowd:
     def _keep(self, round: int) -> None:
         """Write down what was seen until after ``round``, for a run that is continued."""
         uniform = isinstance(self._population.selection, UniformSelection)  # then selection does not depend on it
-        arrays = {} if uniform else self.seen.arrays
+        arrays = {} if uniform else dict(self.seen.arrays)
+        arrays[_CLIENTS_WITH_LOSS] = np.array([*self._losses], np.int64)
+        arrays[_LOSSES] = np.array([*self._losses.values()], np.float64)
         fields = {"t": self._now(), "looks": self.seen.looks, "gained": self.seen.gained, "first": self.seen.first}
         checkpoints.write(self._kept, checkpoints.packed(self._template.node, round, arrays, fields))
 
@@ -329,7 +336,10 @@ class Crowd:
             self._passed = float(kept.fields["t"])
             self.seen.looks, self.seen.gained = int(kept.fields["looks"]), list(kept.fields["gained"])
             self.seen.first = list(kept.fields["first"])
-            for name, array in kept.tensors.items():
+            arrays = dict(kept.tensors)
+            clients, losses = arrays.pop(_CLIENTS_WITH_LOSS), arrays.pop(_LOSSES)
+            self._losses.update(zip(clients.tolist(), losses.tolist(), strict=True))
+            for name, array in arrays.items():
                 self.seen.arrays[name][:] = array
 
     def _now(self) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.means import mean
 from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.expectations import CheckName, ExpectSpec, MetricSpec, expectations
@@ -40,6 +41,8 @@ def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
     if spec.accuracy is not None:
         series = history.global_series("accuracy")
         measured = f"accuracy {series[-1].value:.1%}" if series else "no accuracy was reported"
+        covered = str(history.coverage() or "") if series else ""
+        measured += f" ({covered})" if covered else ""
         met = bool(series) and series[-1].value >= spec.accuracy
         yield Compared(met, f"{measured}, expected {format_fraction(spec.accuracy)} at least")
     if spec.rounds is not None:
@@ -73,19 +76,40 @@ def _metric(history: History, spec: MetricSpec) -> Compared:
     if not values:
         known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
-    measured = sum(values.values()) / len(values)
-    mean = f", the mean of {len(values)} nodes" if len(values) > 1 else ""
-    return Compared(spec.bounds.met_by(measured), f"{what} {measured:.4g}{mean}, expected {expected}")
+    measured = mean(values.values())
+    covered = _covered(history, spec, values.keys())
+    return Compared(spec.bounds.met_by(measured), f"{what} {measured:.4g}{covered}, expected {expected}")
 
 
 def _last(history: History, spec: MetricSpec) -> dict[str, float]:
-    """The last value that each node reported. On the global test set only leading nodes count, unless one is named."""
+    """The last value that each node reported. Of a mean, only nodes with samples count, and on the global test set only
+    leading nodes."""
     rows = history.metrics(spec.name, spec.scope)
     if spec.node is not None:
         rows = [row for row in rows if row.node == spec.node]
-    elif spec.scope == "global":
-        rows = [row for row in rows if row.node in history.leaders]
+    else:
+        rows = [row for row in rows if history.counts(row.node)]
+        if spec.scope == "global":
+            rows = [row for row in rows if row.node in history.leaders]
     return {row.node: row.value for row in rows}
+
+
+def _covered(history: History, spec: MetricSpec, reporting: Collection[str]) -> str:
+    """What a mean covers, in words: of how many nodes it is, and of how many that may report in the run."""
+    if spec.node is not None:
+        return ""
+    if spec.scope == "global":
+        covered = str(history.coverage() or "")
+        if covered:
+            return f", the {covered}"
+        possible = set(history.leaders)
+    else:
+        tiers = {history.nodes.get(name, {}).get("tier") for name in reporting}
+        possible = {name for name, node in history.nodes.items() if node.get("tier") in tiers}
+    total = sum(map(history.counts, possible))
+    if len(reporting) < total:
+        return f", the mean of {len(reporting)} of {total} nodes"
+    return f", the mean of {len(reporting)} nodes" if len(reporting) > 1 else ""
 
 
 def _check(name: str, verdict: str | None) -> Compared:

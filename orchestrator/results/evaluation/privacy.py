@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from node.learning.privacy import guarantee
+from orchestrator.results.means import mean_series
 from orchestrator.results.record.history import History
 
 METRICS = ("mutual_information", "entropy_difference", "kl_divergence", "feature_correlation")
@@ -34,15 +35,14 @@ def statement(history: History) -> str | None:
 
 
 def measured(history: History) -> dict[int, dict[str, float]]:
-    """The mean of each metric over the clients, by round."""
-    values: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """The mean of each metric over the clients, by round, as in `mean_series`."""
+    means: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for name in METRICS:
-        for row in history.metrics(name, "privacy"):
+        reports = [row for row in history.metrics(name, "privacy") if history.counts(row.node)]
+        for row in mean_series(reports):
             if row.round is not None:
-                values[row.round][name].append(row.value)
-    return {
-        round: {name: sum(of) / len(of) for name, of in metrics.items()} for round, metrics in sorted(values.items())
-    }
+                means[row.round][name] = row.value
+    return dict(sorted(means.items()))
 
 
 def privacy(history: History) -> dict[str, Any] | None:

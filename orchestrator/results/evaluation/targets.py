@@ -5,13 +5,13 @@ Comparisons and sweeps both use this module.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from orchestrator.results.means import mean_series
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Metric
 from orchestrator.results.traffic import volumes
@@ -47,25 +47,9 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 
 
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
-    """A metric on own test sets, by round: the mean over these nodes of their last reports up to that round.
-    A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
-    the time of the round's last report, and its ``node`` is empty. Programs may report without rounds: if no report has
-    a round, each report is a step of its own."""
-    reports = [metric for metric in history.metrics(name, "own") if metric.node in nodes]
-    steps: defaultdict[int, list[Metric]] = defaultdict(list)
-    if any(metric.round is not None for metric in reports):
-        for metric in reports:
-            if metric.round is not None:
-                steps[metric.round].append(metric)
-    else:
-        steps |= {number: [metric] for number, metric in enumerate(reports)}
-    latest: dict[str, float] = {}
-    series = []
-    for _, step in sorted(steps.items()):
-        latest |= {metric.node: metric.value for metric in step}
-        mean = sum(latest.values()) / len(latest)
-        series.append(Metric(max(metric.t for metric in step), "", step[0].round, "own", name, mean))
-    return series
+    """A metric on own test sets, by round: the mean over these nodes, as in `mean_series`."""
+    counted = {node for node in nodes if history.counts(node)}
+    return mean_series([metric for metric in history.metrics(name, "own") if metric.node in counted])
 
 
 def clients(history: History) -> list[str]:

@@ -14,15 +14,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.facts import DEVICE_SCOPES, Band, Facts, Rounds, add_overrun
+from orchestrator.results.facts import DEVICE_SCOPES, Facts, Rounds, add_overrun
 from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.means import Band, Bands
 from orchestrator.results.record.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
 from orchestrator.results.record.rows import (
     Event,
@@ -223,16 +223,14 @@ class History(Facts):
 
     def bands(self, name: str) -> dict[int, Band]:
         for scope in DEVICE_SCOPES:
-            rounds: defaultdict[int, list[Metric]] = defaultdict(list)
+            bands = Bands()
             for row in self.metrics(name, scope):
-                if row.node in self.many_devices and row.round is not None and math.isfinite(row.value):
-                    rounds[row.round].append(row)
-            if rounds:
-                values = {number: [row.value for row in rows] for number, rows in rounds.items()}
-                return {
-                    number: Band(max(row.t for row in rounds[number]), min(of), max(of), fmean(of))
-                    for number, of in sorted(values.items())
-                }
+                is_counted = row.node in self.many_devices and self.counts(row.node) and math.isfinite(row.value)
+                if is_counted and row.round is not None:
+                    bands.add(row, row.round)
+            by_round = bands.by_round()
+            if by_round:
+                return by_round
         return {}
 
     def overruns(self) -> dict[str, tuple[int, float]]:

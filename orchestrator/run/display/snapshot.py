@@ -23,7 +23,8 @@ class Snapshot:
     now, ``real`` the latest measurement between hosts that real links join, in words. ``left`` is how many seconds the
     run still takes, ``left_here`` the same on the host's clock; they differ if the run's clock is virtual.
     ``faults_done``: how many of the planned ``faults_total`` have taken effect.
-    ``value``, of the main ``metric``, and ``loss`` are a leading node's latest report. ``verdict`` is the worst verdict
+    ``value``, of the main ``metric``, and ``loss`` are a leading node's latest report; ``covered`` says what the value
+    covers if it is a mean over fewer clients than the run has. ``verdict`` is the worst verdict
     so far of the checks that are possible during a run; None if there is none. ``failed``: the checks that have failed,
     with their reasons.
     ``ended``: why the run ended, in the last snapshot; nodes that ended in order then count as up.
@@ -37,6 +38,7 @@ class Snapshot:
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     metric: str = "accuracy"
     value: float | None = None
+    covered: str = ""
     loss: float | None = None
     traffic: Mapping[tuple[LinkKind, str], float] = field(default_factory=dict)
     real: Mapping[str, str] = field(default_factory=dict)
@@ -57,8 +59,11 @@ class Snapshot:
 
     @property
     def value_so_far(self) -> list[str]:
-        """The value of the main metric, if it is known: "accuracy 61.0% so far"."""
-        return [] if self.value is None else [f"{self.metric} {text.metric(self.metric, self.value)} so far"]
+        """The value of the main metric, if it is known: "accuracy 61.0% so far (mean of 3 of 4 clients)"."""
+        if self.value is None:
+            return []
+        covered = f" ({self.covered})" if self.covered else ""
+        return [f"{self.metric} {text.metric(self.metric, self.value)} so far{covered}"]
 
 
 class View:

@@ -226,7 +226,8 @@ def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
     values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
     marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) / top * len(BLOCKS)))] for value in values)
     loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""
-    return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}")
+    covered = f"   [dim]{snapshot.covered}[/]" if snapshot.covered else ""
+    return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}{covered}")
 
 
 def _links(snapshot: Snapshot) -> Iterator[tuple[str, RenderableType]]:

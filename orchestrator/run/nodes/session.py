@@ -46,6 +46,7 @@ class Session:
     def __init__(self, run: RunContext, environment: Environment) -> None:
         plan, past = run.plan, run.past
         self.plan, self.past = plan, past
+        self._run = run
         self._works = works = Works(run.directory)
         self.ended, self.finish, self.spawn = works.ended, works.finish, works.spawn
         self.processes = NodeProcesses(run, environment, works)
@@ -142,7 +143,7 @@ class Session:
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
         """React to a message that has been checked."""
-        if self.plan.programs and state.plan.leads:
+        if state.plan.leads and (self.plan.programs or not self.plan.has_one_leader):
             self._apply_stop_rules(message)
         match message:
             case {"type": "register"}:
@@ -162,15 +163,32 @@ class Session:
                     self.finish("failed", f"{state.plan.name} failed: {state.error}: see `logs {state.plan.name}`")
 
     def _apply_stop_rules(self, message: dict[str, Any]) -> None:
-        """End the run if what a program has printed meets a stop rule. The roles of an algorithm follow them."""
+        """End the run if what a program has printed, or the mean over several leading nodes, meets a stop rule. A role
+        that leads alone follows the rules itself."""
         stop = self.plan.stop
         match message:
-            case {"type": "event", "name": "round", "phase": "end", "round": round}:
+            case {"type": "event", "name": "round", "phase": "end", "round": round} if self.plan.programs:
                 if stop.rounds is not None and round >= stop.rounds:
                     self.finish("rounds")
-            case {"type": "metric", "values": dict() as values}:
-                if (reached := stop.of_nodes.reached(values)) is not None:
+            case {"type": "metric", "values": dict() as values} if values.get("scope") == "global":
+                reached = stop.of_nodes.reached({"scope": "global", **self._means(values)})
+                if reached is not None:
                     self.finish(reached)
+
+    def _means(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The means over the leading nodes of what one of them reports on the global test set; the values themselves if
+        it leads alone. Without those that an online leading node has not reported yet."""
+        if self.plan.has_one_leader:
+            return values
+        story = self._run.story
+        online = {name for name, state in self.nodes.items() if state.plan.leads and state.up and story.counts(name)}
+        means = {}
+        for name in values:
+            reports = story.latest_of_leaders[name]
+            mean = reports.mean()
+            if mean is not None and online <= reports.nodes:
+                means[name] = mean
+        return means
 
     # The record
 

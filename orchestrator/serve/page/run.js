@@ -142,7 +142,11 @@ function head(story, run) {
           : `${duration(now.trained)} of training${plan.simulated ? ", virtual" : ""}`,
       ],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
-      [now.metric[0], (now.metric[0] === "accuracy" ? percent : number)(now.metric[1]), plan.algorithm ?? "programs"],
+      [
+        now.metric[0],
+        (now.metric[0] === "accuracy" ? percent : number)(now.metric[1]),
+        [plan.algorithm ?? "programs", now.metric[2]].filter(Boolean).join(", "),
+      ],
       [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
       running
         ? [

@@ -13,8 +13,8 @@ from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.record.writer import Record
 
 
-def node(name: str, leads: bool = False) -> dict[str, Any]:
-    return {"name": name, "tier": name.partition("-")[0], "leads": leads}
+def node(name: str, leads: bool = False, **more: Any) -> dict[str, Any]:
+    return {"name": name, "tier": name.partition("-")[0], "leads": leads, **more}
 
 
 def recorded(
@@ -71,6 +71,16 @@ def test_reports_without_rounds_are_steps_of_their_own(tmp_path: Path) -> None:
         found = reached(history, series, 0.5)
         assert found is not None
         assert (found.round, found.seconds) == (None, 2.0)
+
+
+def test_nodes_without_samples_do_not_count(tmp_path: Path) -> None:
+    """device-1 holds no samples, so its accuracy is that of a model that it never trained."""
+    nodes = [node("cloud", leads=True), node("device-0", samples=20), node("device-1", samples=0)]
+    record = Record.create(tmp_path, json.dumps({"nodes": nodes, "links": []}), {})
+    for name, value in (("device-0", 0.8), ("device-1", 0.1)):
+        record.metric(1.0, name, 1, "own", "accuracy", value)
+    with read(record) as history:
+        assert [row.value for row in accuracy_series(history, "clients")] == [0.8]
 
 
 def test_edges_are_the_clients_where_there_are_no_devices(tmp_path: Path) -> None:

@@ -528,6 +528,36 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
     play(act, PROGRAMS)
 
 
+LEADING_EDGES = """\
+algorithm: {name: onlyedge, rounds: 3}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {cloud: false, edges: 2, devices_per_edge: 1}
+stop: {accuracy: 80%}
+"""
+
+
+def test_the_mean_of_several_leading_nodes_meets_a_stop_rule(play: Play) -> None:
+    """edge-0 has 0.9 first; (0.9 + 0.6) / 2 is below 0.8, (0.9 + 0.7) / 2 is not, whoever is online."""
+
+    async def act(stage: Stage) -> None:
+        await stage.train()
+
+        async def say(node: str, accuracy: float) -> bool:
+            stage.control.say(node, "metric", round=1, values={"scope": "global", "accuracy": accuracy})
+            await asyncio.sleep(1)
+            return stage.session.ended.done()
+
+        assert not await say("edge-0", 0.9)  # edge-1 has not reported yet
+        assert not await say("edge-1", 0.6)
+        stage.session.nodes["edge-1"].state = "left"
+        assert not await say("edge-0", 0.91)
+        assert await say("edge-1", 0.7)
+        assert stage.session.ended.result().reason == "accuracy"
+
+    play(act, LEADING_EDGES)
+
+
 @played()
 async def test_a_list_that_never_ends_is_refused(stage: Stage) -> None:
     await stage.train()

@@ -39,7 +39,7 @@ def explained(what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        from node.errors import lacking
+        from node.extras import lacking
 
         if (reason := lacking(error)) is None:
             raise

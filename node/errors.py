@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-LEARNING = "pip install 'edgebed[learning]'"
-"""The command that installs what training needs."""
-
-_EXTRAS = {  # by module: its distribution, and the extra that installs it
-    "torch": ("PyTorch", "learning"),
-    "torchvision": ("torchvision", "learning"),
-    "PIL": ("Pillow", "learning"),
-    "pyarrow": ("pyarrow", "parquet"),
-    "datasets": ("flwr-datasets", "flwr"),
-    "flwr_datasets": ("flwr-datasets", "flwr"),
-}
-
-
-def lacking(error: BaseException) -> str | None:
-    """The words "needs PyTorch:" and the command, if an import failed because an extra is missing."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    distribution, extra = _EXTRAS.get(name, ("", ""))
-    return f"needs {distribution}: pip install 'edgebed[{extra}]'" if extra else None
-
 
 class NodeError(Exception):
     """Any error of a node; the message says what, where and what to do."""

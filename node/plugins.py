@@ -31,7 +31,8 @@ from node.assignment import PLUGIN_FILES, PluginSource
 from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
 from node.catalogue.partitions import PARTITIONS, PartitionParameters, PartitionScheme
-from node.errors import PluginError, lacking
+from node.errors import PluginError
+from node.extras import lacking
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
 from node.role import Role

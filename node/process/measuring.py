@@ -16,7 +16,8 @@ from typing import Any
 from node.assignment import PluginSource
 from node.catalogue.datasets import Form
 from node.catalogue.models import MODELS
-from node.errors import PluginError, lacking
+from node.errors import PluginError
+from node.extras import lacking
 from node.plugins import activate
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from node.extras import install_command
 from orchestrator.errors import PlaceError, RunError
 from orchestrator.host.places import check_folder
 
@@ -103,4 +104,4 @@ def require(modules: tuple[str, ...], extra: str) -> None:
 
 
 def _missing(module: str, extra: str) -> RunError:
-    return RunError(f"{extra} needs the package {module}, which is not installed: pip install 'edgebed[{extra}]'")
+    return RunError(f"{extra} needs the package {module}, which is not installed: {install_command(extra)}")

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from node.errors import LEARNING
+from node.extras import LEARNING, install_command
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.host.process import python
@@ -72,7 +72,7 @@ def notes(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str,
 def missing_here(devices: Mapping[str, Sequence[str]]) -> list[HostError]:
     """An error if nodes cannot train on this host, or for each of these devices that does not work. Tries them."""
     if not torch_installed():
-        return [HostError("training needs PyTorch", LEARNING)]
+        return [HostError("training needs PyTorch", install_command(LEARNING))]
     try:
         return refusals(devices, {device: tried_here(device) for device in devices})
     except HostError as error:

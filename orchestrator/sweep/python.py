@@ -84,7 +84,7 @@ class SweepRuns:
 
     def plot(self, *, x: X = "round") -> Plot:
         """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
-        highest run, as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly."""
+        highest run, as a figure of plotly (the extra `plots`). RunError without plotly."""
         bands = self._bands(x)
         label = "round" if x == "round" else "seconds of training"
         return plotted(curves(looks([*bands]), [*bands.values()], label))

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from node.errors import LEARNING
+from node.extras import LEARNING, install_command
 from orchestrator import text
 from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.results.evaluation.targets import judged_on
@@ -116,7 +116,7 @@ def about_comparisons(sweep: Sweep, comparisons: Sequence[Comparison]) -> str:
     if len(sweep.cases) > 1 and len({each.seed for each in sweep.combinations}) == 1:
         return "One seed shows no difference between cases: list at least two in `seeds`, better five."
     if len(sweep.cases) > 1 and not available():
-        return f"The differences between cases need SciPy: {LEARNING}"
+        return f"The differences between cases need SciPy: {install_command(LEARNING)}"
     if not comparison_table(comparisons):
         return ""
     references = list(dict.fromkeys(each.reference for each in comparisons))

@@ -17,7 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from node.errors import LEARNING, PluginError
+from node.errors import PluginError
+from node.extras import LEARNING, install_command
 from node.plugins import added, advertised, find
 from node.resources import processors
 from orchestrator.errors import HostError, OrchestratorError
@@ -142,7 +143,7 @@ def _installed(name: str, used_by: str, packages: Sequence[str], ok: bool | None
 
 def _learning() -> Trial:
     used_by = "training, under the drivers namespaces and sim"
-    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", LEARNING)
+    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", install_command(LEARNING))
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+from node.extras import LEARNING, requirement
 from orchestrator.errors import PlaceError
 from orchestrator.host.process.python import ROOT
 from orchestrator.scenario.schema import json_schema
@@ -35,7 +36,7 @@ def make_project(folder: Path) -> list[Path]:
     """Write the project into a folder that is new or empty. Returns its files. PlaceError if it cannot be written."""
     texts = {place: (TEMPLATE / name).read_text(encoding="utf-8") for name, place in FILES.items()}
     version = importlib.metadata.version("edgebed")
-    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{version}", version)
+    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{edgebed}", requirement(LEARNING, version))
     texts[SCHEMA] = json.dumps(json_schema(), indent=2) + "\n"
     try:
         check_new(folder)

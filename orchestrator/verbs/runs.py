@@ -178,7 +178,7 @@ class Run:
 
     def plot(self, metric: str = "accuracy", *, x: X = "round") -> Plot:
         """A metric of the global model, the edges and the devices over "round" or "seconds", with the faults: the
-        report's curves as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly, or if no
+        report's curves as a figure of plotly (the extra `plots`). RunError without plotly, or if no
         node has reported the metric."""
         with self.history() as history:
             return plots.curves(history, metric, x)

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from node.extras import install_command
 from orchestrator.verbs import doctor
 from tests.e2e.harness import ROOT
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.slow  # each command starts Python anew
 
-INSTALL = "pip install 'edgebed[learning]'"
+INSTALL = install_command("learning")
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('torch', 'torchvision', 'PIL')));"  # their import fails
 COMMAND = f"{WITHOUT} from edgebed.command import main; main()"
 TRAINS = "algorithm: {name: fedavg, rounds: 1}\nmodel: mlp\ntopology: {edges: 0, devices: 2}\n"
 PLUGIN = """\
 import edgebed
+from node.extras import install_command
 
 
 class Of(edgebed.Parameters):

@@ -36,7 +36,7 @@ from node.catalogue.datasets import (
     Task,
     is_dataset,
 )
-from node.errors import lacking
+from node.extras import lacking
 from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large
 from node.learning.data.formats import TOKEN, Arrays

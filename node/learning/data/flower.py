@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from node.catalogue.partitions import FromFlower
-from node.errors import lacking
+from node.extras import lacking
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 

@@ -1,4 +1,4 @@
-"""The figures of reports as figures of plotly, for notebooks. plotly is an extra: `pip install 'edgebed[plots]'`."""
+"""The figures of reports as figures of plotly, for notebooks. The extra `plots` installs plotly."""
 
 from __future__ import annotations
 

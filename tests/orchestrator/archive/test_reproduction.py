@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import edgebed
+from node.extras import install_command
 from orchestrator.archive.crate import METADATA
 from orchestrator.archive.expected import FILE
 from orchestrator.archive.reproduction import code_in
@@ -236,7 +237,7 @@ def test_what_is_not_archived(author: Path, tmp_path: Path, monkeypatch: pytest.
         done = call("archive", "mine", "--output", tmp_path / "x.zip", "--tolerance", *words)
         assert why in done.output + str(done.exception)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert "pip install 'edgebed[archive]'" in str(call("archive", "mine").exception)
+    assert install_command("archive") in str(call("archive", "mine").exception)
     assert not [*tmp_path.iterdir()]
 
 

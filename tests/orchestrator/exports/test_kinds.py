@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from node.extras import install_command
 from orchestrator.errors import PlaceError, RunError
 from orchestrator.exports.kinds import KINDS, Destination, imported
 
@@ -37,14 +39,16 @@ def test_what_is_no_place(text: str) -> None:
 def test_a_missing_extra_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     package = KINDS[kind].packages[0]
-    told = rf"^{kind} needs the package {package}, which is not installed: pip install 'edgebed\[{kind}\]'$"
+    told = f"^{kind} needs the package {package}, which is not installed: {re.escape(install_command(kind))}$"
     with pytest.raises(RunError, match=told):
         Destination(kind, str(tmp_path)).check()
 
 
 def test_a_package_whose_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(RunError, match=r"mlflow needs the package sqlalchemy, .* 'edgebed\[mlflow\]'"):
+    with pytest.raises(
+        RunError, match=f"mlflow needs the package sqlalchemy, .*: {re.escape(install_command('mlflow'))}"
+    ):
         imported("sqlalchemy", "mlflow")
 
 

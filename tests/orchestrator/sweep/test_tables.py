@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from node.extras import install_command
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Figures, Result
 from orchestrator.sweep.reading import Combination, Sweep, Target
@@ -165,4 +166,4 @@ def test_without_scipy_the_text_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     compared = sweep("small", "large")
     written = markdown(compared, made(compared, GOOD, GOOD, BETTER, BETTER))
-    assert "The differences between cases need SciPy: pip install 'edgebed[learning]'" in written
+    assert f"The differences between cases need SciPy: {install_command('learning')}" in written

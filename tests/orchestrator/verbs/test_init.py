@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from node.extras import requirement
 from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.scenario.schema import json_schema
@@ -93,8 +94,7 @@ def test_editors_find_the_schema(tmp_path: Path) -> None:
 def test_it_installs_this_version(tmp_path: Path) -> None:
     make_project(tmp_path)
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text())
-    version = importlib.metadata.version("edgebed")
-    assert project["project"]["dependencies"] == [f"edgebed[learning]=={version}"]
+    assert project["project"]["dependencies"] == [requirement("learning", importlib.metadata.version("edgebed"))]
     assert project["dependency-groups"]["dev"] == ["pytest"]
 
 

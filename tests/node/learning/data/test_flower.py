@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from node.catalogue.partitions import FromFlower
+from node.extras import install_command
 from node.learning.data.partition import Partition, divide
 from node.learning.errors import PartitionError
 from tests.fakes import flower
@@ -26,7 +28,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         for module in flower.modules().items():
             monkeypatch.setitem(sys.modules, *module)
     else:
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'edgebed[flwr]'")
+        pytest.importorskip(name, reason=f"{name} is not installed: {install_command('flwr')}")
     return name
 
 
@@ -78,7 +80,7 @@ def test_mistakes(partitioner: str, arguments: dict[str, Any], message: str) -> 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)
-    with pytest.raises(PartitionError, match=r"^flwr needs flwr-datasets: pip install 'edgebed\[flwr\]'$"):
+    with pytest.raises(PartitionError, match=f"^flwr needs flwr-datasets: {re.escape(install_command('flwr'))}$"):
         made("IidPartitioner")
 
 

@@ -6,6 +6,7 @@ The metadata below are those of `datasets` 4.8.5. Where it is installed, files t
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from pyarrow import csv, ipc, parquet
 
 from node.catalogue.datasets import Columns
+from node.extras import install_command
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataError
 from tests.test_data_page import PAGE, plain, saved
@@ -312,7 +314,7 @@ def test_what_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: p
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"a.csv needs pyarrow: pip install 'edgebed\[parquet\]'$"):
+    with pytest.raises(DataError, match=f"a.csv needs pyarrow: {re.escape(install_command('parquet'))}$"):
         opened({"a.csv": "x,label\n1,0\n"}, None, tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from node.catalogue.datasets import Form
+from node.extras import install_command
 from orchestrator.errors import PlanError
 from orchestrator.planning.learning.shards import Shards, make_shards
 from orchestrator.scenario.reading import parse
@@ -67,7 +69,8 @@ def test_a_partitioner_of_flower_divides_over_the_topology_by_the_seed(monkeypat
 
 def test_without_flwr_datasets_its_partition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)
-    with pytest.raises(PlanError, match=r"^data.partition: flwr needs flwr-datasets: pip install 'edgebed\[flwr\]'$"):
+    remedy = re.escape(install_command("flwr"))
+    with pytest.raises(PlanError, match=f"^data.partition: flwr needs flwr-datasets: {remedy}$"):
         shards(FLOWER % 1)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from node.extras import install_command
 from orchestrator.errors import RunError
 from orchestrator.report.marks import axis, figure, line
 from orchestrator.verbs.results.cards import sparkline
@@ -73,7 +75,7 @@ def test_dashes() -> None:
 
 def test_without_plotly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(RunError, match=r"plots needs the package plotly, .*: pip install 'edgebed\[plots\]'"):
+    with pytest.raises(RunError, match=f"plots needs the package plotly, .*: {re.escape(install_command('plots'))}"):
         run.plot()
 
 

@@ -16,11 +16,13 @@ import numpy as np
 
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Round
+from orchestrator.results.steps import StepCounter
 from orchestrator.results.traffic import volumes
 
 
 class Scalar(NamedTuple):
-    """One value of a series. ``step`` is the round, ``t`` the time in seconds since the run began."""
+    """One value of a series. ``step`` is the round (`orchestrator.results.steps`), ``t`` the time in seconds since the
+    run began."""
 
     tag: str
     step: int
@@ -31,7 +33,7 @@ class Scalar(NamedTuple):
 def scalars(history: History) -> list[Scalar]:
     """All scalars of a run so far.
 
-    ``<metric>/<scope>/<node>``: each metric as the node reported it; step 0 if it belongs to no round.
+    ``<metric>/<scope>/<node>``: each metric as the node reported it. Without rounds, reports are counted from 1.
     ``round_seconds/<node>``: the duration of each round of a leading node.
     ``delivered_bytes/<link class>``: the bytes that the links delivered from the beginning of the training to the end
     of the round, headers included. The counters are read once a second and interpolated between readings.
@@ -76,8 +78,10 @@ def settings(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _metrics(history: History) -> Iterator[Scalar]:
+    counters: defaultdict[str, StepCounter] = defaultdict(StepCounter)
     for metric in history.metrics(None):
-        yield Scalar(f"{metric.name}/{metric.scope}/{metric.node}", metric.round or 0, metric.t, metric.value)
+        tag = f"{metric.name}/{metric.scope}/{metric.node}"
+        yield Scalar(tag, counters[tag].step(metric.round), metric.t, metric.value)
 
 
 def _rounds(history: History) -> Iterator[Scalar]:

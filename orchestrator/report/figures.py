@@ -19,6 +19,7 @@ from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, fig
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Metric
+from orchestrator.results.steps import steps
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
 
@@ -142,7 +143,7 @@ def _curve(
     width: float = 1.5,
     group: str | None = None,
 ) -> Mark:
-    x = [round(row.t - began, 3) if by_time else row.round for row in rows]
+    x: Sequence[float] = [round(row.t - began, 3) for row in rows] if by_time else steps(rows)
     y = [row.value for row in rows]
     return line(label, x, y, colour, width=width, points=len(rows) <= 60 and group is None, group=group)
 

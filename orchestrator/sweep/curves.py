@@ -13,12 +13,14 @@ import numpy as np
 from orchestrator.results.evaluation.targets import Judged, accuracy_series
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Metric
+from orchestrator.results.steps import steps
 
 MOST_POINTS = 400  # of one curve; a screen shows no more
 
 
 class RunCurve(NamedTuple):
-    """The values that a run reported, by round and by seconds of training, both in ascending order."""
+    """The values that a run reported, by round (`orchestrator.results.steps`) and by seconds of training, both in
+    ascending order."""
 
     by_round: list[tuple[float, float]]
     by_seconds: list[tuple[float, float]]
@@ -26,8 +28,7 @@ class RunCurve(NamedTuple):
     @property
     def last(self) -> float | None:
         """The value of the last round. Slow nodes may report earlier rounds after it."""
-        points = self.by_round or self.by_seconds
-        return points[-1][1] if points else None
+        return self.by_round[-1][1] if self.by_round else None
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,14 @@ def read_curve(run: Path, judged: Judged | Sequence[str]) -> RunCurve:
 
 def curve_of(series: Sequence[Metric], began: float) -> RunCurve:
     """The finite values of a series, whose training began at ``began`` seconds of the run."""
-    finite = [metric for metric in series if math.isfinite(metric.value)]
-    by_round = {float(metric.round): metric.value for metric in finite if metric.round is not None}
-    return RunCurve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in finite))
+    by_round: dict[float, float] = {}
+    by_seconds = []
+    in_time = sorted(series, key=lambda metric: metric.t)
+    for step, metric in zip(steps(in_time), in_time, strict=True):
+        if math.isfinite(metric.value):
+            by_round[float(step)] = metric.value
+            by_seconds.append((metric.t - began, metric.value))
+    return RunCurve(sorted(by_round.items()), sorted(by_seconds))
 
 
 def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:

@@ -114,7 +114,7 @@ class Run:
 
     @property
     def accuracy(self) -> DataFrame:
-        """Every accuracy that a node reported: round, seconds, node, scope, value."""
+        """Every accuracy that a node reported: round, seconds, node, scope, value, step."""
         return self.frame("accuracy")
 
     @property

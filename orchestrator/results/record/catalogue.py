@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +13,6 @@ from orchestrator.results.record.rows import (
     Event,
     FaultSpan,
     LinkCounters,
-    Metric,
     PeerTraffic,
     ProbeResult,
     Resources,
@@ -20,18 +20,33 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
+from orchestrator.results.steps import StepCounter
 from orchestrator.results.traffic import media, volumes
 from orchestrator.scenario.sections.compute import PROCESSOR
 
 
 class AccuracyRow(NamedTuple):
-    """An accuracy that a node reported, a fraction; NaN if it was not a number."""
+    """An accuracy that a node reported, a fraction; NaN if it was not a number. ``step``: see
+    `orchestrator.results.steps`."""
 
     round: int | None
     seconds: float
     node: str
     scope: str
     value: float
+    step: int
+
+
+class MetricRow(NamedTuple):
+    """A metric that a node reported; NaN if it was not a number. ``step``: see `orchestrator.results.steps`."""
+
+    t: float
+    node: str
+    round: int | None
+    scope: str
+    name: str
+    value: float
+    step: int
 
 
 class CheckRow(NamedTuple):
@@ -84,17 +99,31 @@ def node_rows(history: History) -> list[NodeRow]:
     return rows
 
 
+def metric_rows(history: History, name: str | None = None) -> list[MetricRow]:
+    """The metrics in the order of reporting; of one name, or of all."""
+    counters: defaultdict[tuple[str, str, str], StepCounter] = defaultdict(StepCounter)
+    rows = []
+    for metric in history.metrics(name):
+        series = counters[metric.name, metric.scope, metric.node]
+        rows.append(MetricRow(*metric, series.step(metric.round)))
+    return rows
+
+
+def accuracy_rows(history: History) -> list[AccuracyRow]:
+    return [
+        AccuracyRow(row.round, row.t, row.node, row.scope, row.value, row.step)
+        for row in metric_rows(history, "accuracy")
+    ]
+
+
 TABLES: dict[str, Table] = {
-    "accuracy": Table(
-        AccuracyRow,
-        lambda history: [AccuracyRow(m.round, m.t, m.node, m.scope, m.value) for m in history.metrics("accuracy")],
-    ),
+    "accuracy": Table(AccuracyRow, accuracy_rows),
     "channels": Table(media.ChannelCounters, media.channel_counters),
     "checks": Table(CheckRow, lambda history: [CheckRow(**each) for each in checks(history)]),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),
     "links": Table(LinkCounters, volumes.link_counters),
-    "metrics": Table(Metric, lambda history: history.metrics(None)),
+    "metrics": Table(MetricRow, metric_rows),
     "nodes": Table(NodeRow, node_rows),
     "probes": Table(ProbeResult, lambda history: history.probes()),
     "resources": Table(Resources, lambda history: history.resources()),

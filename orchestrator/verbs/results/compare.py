@@ -16,6 +16,7 @@ from orchestrator.layout import Cell, write, write_entries, write_table, write_w
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
 from orchestrator.results.record.history import History
+from orchestrator.results.steps import steps
 from orchestrator.results.summary import finite, other_metrics, overview, summary
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")
@@ -75,7 +76,7 @@ def run_overview(history: History) -> RunOverview:
         effective=history.effective,
         tcp=history.tcp,
         summary=found,
-        accuracy={row.round: row.value for row in series if row.round is not None},
+        accuracy={step: row.value for step, row in zip(steps(series), series, strict=True)},
         reached={target: first.t - began for target, first in reached.items() if first is not None},
     )
 

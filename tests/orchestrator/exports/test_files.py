@@ -97,8 +97,8 @@ def test_a_value_that_is_no_number_is_not_a_missing_value(tmp_path: Path) -> Non
     with History.open(tmp_path / "run") as history:
         place = Path(csv_store(str(tmp_path / "out")).write(history))
     assert (place / "metrics.csv").read_text().splitlines()[1:] == [
-        "1.0,cloud,,train,loss,NaN",
-        "2.0,cloud,1,train,loss,inf",
+        "1.0,cloud,,train,loss,NaN,1",
+        "2.0,cloud,1,train,loss,inf,1",
     ]
 
 

@@ -39,7 +39,7 @@ def test_a_mapping_and_a_file_give_the_same_run(tmp_path: Path) -> None:
     assert mapped.verdict == read.verdict != "fail"
     assert mapped.summary["rounds"] == 2
     assert mapped.rows("metrics") == read.rows("metrics")
-    assert set(mapped.rows("metrics")[0]) == set(Metric._fields)
+    assert set(mapped.rows("metrics")[0]) == {*Metric._fields, "step"}
     assert yaml.safe_load((mapped.path / "scenario.yaml").read_text()) == SCENARIO
     assert (read.path / "scenario.yaml").read_bytes() == file.read_bytes()
     with mapped.history() as history:

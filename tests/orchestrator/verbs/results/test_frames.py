@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_accuracies_are_those_of_the_summary(run: Run) -> None:
     table = run.accuracy
-    assert list(table.columns) == ["round", "seconds", "node", "scope", "value"]
+    assert list(table.columns) == ["round", "seconds", "node", "scope", "value", "step"]
     best = table[(table.scope == "global") & (table["round"] == 3)]
     assert list(best.node) == ["cloud"]
     assert best.value.iloc[0] == run.summary["accuracy"]["global"]

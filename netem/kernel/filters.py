@@ -1,5 +1,9 @@
-"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its IPv4 addresses, redirect it or
-count it. Pure, no I/O."""
+"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its addresses, redirect it or count it.
+Pure, no I/O.
+
+Every flow has a filter for IPv4 and one for IPv6. A node's IPv6 address ends in its IPv4 address, so both compare the
+same 32 bits, at other places of the header. Nodes have no IPv6 addresses that differ in the rest.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,23 @@ LINEAR_FILTERS = 32
 ROOT, INGRESS = "1:", "ffff:"
 
 
+class Family(NamedTuple):
+    """The filters of a protocol have a ``priority`` of their own. ``root``: the hash table that the kernel makes for
+    them; it numbers these in order. ``table``: the number of ours. ``source_at``, ``target_at``: the places of the last
+    32 bits of both addresses in the header, in bytes."""
+
+    protocol: str
+    priority: str
+    root: str
+    table: str
+    source_at: int
+    target_at: int
+
+
+IPV4 = Family("ip", "1", "800:", "2", 12, 16)  # RFC 791
+IPV6 = Family("ipv6", "2", "801:", "3", 20, 36)  # RFC 8200
+
+
 class Match(NamedTuple):
     """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
     are only counted: by the action of the number ``counter`` (tc-actions(8)). ``device``: they are redirected there,
@@ -31,46 +52,69 @@ class Match(NamedTuple):
 
 def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
     """The commands for the qdisc ``parent`` of a device."""
-    add = _filter("add", device, parent)
+    return [*_family_commands(device, flows, parent, IPV4), *_family_commands(device, flows, parent, IPV6)]
+
+
+def _family_commands(device: str, flows: Sequence[Match], parent: str, family: Family) -> list[list[str]]:
+    add = _filter("add", device, parent, family)
     if len(flows) <= LINEAR_FILTERS:
-        return [[*add, "u32", *_match(flow)] for flow in flows]
-    sources = [int(ipaddress.IPv4Address(flow.source)) & 0xFF for flow in flows]
-    targets = [int(ipaddress.IPv4Address(flow.target or flow.source)) & 0xFF for flow in flows]
+        return [[*add, "u32", *_match(flow, family)] for flow in flows]
+    sources = [_last_byte(flow.source) for flow in flows]
+    targets = [_last_byte(flow.target or flow.source) for flow in flows]
     by_target = all(flow.target for flow in flows) and len(set(targets)) > len(set(sources))
     buckets = targets if by_target else sources
-    entries = [
-        [*add, "u32", "ht", f"2:{bucket:x}:", *_match(flow)] for flow, bucket in zip(flows, buckets, strict=True)
-    ]
-    return [*table_commands(device, parent, by_target=by_target), *entries]
+    commands = _table_commands(device, parent, family, by_target=by_target)
+    for flow, bucket in zip(flows, buckets, strict=True):
+        commands.append([*add, "u32", "ht", f"{family.table}:{bucket:x}:", *_match(flow, family)])
+    return commands
 
 
 def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
-    """The commands that make an empty hash table over the last byte of the target's address, or of the source's."""
-    add = _filter("add", device, parent)
-    field, at = ("dst", "16") if by_target else ("src", "12")  # bytes of the IP header (RFC 791)
-    jump = [
-        *(*add, "u32", "ht", "800::", "match", "ip", field, "0.0.0.0/0"),
-        *("hashkey", "mask", "0x000000ff", "at", at, "link", "2:"),
+    """The commands that make an empty hash table over the last byte of the target's address, or of the source's, for
+    each protocol."""
+    tables = [_table_commands(device, parent, family, by_target=by_target) for family in (IPV4, IPV6)]
+    return [*tables[0], *tables[1]]
+
+
+def _table_commands(device: str, parent: str, family: Family, *, by_target: bool) -> list[list[str]]:
+    add = _filter("add", device, parent, family)
+    at = family.target_at if by_target else family.source_at
+    everything = ("match", "u32", "0", "0", "at", "0")  # matches all packets
+    key = ("hashkey", "mask", "0x000000ff", "at", str(at), "link", f"{family.table}:")
+    return [
+        [*add, "handle", f"{family.table}:", "u32", "divisor", "256"],
+        [*add, "u32", "ht", f"{family.root}:", *everything, *key],
     ]
-    return [[*add, "handle", "2:", "u32", "divisor", "256"], jump]
 
 
-def flow_command(device: str, flow: Match) -> list[str]:
-    """The command that adds a match to the table by target of arriving packets, or replaces the one of its target in
-    place. The table must have one source, and the targets must differ in their last 19 bits."""
-    bucket, number = _place(flow.target or "")
-    handle = ("handle", f"2:{bucket:x}:{number:x}", "u32", "ht", f"2:{bucket:x}:")
-    return [*_filter("replace", device, INGRESS), *handle, *_match(flow)]
+def flow_commands(device: str, flow: Match) -> list[list[str]]:
+    """The commands that add a match to the tables by target of arriving packets, or replace the one of its target in
+    place. The tables must have one source, and the targets must differ in their last 19 bits."""
+    commands = []
+    for family in (IPV4, IPV6):
+        bucket, number = _place(flow.target or "")
+        table = f"{family.table}:{bucket:x}:"
+        replace = _filter("replace", device, INGRESS, family)
+        commands.append([*replace, "handle", f"{table}{number:x}", "u32", "ht", table, *_match(flow, family)])
+    return commands
 
 
-def stop_flow_command(device: str, target: str) -> list[str]:
-    """The command after which the packets to an address match nothing."""
+def stop_flow_commands(device: str, target: str) -> list[list[str]]:
+    """The commands after which the packets to an address match nothing."""
     bucket, number = _place(target)
-    return [*_filter("del", device, INGRESS), "handle", f"2:{bucket:x}:{number:x}", "u32"]
+    return [
+        [*_filter("del", device, INGRESS, family), "handle", f"{family.table}:{bucket:x}:{number:x}", "u32"]
+        for family in (IPV4, IPV6)
+    ]
 
 
-def _filter(verb: str, device: str, parent: str) -> list[str]:
-    return ["tc", "filter", verb, "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
+def _filter(verb: str, device: str, parent: str, family: Family) -> list[str]:
+    what = ("protocol", family.protocol, "prio", family.priority)
+    return ["tc", "filter", verb, "dev", device, "parent", parent, *what]
+
+
+def _last_byte(address: str) -> int:
+    return int(ipaddress.IPv4Address(address)) & 0xFF
 
 
 def _place(target: str) -> tuple[int, int]:
@@ -79,8 +123,9 @@ def _place(target: str) -> tuple[int, int]:
     return bucket, 1 + rest % 0xFFF
 
 
-def _match(flow: Match) -> list[str]:
-    target = [] if flow.target is None else ["match", "ip", "dst", f"{flow.target}/32"]
+def _match(flow: Match, family: Family) -> list[str]:
+    source = _address_match(flow.source, family.source_at)
+    target = [] if flow.target is None else _address_match(flow.target, family.target_at)
     if flow.class_id is None:
         then = ["action", "ok", "index", str(flow.counter)]
     elif flow.device:
@@ -88,7 +133,13 @@ def _match(flow: Match) -> list[str]:
         then = ["action", "skbedit", "priority", flow.class_id, "pipe", "action", *mirred]
     else:
         then = ["flowid", flow.class_id]
-    return ["match", "ip", "src", f"{flow.source}/32", *target, *then]
+    return [*source, *target, *then]
+
+
+def _address_match(address: str, at: int) -> list[str]:
+    """Compare a node's IPv4 address with the 32 bits of the header from the byte ``at``."""
+    bits = int(ipaddress.IPv4Address(address))
+    return ["match", "u32", f"0x{bits:08x}", "0xffffffff", "at", str(at)]
 
 
 def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:

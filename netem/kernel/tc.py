@@ -17,8 +17,8 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
   would sort packets by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
 - **The limit is computed**: the packets in flight (rate x (latency + jitter)) plus the buffer, in full frames, because
   netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
-- **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and IPv6. Nodes need static
-  neighbour entries.
+- **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and neighbour discovery. Nodes
+  need static neighbour entries.
 - **A silent link** has the silence as additional delay, so that a packet leaves when it ends. A packet that comes later
   in the silence would be late. So a schedule repeats the rest of the silence, window by window.
 - **Changes are in place** (`change`) and name every setting, because tc resets only some of the omitted ones. Deleting

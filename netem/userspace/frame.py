@@ -26,7 +26,7 @@ TCP_IPV6 = 4
 EXPLICIT_CONGESTION = 0x80  # a flag in the type: only the first segment keeps CWR
 
 IPV4_TYPE = b"\x08\x00"
-IPV4_SMALLEST, TCP_SMALLEST, UDP = 20, 20, 8  # bytes of these headers
+IPV4_SMALLEST, IPV6_SIZE, TCP_SMALLEST, UDP = 20, 40, 20, 8  # bytes of these headers
 FIN, PUSH, CWR = 0x01, 0x08, 0x80
 
 MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the minimum that Linux sends (tcp_min_snd_mss, less the timestamps)
@@ -112,7 +112,8 @@ def split(packet: bytes, segments: int) -> list[bytes]:
 
 
 def corrupt(packet: bytes, random: Random) -> bytes | None:
-    """Flip one bit behind the IP header (not IPv4: behind the Ethernet header), so that the receiver detects it.
+    """Flip one bit behind the IP header (neither IPv4 nor IPv6: behind the Ethernet header), so that the receiver
+    detects it.
     A frame with nothing behind its headers stays unchanged.
 
     A checksum left to offload is first completed over the undamaged bytes, and the packet marked as unverified:
@@ -131,6 +132,8 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
     first = HEADER_SIZE + ETHERNET
     if packet[first - 2 : first] == IPV4_TYPE and first < len(packet):
         first += (packet[first] & 0x0F) * 4
+    elif packet[first - 2 : first] == _IPV6:
+        first += IPV6_SIZE
     if first < len(damaged):
         damaged[random.randrange(first, len(damaged))] ^= 1 << random.randrange(8)
     return bytes(damaged)

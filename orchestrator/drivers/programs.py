@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, Runs
 from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.namespaces.wiring import ipv6_address
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import listens
@@ -34,14 +36,33 @@ KILLED = "killed at the end"  # the event of a node with programs that did not e
 PIECE = 1 << 16  # bytes of a log that are read at once
 
 
+IPV6_SETTINGS = Path("/proc/sys/net/ipv6")  # missing if the kernel has no IPv6
+NO_IPV6 = "this kernel has no IPv6: programs reach nodes by IPv4 only, although names resolve to both"
+
+
 def hosts_file(plan: Plan) -> str:
     """The content of /etc/hosts in every node: the names of all nodes."""
-    return "".join(f"{address}\t{name}\n" for name, address in addresses(plan).items())
+    return "".join(f"{address}\t{name}\n" for name, address in name_addresses(addresses(plan)))
 
 
 def addresses(plan: Plan) -> dict[str, str]:
-    """The addresses of all names that resolve in a node."""
+    """The IPv4 addresses of all names that resolve in a node."""
     return {"localhost": "127.0.0.1"} | {node.name: node.address for node in plan.nodes}
+
+
+def name_addresses(names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Each name of `addresses` with its IPv4 address and with its IPv6 address."""
+    pairs = []
+    for name, address in names.items():
+        on_loopback = IPv4Address(address).is_loopback
+        pairs.append((name, address))
+        pairs.append((name, "::1" if on_loopback else ipv6_address(address)))
+    return pairs
+
+
+def kernel_notes() -> list[str]:
+    """Notes for the record on what this host's kernel lacks for programs."""
+    return [] if IPV6_SETTINGS.exists() else [NO_IPV6]
 
 
 def quota_notes(plan: Plan) -> list[str]:

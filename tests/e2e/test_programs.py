@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -167,6 +168,66 @@ programs:
         os.kill(run.process.pid, signal.SIGKILL)
         wait_for(lambda: engine.containers(name) == [] or None, "the end of the containers", 20.0)
         wait_for(lambda: traces_of(name) == [] or None, "the end of its processes", 20.0)
+
+
+IPV6_SERVER = """\
+import socket, time
+# As servers do that bind to :: by default: without an IPv6 address this lookup finds nothing
+found = socket.getaddrinfo("::", 7000, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG | socket.AI_PASSIVE)
+with socket.create_server(found[0][4][:2], family=socket.AF_INET6) as server:
+    print("ready", flush=True)
+    connection, client = server.accept()
+    size = 0
+    while data := connection.recv(1 << 16):
+        size += len(data)
+    connection.sendall(("%d bytes from %s" % (size, client[0])).encode())
+    connection.close()
+"""
+
+IPV6_CLIENT = """\
+import json, socket, time
+# One family at a time: the image of the tests has no /etc/host.conf, and glibc then finds the first address only.
+ipv4 = socket.getaddrinfo("cloud", 7000, family=socket.AF_INET, type=socket.SOCK_STREAM)[0][4][0]
+address = socket.getaddrinfo("cloud", 7000, family=socket.AF_INET6, type=socket.SOCK_STREAM)[0][4]
+start = time.monotonic()
+with socket.create_connection(address[:2]) as connection:
+    connected = time.monotonic() - start
+    connection.sendall(bytes(400_000))
+    connection.shutdown(socket.SHUT_WR)
+    answer = connection.recv(100).decode()
+seconds = time.monotonic() - start
+event = dict(event="answer", ipv4=ipv4, answer=answer, connected=connected, seconds=seconds)
+print("::edgebed", json.dumps(event), flush=True)
+"""
+
+
+@pytest.mark.parametrize("driver", ["namespaces", pytest.param("docker", marks=pytest.mark.engine)])
+def test_programs_reach_nodes_by_ipv6(request: pytest.FixtureRequest, tmp_path: Path, driver: str) -> None:
+    image = f', image: "{request.getfixturevalue("place").image}"' if driver == "docker" else ""
+    server, client = ([str(PYTHON), "-c", code] for code in (IPV6_SERVER, IPV6_CLIENT))  # without literal braces
+    scenario = f"""
+driver: {driver}
+topology: {{edges: 0, devices: 1}}
+probe: {{before: false}}
+links: {{device-cloud: {{latency: 20ms, rate: 4mbit}}}}
+programs:
+  cloud: {{command: {json.dumps(server)}, ready: {{line: ready}}{image}}}
+  device: {{command: {json.dumps(client)}, after: cloud, ends_the_run: true{image}}}
+"""
+    result = up(tmp_path, scenario)
+    assert result.code == 0, (result.summary, result.errors)
+    with History.open(directory_of(result).path) as history:
+        (event,) = history.events("answer")
+        ((delivered,),) = history.rows(
+            "SELECT max(delivered) FROM counters WHERE source = 'device-0' AND target = 'cloud'"
+        )
+    assert event.data["ipv4"] == "10.77.0.1"
+    # 10.77.0.2 is 0a4d 0002, the last 32 bits of device-0's IPv6 address
+    assert event.data["answer"] == "400000 bytes from fd65:6467:6562::a4d:2"
+    # There and back for the handshake; then 400,000 bytes and their headers at 4 Mbit/s take 0.8 s at least.
+    assert event.data["connected"] >= 0.04
+    assert event.data["seconds"] >= 0.04 + 400_000 * 8 / 4e6
+    assert delivered >= 400_000 / 1440  # bytes of a segment: a full packet less the headers of IPv6 and TCP
 
 
 def test_every_reading_arrives(tmp_path: Path) -> None:

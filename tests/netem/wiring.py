@@ -48,9 +48,11 @@ class Namespace:
         entering = ["-U", "--preserve-credentials"] if user else []
         self.prefix = ["nsenter", "-t", str(self.pid), *entering, "-n"]
 
-    def socket(self, kind: int, bound: tuple[str, int] | None = None, protocol: int = 0) -> socket.socket:
-        """An IPv4 socket of this namespace, raw ones included; bound if an address is given."""
-        self._broker.sendall(bytes([kind, protocol]))
+    def socket(
+        self, kind: int, bound: tuple[str, int] | None = None, protocol: int = 0, *, family: int = socket.AF_INET
+    ) -> socket.socket:
+        """A socket of this namespace, raw ones included; bound if an address is given."""
+        self._broker.sendall(bytes([family, kind, protocol]))
         _, (descriptor,), _, _ = socket.recv_fds(self._broker, 1, 1)
         opened = socket.socket(fileno=descriptor)
         opened.settimeout(5.0)
@@ -243,8 +245,8 @@ def bridge(lab: Lab) -> None:
 def hold(broker: socket.socket) -> None:
     """Open sockets for whoever is at the other end, until that end is closed."""
     broker.sendall(b"!")
-    while request := broker.recv(2):
-        with socket.socket(socket.AF_INET, request[0], request[1]) as opened:
+    while request := broker.recv(3):
+        with socket.socket(*request) as opened:
             socket.send_fds(broker, [b"!"], [opened.fileno()])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import connected, sweep
-from orchestrator.drivers.programs import addresses, quota_notes
+from orchestrator.drivers.programs import addresses, kernel_notes, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import HelperHub, without_client
 from orchestrator.fabric.namespaces.hub import Hub
@@ -45,7 +45,7 @@ async def open_environment(
     driver = (
         PodsDriver(
             *(engine, directory, plan.programs, plan.images_of(plan.nodes), addresses(plan), Path(plan.folder)),
-            notes=quota_notes(plan),
+            notes=[*quota_notes(plan), *kernel_notes()],
         )
         if plan.programs
         else DockerDriver(engine, directory, Path(plan.data_directory), plan.images, accelerated=plan.accelerated())

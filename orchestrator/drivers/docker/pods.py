@@ -23,7 +23,7 @@ from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
-from orchestrator.drivers.programs import NodesHere
+from orchestrator.drivers.programs import NodesHere, name_addresses
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
@@ -46,7 +46,7 @@ class _Running(NamedTuple):
 
 class PodsDriver(NodesHere, DockerDriver):
     """See `Driver`, `CanPause` and `RunsPrograms`. ``programs``: of all nodes that may run here. ``images``: of those
-    that do. ``names``: addresses that resolve in nodes. ``folder``: of the scenario. ``notes``: for the record."""
+    that do. ``names``: IPv4 addresses that resolve in nodes. ``folder``: of the scenario. ``notes``: for the record."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class PodsDriver(NodesHere, DockerDriver):
             "hostname": node.name,
             "user": "65534:65534",
             "network_mode": "none",  # the fabric attaches data0
-            "extra_hosts": dict(self._names),
+            "extra_hosts": [f"{name}:{address}" for name, address in name_addresses(self._names)],
             "mounts": [_mount(self._directory.nodes / "holder", HOLDER)],
             "read_only": True,
             "stdin_open": True,

@@ -14,8 +14,10 @@ from typing import Self
 REQUEST, ACKNOWLEDGE, CREATE, REPLACE, EXCLUSIVE = 0x1, 0x4, 0x400, 0x100, 0x200  # <linux/netlink.h>
 NEW_LINK, NEW_ADDRESS, NEW_ROUTE, NEW_NEIGHBOUR = 16, 20, 24, 28  # <linux/rtnetlink.h>
 UP = 1
+NO_DUPLICATE_DETECTION = 0x02  # <linux/if_addr.h>
 NO_PREFIX_ROUTE = 0x200
-MAIN_TABLE, BOOT, SCOPE_LINK, UNICAST = 254, 3, 253, 1
+MAIN_TABLE, BOOT, UNICAST = 254, 3, 1
+SCOPE_UNIVERSE, SCOPE_LINK = 0, 253  # Linux has IPv6 routes of the first only
 PERMANENT = 0x80
 
 HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -24,6 +26,13 @@ LINK = struct.Struct("=BxHiII")  # ifinfomsg
 ADDRESS = struct.Struct("=BBBBi")  # ifaddrmsg
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg
 NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg
+
+Addressed = (
+    ipaddress.IPv4Address
+    | ipaddress.IPv6Address
+    | ipaddress.IPv4Network
+    | ipaddress.IPv6Network  # an interface's address is an address, too
+)
 
 
 class Netlink:
@@ -67,24 +76,32 @@ def message(line: str) -> tuple[int, int, bytes]:
             return NEW_LINK, 0, link(name) + attribute(10, number(socket.if_nametoindex(bridge)))
         case ["link", "set", name, "gso_max_segs", most]:
             return NEW_LINK, 0, link(name) + attribute(40, number(most))
-        case ["addr", "add", address, "dev", name, "noprefixroute"]:
+        case ["addr", "add", address, "dev", name, "noprefixroute", *nodad]:
             here = ipaddress.ip_interface(address)
-            head = ADDRESS.pack(socket.AF_INET, here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
+            head = ADDRESS.pack(family_of(here), here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
             own = attribute(2, here.packed) + attribute(1, here.packed)
-            return NEW_ADDRESS, CREATE | EXCLUSIVE, head + own + attribute(8, number(NO_PREFIX_ROUTE))
+            flags = NO_PREFIX_ROUTE | (NO_DUPLICATE_DETECTION if nodad else 0)
+            return NEW_ADDRESS, CREATE | EXCLUSIVE, head + own + attribute(8, number(flags))
         case ["route", "replace", to, "dev", name, "src", source, *congestion]:
             network = ipaddress.ip_network(to)
-            head = ROUTE.pack(
-                socket.AF_INET, network.prefixlen, 0, 0, MAIN_TABLE, BOOT, SCOPE_LINK, UNICAST, 0
-            ) + attribute(1, network.network_address.packed)
+            family = family_of(network)
+            scope = SCOPE_LINK if family == socket.AF_INET else SCOPE_UNIVERSE
+            head = ROUTE.pack(family, network.prefixlen, 0, 0, MAIN_TABLE, BOOT, scope, UNICAST, 0)
+            head += attribute(1, network.network_address.packed)
             way = attribute(4, number(socket.if_nametoindex(name))) + attribute(7, ipaddress.ip_address(source).packed)
             metrics = attribute(8, attribute(16, text(congestion[1]))) if congestion else b""
             return NEW_ROUTE, CREATE | REPLACE, head + way + metrics
         case ["neigh", "replace", address, "lladdr", mac, "dev", name, "nud", "permanent"]:
-            head = NEIGHBOUR.pack(socket.AF_INET, socket.if_nametoindex(name), PERMANENT, 0, 0)
-            ends = attribute(1, ipaddress.ip_address(address).packed) + attribute(2, hardware(mac))
+            neighbour = ipaddress.ip_address(address)
+            head = NEIGHBOUR.pack(family_of(neighbour), socket.if_nametoindex(name), PERMANENT, 0, 0)
+            ends = attribute(1, neighbour.packed) + attribute(2, hardware(mac))
             return NEW_NEIGHBOUR, CREATE | REPLACE, head + ends
     raise ValueError(f"no line for a node: {line}")
+
+
+def family_of(address: Addressed) -> int:
+    """The address family of an address, an interface's address or a network."""
+    return socket.AF_INET if address.version == 4 else socket.AF_INET6
 
 
 def link(name: str = "", up: int = 0) -> bytes:

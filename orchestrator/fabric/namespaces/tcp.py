@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.namespaces.wiring import node_lines, route
+from orchestrator.fabric.namespaces.wiring import node_lines, routes
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.sections.stack import CONGESTION as CONGESTION
 from orchestrator.scenario.sections.stack import DEFAULTS
@@ -43,9 +43,10 @@ async def configure(
     if not node.stack:
         return {}
     if CONGESTION in node.stack:
-        await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=route(node, node.stack[CONGESTION]))
-    _, routes, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
-    if on_route := re.search(r"\bcongctl (\S+)", routes):
+        for line in routes(node, node.stack[CONGESTION]):
+            await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
+    _, shown, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
+    if on_route := re.search(r"\bcongctl (\S+)", shown):
         found[CONGESTION] = on_route[1]
     return {name: found.get(name, "unknown") for name in node.stack}
 

@@ -1,21 +1,24 @@
 """A veth pair for each node: `data0` in the node's network namespace, the other end in the hub.
 
 Both engines use the same wiring. Neighbour entries are static, so that no ARP packet crosses a link before its first
-data packet. IPv6 is off, so that a link carries only the nodes' packets. The functions are pure: they make the lines of
-`ip -batch`.
+data packet. A node has an IPv4 and an IPv6 address. It has no link-local address, so that its kernel neither looks for
+duplicates nor asks for routers. The functions are pure: they make the lines of `ip -batch`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_interface
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_interface
 
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16
+IPV6_NETWORK = IPv6Network("fd65:6467:6562::/64")
+"""Unique local addresses (RFC 4193), which no network outside the run's namespaces uses or sees."""
+
 MTU = 1500  # bytes
 
 
@@ -48,6 +51,12 @@ def hub_interface(node: NodePlan, attachment: int) -> str:
     return f"v{node.index}.{attachment}"
 
 
+def ipv6_address(address: str) -> str:
+    """The IPv6 address of the node with an IPv4 address. Its last 32 bits are the IPv4 address, by which the kernel
+    engine's filters know it (`netem.kernel.filters`)."""
+    return str(IPv6Address(int(IPV6_NETWORK.network_address) + int(IPv4Address(address))))
+
+
 def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
     """The nodes that have a link with ``node``."""
     names = {*node.children, *node.neighbours, node.parent}
@@ -66,7 +75,7 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu:
 
 
 def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool, congestion: str | None) -> str:
-    """Lines for the node's namespace: set the interface's address, its route and the static neighbours.
+    """Lines for the node's namespace: set the interface's addresses, their routes and the static neighbours.
     ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB. ``congestion``:
     TCP's congestion control on the route; None: that of the host."""
     lines = [
@@ -74,15 +83,23 @@ def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: boo
         "link set data0 addrgenmode none",
         *(["link set data0 gso_max_segs 1"] if single_packets else []),
         f"addr add {node.address}/{PREFIX_LENGTH} dev data0 noprefixroute",
+        f"addr add {ipv6_address(node.address)}/{IPV6_NETWORK.prefixlen} dev data0 noprefixroute nodad",
         "link set data0 up",
-        route(node, congestion),
-        *(f"neigh replace {peer.address} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
+        *routes(node, congestion),
     ]
+    for peer in peers:
+        for address in (peer.address, ipv6_address(peer.address)):
+            lines.append(f"neigh replace {address} lladdr {peer.mac} dev data0 nud permanent")
     return "\n".join(lines) + "\n"
 
 
-def route(node: NodePlan, congestion: str | None) -> str:
-    """The line that makes a node's route to all others, or replaces it."""
+def routes(node: NodePlan, congestion: str | None) -> list[str]:
+    """The lines that make a node's routes to all others, or replace them: for IPv4 and for IPv6."""
     network = ip_interface(f"{node.address}/{PREFIX_LENGTH}").network
-    line = f"route replace {network} dev data0 src {node.address}"
-    return line if congestion is None else f"{line} congctl {congestion}"
+    lines = [
+        f"route replace {network} dev data0 src {node.address}",
+        f"route replace {IPV6_NETWORK} dev data0 src {ipv6_address(node.address)}",
+    ]
+    if congestion is None:
+        return lines
+    return [f"{line} congctl {congestion}" for line in lines]

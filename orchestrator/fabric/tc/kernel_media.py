@@ -8,7 +8,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 
 from netem.errors import NetemError
 from netem.kernel import batch, filters, media
@@ -61,7 +61,7 @@ class KernelMedia:
             *media.channel_commands(device, profile),
             *media.member_commands(device, profile, 0, 1),
             *media.redirect_commands("lo"),
-            filters.flow_command("lo", flow),
+            *filters.flow_commands("lo", flow),
         ]
         refused, _, said = await hub.attempt(["ip", "link", "add", device, "type", "ifb"])
         if not refused:
@@ -214,18 +214,22 @@ class KernelMedia:
                 raise
             self._redirecting.add(interface)
         flows = {pair: self._flow(pair) for pair in pairs if pair in self._crossings}
-        commands = [
-            filters.flow_command(interface, flows[pair])
-            if pair in flows
-            else filters.stop_flow_command(interface, self._addresses[pair[1]])
-            for pair in pairs
-        ]
+        commands = {}
+        for pair in pairs:
+            if pair in flows:
+                commands[pair] = filters.flow_commands(interface, flows[pair])
+            else:
+                commands[pair] = filters.stop_flow_commands(interface, self._addresses[pair[1]])
+        replies = iter(await self._tc.attempt(list(chain.from_iterable(commands.values()))))
         errors = []
-        for pair, command, reply in zip(pairs, commands, await self._tc.attempt(commands), strict=True):
+        for pair, own in commands.items():
+            refused = False
+            for command, reply in zip(own, replies, strict=False):
+                if reply.error:
+                    refused = True
+                    errors.append(HostError(f"`{' '.join(command)}` failed ({reply.error})"))
             index = flows[pair].counter if pair in flows else 0
-            if reply.error:
-                errors.append(HostError(f"`{' '.join(command)}` failed ({reply.error})"))
-            if reply.error or self._interfaces.get(pair[0]) != interface:  # detached meanwhile
+            if refused or self._interfaces.get(pair[0]) != interface:  # detached meanwhile
                 self._crossed.pop(index, None)
                 continue
             self._forget(pair)

@@ -14,7 +14,7 @@ from netem.kernel import tc
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.namespaces.wiring import ipv6_address, wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan, channels_of
@@ -121,6 +121,10 @@ class Stage:
     def bound(self, name: str, kind: int) -> socket.socket:
         """A socket in a node's namespace, bound to a free port of its data0 address."""
         return self.nodes[name].socket(kind, (self.address(name), 0))
+
+    def bound_to_ipv6(self, name: str, kind: int) -> socket.socket:
+        """The same, bound to its IPv6 address."""
+        return self.nodes[name].socket(kind, (ipv6_address(self.address(name)), 0), family=socket.AF_INET6)
 
     def close(self) -> None:
         for node in self.nodes.values():

@@ -58,6 +58,24 @@ def send(stage: Stage, source: str, target: str, number: int, size: int = 60) ->
             near.sendto(bytes(size), (stage.address(target), 9))
 
 
+def test_ipv6_is_shaped_as_ipv4(stage: Stage, note: Note) -> None:
+    stage.shape(*UP, LinkProfile(latency=0.05))
+    before = counted(stage, *UP)
+    with (
+        stage.bound_to_ipv6("cloud", socket.SOCK_DGRAM) as far,
+        stage.bound_to_ipv6("device-0", socket.SOCK_DGRAM) as near,
+    ):
+        delays = []
+        for number in range(20):
+            sent = time.monotonic()
+            near.sendto(bytes([number]), far.getsockname())
+            assert far.recv(1) == bytes([number])
+            delays.append(time.monotonic() - sent)
+    assert counted(stage, *UP, before) == {"offered": 20, "delivered": 20, "lost": 0, "cut_dropped": 0}
+    assert min(delays) == pytest.approx(0.05, abs=0.005)
+    note("IPv6 datagram over 50 ms (ms)", 50, f"{min(delays) * 1000:.1f}")
+
+
 def test_a_change_in_place_keeps_what_is_on_its_way(stage: Stage, note: Note) -> None:
     bare = overhead(stage, *UP)
     stage.shape(*UP, LinkProfile(latency=0.3))

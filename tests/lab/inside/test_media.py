@@ -143,6 +143,18 @@ def test_both_directions_share_a_half_duplex_medium(media: Stage, note: Note) ->
         assert rate == pytest.approx(RATE / 2, rel=0.15)
 
 
+def test_ipv6_crosses_the_channel(media: Stage) -> None:
+    before = rows(media, CELL).get(NAMES[0], {"packets": 0})  # no row without traffic
+    with (
+        media.bound_to_ipv6("cloud", socket.SOCK_DGRAM) as far,
+        media.bound_to_ipv6(NAMES[0], socket.SOCK_DGRAM) as near,
+    ):
+        for number in range(20):
+            near.sendto(bytes([number]), far.getsockname())
+            assert far.recv(1) == bytes([number])
+    assert int(rows(media, CELL)[NAMES[0]]["packets"]) - int(before["packets"]) == 20
+
+
 def test_another_medium_is_not_disturbed(media: Stage, note: Note) -> None:
     idle = MEMBERS[LINE][0]
     quiet = statistics.median(stream(media, idle, "cloud", count=100, spacing=0.02).delays)

@@ -1,10 +1,13 @@
-"""Filters of a device: a short list, or a hash table over the address that differs most."""
+"""Filters of a device: a short list, or a hash table over the address that differs most. Each flow has a filter of IPv4
+and one of IPv6, whose addresses end in the same 32 bits."""
 
 from __future__ import annotations
 
 from netem.kernel.filters import LINEAR_FILTERS, Match, filter_commands
 
-ADD = "tc filter add dev trunk parent 1: protocol ip prio 1"
+IPV4 = "tc filter add dev trunk parent 1: protocol ip prio 1 u32"
+IPV6 = "tc filter add dev trunk parent 1: protocol ipv6 prio 2 u32"
+MANY = range(1, LINEAR_FILTERS + 2)
 
 
 def lines(flows: list[Match]) -> list[str]:
@@ -12,23 +15,33 @@ def lines(flows: list[Match]) -> list[str]:
 
 
 def test_a_flow_is_from_an_address_to_any_or_to_one() -> None:
+    # 10.9.0.1 is 0x0a090001. The source is at byte 12 of an IPv4 header (RFC 791) and ends at bytes 20 to 23 of an IPv6
+    # header (RFC 8200), the destination at 16 and at 36 to 39.
     assert lines([Match("10.9.0.1", None, "1:1"), Match("10.9.0.1", "10.9.0.2", "1:2")]) == [
-        f"{ADD} u32 match ip src 10.9.0.1/32 flowid 1:1",
-        f"{ADD} u32 match ip src 10.9.0.1/32 match ip dst 10.9.0.2/32 flowid 1:2",
+        f"{IPV4} match u32 0x0a090001 0xffffffff at 12 flowid 1:1",
+        f"{IPV4} match u32 0x0a090001 0xffffffff at 12 match u32 0x0a090002 0xffffffff at 16 flowid 1:2",
+        f"{IPV6} match u32 0x0a090001 0xffffffff at 20 flowid 1:1",
+        f"{IPV6} match u32 0x0a090001 0xffffffff at 20 match u32 0x0a090002 0xffffffff at 36 flowid 1:2",
     ]
 
 
 def test_many_flows_from_one_node_are_found_by_their_target() -> None:
-    flows = [Match("10.9.0.1", f"10.9.1.{number}", f"1:{number:x}") for number in range(1, LINEAR_FILTERS + 2)]
-    table, jump, *entries = lines(flows)
-    assert table == f"{ADD} handle 2: u32 divisor 256"
-    # The destination is at byte 16 of the IP header (RFC 791).
-    assert jump == f"{ADD} u32 ht 800:: match ip dst 0.0.0.0/0 hashkey mask 0x000000ff at 16 link 2:"
-    assert entries[9] == f"{ADD} u32 ht 2:a: match ip src 10.9.0.1/32 match ip dst 10.9.1.10/32 flowid 1:a"
+    flows = [Match("10.9.0.1", f"10.9.1.{number}", f"1:{number:x}") for number in MANY]
+    found = lines(flows)
+    assert len(found) == 2 * (len(flows) + 2)
+    table, jump, *entries = found[: len(flows) + 2]
+    assert table == f"{IPV4.removesuffix(' u32')} handle 2: u32 divisor 256"
+    assert jump == f"{IPV4} ht 800:: match u32 0 0 at 0 hashkey mask 0x000000ff at 16 link 2:"
+    of_ten = "match u32 0x0a090001 0xffffffff at 12 match u32 0x0a09010a 0xffffffff at 16 flowid 1:a"
+    assert entries[9] == f"{IPV4} ht 2:a: {of_ten}"
+    table, jump, *entries = found[len(flows) + 2 :]
+    assert table == f"{IPV6.removesuffix(' u32')} handle 3: u32 divisor 256"
+    assert jump == f"{IPV6} ht 801:: match u32 0 0 at 0 hashkey mask 0x000000ff at 36 link 3:"
+    assert entries[9].startswith(f"{IPV6} ht 3:a: ")
 
 
 def test_many_flows_to_one_node_are_found_by_their_source() -> None:
-    flows = [Match(f"10.9.1.{number}", "10.9.0.1", f"1:{number:x}") for number in range(1, LINEAR_FILTERS + 2)]
+    flows = [Match(f"10.9.1.{number}", "10.9.0.1", f"1:{number:x}") for number in MANY]
     _, jump, *entries = lines(flows)
-    assert jump.endswith("match ip src 0.0.0.0/0 hashkey mask 0x000000ff at 12 link 2:")
+    assert jump.endswith("match u32 0 0 at 0 hashkey mask 0x000000ff at 12 link 2:")
     assert " ht 2:a: " in entries[9]

@@ -63,17 +63,24 @@ def test_packets_are_redirected_by_their_target() -> None:
     assert words(media.redirect_commands("v1.1")) == [
         "tc qdisc add dev v1.1 ingress",
         "tc filter add dev v1.1 parent ffff: protocol ip prio 1 handle 2: u32 divisor 256",
-        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 ht 800:: match ip dst 0.0.0.0/0"
+        "tc filter add dev v1.1 parent ffff: protocol ip prio 1 u32 ht 800:: match u32 0 0 at 0"
         " hashkey mask 0x000000ff at 16 link 2:",
+        "tc filter add dev v1.1 parent ffff: protocol ipv6 prio 2 handle 3: u32 divisor 256",
+        "tc filter add dev v1.1 parent ffff: protocol ipv6 prio 2 u32 ht 801:: match u32 0 0 at 0"
+        " hashkey mask 0x000000ff at 36 link 3:",
     ]
-    (command,) = words([filters.flow_command("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))])
-    assert command == (
+    then = "action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7"
+    # 10.77.0.1 is 0x0a4d0001, 10.77.2.31 is 0x0a4d021f
+    assert words(filters.flow_commands("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))) == [
         "tc filter replace dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32 ht 2:1f:"
-        " match ip src 10.77.0.1/32 match ip dst 10.77.2.31/32"
-        " action skbedit priority 10:2 pipe action mirred egress redirect dev medium0 index 7"
-    )
-    assert words([filters.stop_flow_command("v1.1", "10.77.2.31"), media.stop_redirecting_command("v1.1")]) == [
+        f" match u32 0x0a4d0001 0xffffffff at 12 match u32 0x0a4d021f 0xffffffff at 16 {then}",
+        "tc filter replace dev v1.1 parent ffff: protocol ipv6 prio 2 handle 3:1f:da7 u32 ht 3:1f:"
+        f" match u32 0x0a4d0001 0xffffffff at 20 match u32 0x0a4d021f 0xffffffff at 36 {then}",
+    ]
+    stopped = [*filters.stop_flow_commands("v1.1", "10.77.2.31"), media.stop_redirecting_command("v1.1")]
+    assert words(stopped) == [
         "tc filter del dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32",
+        "tc filter del dev v1.1 parent ffff: protocol ipv6 prio 2 handle 3:1f:da7 u32",
         "tc qdisc del dev v1.1 ingress",
     ]
 

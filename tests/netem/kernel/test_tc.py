@@ -73,8 +73,11 @@ def test_the_tree_of_a_device() -> None:
         "qdisc add dev data0 parent 1:a handle b: netem limit 1000",
         f"class add dev data0 parent 1: classid 1:ffff htb {rate}",
         "qdisc add dev data0 parent 1:ffff blackhole",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.2/32 flowid 1:1",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 flowid 1:a",
+        # 10.9.0.2 and 10.9.0.11, see tests/netem/kernel/test_filters.py
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a090002 0xffffffff at 12 flowid 1:1",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a09000b 0xffffffff at 12 flowid 1:a",
+        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090002 0xffffffff at 20 flowid 1:1",
+        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a09000b 0xffffffff at 20 flowid 1:a",
     ]
 
 
@@ -83,7 +86,8 @@ def test_what_another_host_has_shaped_passes_and_is_counted() -> None:
     assert lines[3].startswith("class add dev data0 parent 1: classid 1:fffe htb")
     assert lines[4:] == [
         "qdisc add dev data0 parent 1:fffe pfifo limit 1000",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.7/32 flowid 1:fffe",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a090007 0xffffffff at 12 flowid 1:fffe",
+        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090007 0xffffffff at 20 flowid 1:fffe",
     ]
     leaf = {"kind": "pfifo", "handle": "8003:", "parent": "1:fffe", "packets": 12}
     assert tc.parse_passed(json.dumps([*json.loads(QDISCS), leaf])) == 12
@@ -103,7 +107,8 @@ def test_links_to_several_nodes_differ_in_their_targets() -> None:
         tc.KernelLink(index=index, address="10.9.0.2", profile=WAN, seed=1, target=f"10.9.1.{index}")
         for index in (1, 2)
     ]
-    assert len([command for command in tc.setup_commands("trunk", links, OLD) if "dst" in command]) == 2
+    filters = [command for command in tc.setup_commands("trunk", links, OLD) if "filter" in command]
+    assert [command.count("match") for command in filters] == [2, 2, 2, 2]  # source and target, of IPv4 and of IPv6
     with pytest.raises(TcError, match="one index or one address"):
         tc.setup_commands("trunk", [links[0], replace(links[0], index=3)], OLD)
     with pytest.raises(TcError, match="'pi' is not an IPv4 address"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers import programs as control
-from orchestrator.drivers.programs import Programs, hosts_file, quota_notes
+from orchestrator.drivers.programs import Programs, hosts_file, kernel_notes, quota_notes
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
@@ -314,4 +314,19 @@ def test_speed_is_a_quota_of_processor_time() -> None:
 
 def test_all_names_resolve() -> None:
     plan = make_plan(parse(TEXT, "f.yaml"), None)
-    assert hosts_file(plan) == "127.0.0.1\tlocalhost\n10.77.0.1\tcloud\n10.77.0.2\tdevice-0\n"
+    # 10.77.0.1 is 0a4d 0001: the last 32 bits of the IPv6 address
+    assert hosts_file(plan).splitlines() == [
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost",
+        "10.77.0.1\tcloud",
+        "fd65:6467:6562::a4d:1\tcloud",
+        "10.77.0.2\tdevice-0",
+        "fd65:6467:6562::a4d:2\tdevice-0",
+    ]
+
+
+def test_a_kernel_without_ipv6_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "IPV6_SETTINGS", tmp_path)
+    assert kernel_notes() == []
+    monkeypatch.setattr(control, "IPV6_SETTINGS", tmp_path / "missing")
+    assert kernel_notes() == [control.NO_IPV6]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.fabric.namespaces.netlink import message
-from orchestrator.fabric.namespaces.wiring import hub_lines, node_lines
+from orchestrator.fabric.namespaces.wiring import hub_lines, ipv6_address, node_lines
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -66,9 +66,14 @@ def test_a_node_is_wired_as_by_ip(hub: Namespace, plan: Plan) -> None:
     addresses, _, routes, neighbours, outside = ours
     node, others = plan.nodes[0], plan.nodes[1:]
     assert f"inet {node.address}/16" in addresses
+    assert f"inet6 {ipv6_address(node.address)}/64" in addresses
+    assert "inet6 fe80" not in addresses  # so its kernel looks for no routers
+    assert "tentative" not in addresses  # nor for a duplicate
     assert "gso_max_segs 1 " in addresses
     assert f"src {node.address} congctl cubic" in routes
-    assert all(f"{each.address} lladdr {each.mac} PERMANENT" in neighbours for each in others)
+    for other in others:
+        assert f"{other.address} lladdr {other.mac} PERMANENT" in neighbours
+        assert f"{ipv6_address(other.address)} lladdr {other.mac} PERMANENT" in neighbours
     assert all(each in outside for each in ("mtu 1450", "master bridge0", "addrgenmode none"))
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.tc.traffic_control import Command
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.reading import parse
 from orchestrator.verbs.plans.commands import kernel_commands
 
@@ -56,6 +57,11 @@ class FakeTc:
 
     async def wait(self) -> int:
         return 0
+
+
+def bits(node: NodePlan) -> str:
+    """A node's IPv4 address as the filters compare it."""
+    return f"0x{int(IPv4Address(node.address)):08x}"
 
 
 class WritingHub:
@@ -184,7 +190,7 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(
     assert len(leaves) == 2  # from each device
     assert all("delay 10ms" in leaf and "loss random 1%" in leaf and " seed " in leaf for leaf in leaves)
     for device in ("device-0", "device-1"):
-        assert any(f"match ip src {plan.node(device).address}/32" in line for line in lines)
+        assert any(f"match u32 {bits(plan.node(device))} 0xffffffff at 12" in line for line in lines)
 
 
 async def test_the_plan_shows_what_is_run(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
@@ -195,7 +201,8 @@ async def test_the_plan_shows_what_is_run(plan: Plan, hub: WritingHub, fabric: K
 async def test_the_node_knows_its_neighbours_and_sends_single_packets(hub: WritingHub, fabric: KernelFabric) -> None:
     inside = hub.lines(4711)
     assert "link set data0 gso_max_segs 1" in inside  # loss takes packets, not super-packets
-    assert sum(line.startswith("neigh replace") for line in inside) == 2
+    assert sum(line.startswith("neigh replace 10.77.") for line in inside) == 2
+    assert sum(line.startswith("neigh replace fd65:") for line in inside) == 2
 
 
 async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan, tmp_path: Path) -> None:
@@ -435,13 +442,13 @@ async def across(hub: WritingHub, plan: Plan, tmp_path: Path, *remote: str) -> K
 async def test_links_to_other_hosts_are_shaped_on_the_trunk(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
-    source = plan.node("cloud").address
+    source = bits(plan.node("cloud"))
     filters = [line for line in hub.batches[0] if line.startswith("filter")]
     for number, name in enumerate(("device-0", "device-1"), start=1):
         target = plan.node(name)
         assert f"fdb replace {target.mac} dev trunk master static" in hub.lines()
         assert filters[number - 1].endswith(
-            f"match ip src {source}/32 match ip dst {target.address}/32 flowid 1:{number}"
+            f"match u32 {source} 0xffffffff at 12 match u32 {bits(target)} 0xffffffff at 16 flowid 1:{number}"
         )
     await fabric.change("cloud", "device-1", SLOW)
     assert hub.batches[1][0].startswith("qdisc change dev trunk parent 1:2 handle 3: netem")
@@ -455,10 +462,11 @@ async def test_what_crosses_the_trunk_is_counted_at_both_ends(plan: Plan, tmp_pa
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
     names = [node.name for node in plan.nodes]
-    counting = [line for line in hub.lines() if " parent ffff: " in line]
+    counting = [line for line in hub.lines() if " parent ffff: protocol ip " in line]
     assert [line.partition(" match ")[2] for line in counting] == [
-        f"ip src {node.address}/32 action ok index {number}" for number, node in enumerate(plan.nodes, start=1)
+        f"u32 {bits(node)} 0xffffffff at 12 action ok index {number}" for number, node in enumerate(plan.nodes, start=1)
     ]
+    assert len([line for line in hub.lines() if " parent ffff: protocol ipv6 " in line]) == len(counting)
     hub.counts = [
         {"protocol": "ip", "pref": 1, "kind": "u32", "chain": 0},
         {"options": {"fh": "800::800", "actions": [gact(names.index("device-1") + 1, 7)]}},
@@ -490,7 +498,8 @@ async def test_packets_from_other_hosts_pass_unshaped_if_there_is_a_link(plan: P
     await fabric.attach(plan.node("cloud"), NodeHandle(4711))
     lines = hub.batches[-1]
     assert sum(" netem " in line for line in lines) == 1  # from device-1
-    assert [line.rsplit(None, 1)[-1] for line in lines if plan.node("device-0").address in line] == ["1:fffe"]
+    flows = [line for line in lines if bits(plan.node("device-0")) in line]
+    assert [line.rsplit(None, 1)[-1] for line in flows] == ["1:fffe", "1:fffe"]  # IPv4 and IPv6
     assert any("peer name data0" in line and "mtu 1450" in line for line in hub.lines())
     await fabric.attach(plan.node("device-1"), NodeHandle(4712))
     assert not any("1:fffe" in line for line in hub.batches[-1])  # it has no link with device-0
@@ -517,8 +526,8 @@ async def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan, t
     assert [line.split()[3:5] for line in netem] == [[interface, "parent"], ["trunk", "parent"]]
     # What comes from device-0 has passed no link yet, what comes from device-1 has.
     flows = {line.rsplit(None, 1)[-1]: line for line in done if line.startswith("filter") and interface in line}
-    assert moved.address in flows["1:1"]
-    assert other.address in flows["1:fffe"]
+    assert bits(moved) in flows["1:1"]
+    assert bits(other) in flows["1:fffe"]
     assert any(line.startswith("qdisc replace dev trunk parent 1:2 blackhole") for line in done)  # it stays cut
     await fabric.attach(moved, NodeHandle(4712))
     assert sum(" netem " in line for line in hub.batches[-1]) == 1

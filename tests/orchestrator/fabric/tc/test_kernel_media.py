@@ -53,9 +53,20 @@ async def fabric(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
 
 
 def redirections(hub: WritingHub, interface: str) -> list[str]:
-    """The class and the device to which packets from an interface were redirected."""
-    lines = [line for line in hub.lines() if line.startswith(f"filter replace dev {interface} parent ffff:")]
-    return [f"{line.split(' priority ')[1].split()[0]} {line.split(' redirect dev ')[1].split()[0]}" for line in lines]
+    """The class and the device to which packets from an interface were redirected, IPv6 as IPv4."""
+    ipv4 = _redirections(hub, f"filter replace dev {interface} parent ffff: protocol ip ")
+    assert _redirections(hub, f"filter replace dev {interface} parent ffff: protocol ipv6 ") == ipv4
+    return ipv4
+
+
+def _redirections(hub: WritingHub, start: str) -> list[str]:
+    redirected = []
+    for line in hub.lines():
+        if line.startswith(start):
+            class_id = line.split(" priority ")[1].split()[0]
+            device = line.split(" redirect dev ")[1].split()[0]
+            redirected.append(f"{class_id} {device}")
+    return redirected
 
 
 async def test_each_channel_is_a_device_with_a_class_for_each_member(hub: WritingHub, fabric: KernelFabric) -> None:
@@ -225,4 +236,4 @@ async def test_shaping_again_redirects_nothing_anew(plan: Plan, hub: WritingHub,
     await fabric.shape(plan.links)
     assert not any("medium" in line for line in hub.lines())
     await fabric.shape([replace(link, crossings=()) for link in plan.links])
-    assert sum(line.startswith("filter del dev ") for line in hub.lines()) == 6
+    assert sum(line.startswith("filter del dev ") for line in hub.lines()) == 2 * 6  # IPv4 and IPv6

@@ -119,9 +119,9 @@ def _divergence(target: Tensor, logits: Tensor) -> Tensor:
 
 def distil_mutually(
     learner: edgebed.Learner, kept: edgebed.State, params: FedKD, round: int
-) -> tuple[edgebed.State, float]:
+) -> tuple[edgebed.State, dict[str, float]]:
     """What a client keeps, with mentor (`own`), `mentee` and `transform` trained from `own`, `base` and `transform`;
-    and the mean of the mentor's loss over steps."""
+    and the mentor's `mean_losses`."""
     learner.set(edgebed.parted(kept, "own"))
     mentor, mentee = learner.model.train(), loaded(learner, params.mentee, edgebed.parted(kept, "base")).train()
     x, y = learner.train_data
@@ -130,7 +130,7 @@ def distil_mutually(
         edgebed.optimizer(list(mentor.parameters()), params),
         edgebed.optimizer([*mentee.parameters(), transform], params),
     ]
-    found = []
+    task_losses, objectives = [], []
     for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
         inputs = learner.normalise(x[chosen])
         outputs = []
@@ -140,9 +140,11 @@ def distil_mutually(
         both = losses(outputs[0], outputs[1], transform, y[chosen])
         for step, loss in zip(steps, both, strict=True):
             step(loss)
-        found.append(both[0].detach())
+        task_losses.append(cross_entropy(outputs[0][1].detach(), y[chosen]))
+        objectives.append(both[0].detach())
     learned = edgebed.joined(own=learner.get(), mentee=edgebed.state_of(mentee), base=edgebed.parted(kept, "base"))
-    return learned | {"transform": transform.detach().cpu().numpy().copy()}, float(torch.stack(found).mean())
+    kept_transform = {"transform": transform.detach().cpu().numpy().copy()}
+    return learned | kept_transform, fml.mean_losses(task_losses, objectives)
 
 
 def first_transform(

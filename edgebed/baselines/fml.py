@@ -19,7 +19,7 @@ et al. 2018). Memes are averaged with FedAvg's weights. All clients are asked in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 import edgebed
 from edgebed.baselines import personal, plugin
 
-Step = Callable[..., tuple[edgebed.State, float]]
+Step = Callable[..., tuple[edgebed.State, dict[str, float]]]
 MEMES = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
 
 
@@ -55,13 +55,13 @@ def mutual_loss(logits: Tensor, others: Tensor, y: Tensor, weight: float) -> Ten
 
 def learn_mutually(
     learner: edgebed.Learner, own: edgebed.State, meme: edgebed.State, params: FML, round: int
-) -> tuple[edgebed.State, float]:
-    """θ_k and φ_k after the local update, joined as `own` and `meme`, and the mean of θ_k's loss over steps."""
+) -> tuple[edgebed.State, dict[str, float]]:
+    """θ_k and φ_k after the local update, joined as `own` and `meme`, and θ_k's `mean_losses`."""
     learner.set(own)
     model, other = learner.model.train(), loaded(learner, params.meme, meme).train()
     steps = [edgebed.optimizer(list(each.parameters()), params) for each in (model, other)]
     x, y = learner.train_data
-    losses = []
+    losses, objectives = [], []
     for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
         inputs, labels = learner.normalise(x[chosen]), y[chosen]
         p, q = model(inputs), other(inputs)
@@ -69,9 +69,15 @@ def learn_mutually(
         other_loss = mutual_loss(q, p, labels, params.meme_weight)
         steps[0](loss)
         steps[1](other_loss)
-        losses.append(loss.detach())
+        losses.append(cross_entropy(p.detach(), labels))
+        objectives.append(loss.detach())
     learned = edgebed.joined(own=learner.get(), meme=edgebed.state_of(other))
-    return learned, float(torch.stack(losses).mean())
+    return learned, mean_losses(losses, objectives)
+
+
+def mean_losses(losses: Sequence[Tensor], objectives: Sequence[Tensor]) -> dict[str, float]:
+    """The metrics of a training: the means over steps of the task's loss and of what was minimised."""
+    return {"loss": float(torch.stack(list(losses)).mean()), "objective": float(torch.stack(list(objectives)).mean())}
 
 
 def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed.Model:
@@ -100,8 +106,8 @@ class Client(personal.Client):
         both = 1 + self.learner.worth(self.learner.build(other, "cpu"))
         samples = round(self.learner.work(self.params) * both)
         work = (self.learner.apply, step, *given, self.params, t)
-        state, loss = await self.compute(*work, samples=samples, mode="train")
-        self.report(round=t, scope="train", loss=loss)
+        state, losses = await self.compute(*work, samples=samples, mode="train")
+        self.report(round=t, scope="train", **losses)
         learned: edgebed.State = state
         return learned
 

@@ -81,10 +81,14 @@ def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> Non
             w.add_(direction, alpha=rate)
 
 
-def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> tuple[edgebed.State, float]:
-    """Local training by Per-FedAvg, and its mean loss before adaptation."""
+def meta_train(
+    learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int
+) -> tuple[edgebed.State, dict[str, float]]:
+    """Local training by Per-FedAvg, and its metrics: the mean `loss` before adaptation, which is the task's, and the
+    `objective`, the mean loss after it."""
     learner.set(w)
-    model, losses = learner.model.train(), torch.zeros(())
+    model = learner.model.train()
+    losses, objectives = torch.zeros(()), torch.zeros(())
     step = edgebed.optimizer(list(model.parameters()), p)
     chosen = [
         each for *_, each in edgebed.batches(learner.samples, p, learner.random("batches", round), learner.device)
@@ -92,11 +96,13 @@ def meta_train(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) 
     for first, second in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         loss, adaptation = gradients(learner, first)
         move(model, -p.adaptation_rate, adaptation)
-        _, slopes = gradients(learner, second)
+        objective, slopes = gradients(learner, second)
         move(model, p.adaptation_rate, adaptation)  # back
         step(torch.stack([torch.sum(w * g) for w, g in zip(trainable(model), slopes, strict=True)]).sum())
         losses += loss.cpu()
-    return learner.get(), float(losses) / max(len(chosen), 1)
+        objectives += objective.cpu()
+    steps = max(len(chosen), 1)
+    return learner.get(), {"loss": float(losses) / steps, "objective": float(objectives) / steps}
 
 
 def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
@@ -143,7 +149,7 @@ class ProximalDevice(Device):  # type: ignore[misc]
 class MetaDevice(sdfeel.Device):
     """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
+    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
         step, work = (self.learner.apply, meta_train, w, self.params, r), 2 * self.learner.work(self.params)
         return await self.compute(*step, samples=work, mode="train")
 

@@ -142,17 +142,17 @@ class Device(edgebed.Role):
         while True:
             model = await self.receive("model", sender=self.parent)
             r = edgebed.round_of(model)
-            w, loss = await self.learn(model.tensors, r)
+            w, losses = await self.learn(model.tensors, r)
             t, more = divmod(r, self.params.intra)
             if not more:  # the last intra-cluster aggregation of round t
-                self.report(round=t, scope="train", loss=loss)
+                self.report(round=t, scope="train", **losses)
                 await self.score(w, r, t)
             await self.send(self.parent, "update", w, owned=True, round=r, samples=self.learner.samples)
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, float]:
-        """The model after local training from `w`, and its loss."""
+    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
+        """The model after local training from `w`, and the metrics of the training."""
         result = await edgebed.train(self, w, r, self.params)
-        return result.weights, result.loss
+        return result.weights, result.losses
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
         """Report the accuracy of the device's model."""

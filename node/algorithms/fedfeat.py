@@ -109,22 +109,30 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
     x, y = learner.train_data
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
     noising, clip = learner.random("noise", round), clipping(params)
-    losses, clean, noised, labels = [], [], [], []
+    losses, objectives = [], []
+    clean, noised, labels = [], [], []
     for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round), learner.device):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
             features = clip.clip(features)
         through = noise(features, params, noising) if params.noise_in == "training" else features
-        loss = cross_entropy(model.classifier(through), y[batch])
-        step(loss)
-        losses.append(loss.detach())
+        if through is not features:
+            with torch.no_grad():  # the task's loss has no noise
+                losses.append(cross_entropy(model.classifier(features), y[batch]))
+        objective = cross_entropy(model.classifier(through), y[batch])
+        step(objective)
+        objectives.append(objective.detach())
         if params.features == "last-epoch" and epoch == params.epochs - 1:
             sent = through if params.noise_in == "training" else noise(features, params, noising)
             clean.append(features.detach())
             noised.append(sent.detach())
             labels.append(y[batch])
     shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
-    return ClientResult(learner.get(), learner.samples, len(losses), float(torch.stack(losses).mean()), shared)
+    minimised = float(torch.stack(objectives).mean())
+    if not losses:
+        return ClientResult(learner.get(), learner.samples, len(objectives), minimised, shared)
+    loss = float(torch.stack(losses).mean())
+    return ClientResult(learner.get(), learner.samples, len(objectives), loss, shared, objective=minimised)
 
 
 def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Shared:

@@ -109,6 +109,8 @@ class Crew:
         losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
         step = optimizer(parameters, params)
         total = torch.zeros(len(plans), device=first.device)
+        objective = torch.zeros_like(total)
+        is_plain = trainings[0].extra is None and trainings[0].own == 1.0
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
             largest = max(len(_batch(plan, number)) for plan in plans)
@@ -117,15 +119,23 @@ class Crew:
             for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
                 share = share_of.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
                 with first.passes():
-                    losses = losses_of(stacked, constants, first.normalise(x, part), y[part], share_of, share)
-                gradients = added(gradients, gradients_of(losses.sum(), parameters))
+                    inputs = first.normalise(x, part)
+                    objectives, losses = losses_of(stacked, constants, inputs, y[part], share_of, share)
+                gradients = added(gradients, gradients_of(objectives.sum(), parameters))
                 total = total + losses.detach()
+                objective = objective + objectives.detach()
             step.descend(clipped(gradients, params.gradient_clipping, stacked=True))
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
                 states, summed = _unstacked(stacked, done), as_array(total).tolist()
+                minimised = as_array(objective).tolist()
                 for client, state in zip(done, states, strict=True):
-                    loss = summed[client] / steps[client]
-                    results[client] = TrainResult(state, self.learners[client].samples, steps[client], loss)
+                    results[client] = TrainResult(
+                        state,
+                        self.learners[client].samples,
+                        steps[client],
+                        summed[client] / steps[client],
+                        objective=None if is_plain else minimised[client] / steps[client],
+                    )
         return [results[client] for client in range(len(plans))]
 
 
@@ -190,21 +200,24 @@ def _constants(trainings: Sequence[Training], device: torch.device) -> Stacked:
 
 
 class _ClientLoss(nn.Module):
-    """The loss of a mini-batch of one client."""
+    """What is minimised on a mini-batch of one client, and the task's loss on it."""
 
     def __init__(self, model: Model, term: WeightsTerm | None, own: float) -> None:
         super().__init__()
         self.model, self.term, self.own = model, term, own
 
-    def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor, share: Tensor) -> Tensor:
+    def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.model(x)
-        loss = self.own * (sample_losses(logits, y) * weight).sum()
-        return loss if self.term is None else loss + share * self.term.of_weights(self.model, constants)
+        loss = (sample_losses(logits, y) * weight).sum()
+        objective = self.own * loss
+        if self.term is not None:
+            objective = objective + share * self.term.of_weights(self.model, constants)
+        return objective, loss
 
 
 def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
-    """A function of stacked states, constants, inputs, labels, weights of samples and of the term that gives the loss
-    of each client."""
+    """A function of stacked states, constants, inputs, labels, weights of samples and of the term that gives what each
+    client minimises, and its loss of the task."""
     module = _ClientLoss(model, term, own)
 
     def of_one(state: Stacked, *of_batch: Any) -> Any:

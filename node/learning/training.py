@@ -60,12 +60,24 @@ class MiniBatch:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a client's training: weights, number of the client's samples, steps, and mean loss over steps."""
+    """The result of a client's training: weights, number of the client's samples, steps, and mean over steps of the
+    task's loss. ``objective``: that of what was minimised, if the algorithm adds terms to the loss or weights it."""
 
     weights: State
     samples: int
     steps: int
     loss: float
+    objective: float | None = field(default=None, kw_only=True)
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """The metrics of the training, by name: ``loss``, and ``objective`` if there is one."""
+        return losses(self.loss, self.objective)
+
+
+def losses(loss: float, objective: float | None) -> dict[str, float]:
+    """The metrics of a training, by name: the task's loss, and the algorithm's objective if it differs from it."""
+    return {"loss": loss} if objective is None else {"loss": loss, "objective": objective}
 
 
 @dataclass(frozen=True)
@@ -257,13 +269,14 @@ class Learner:
     ) -> TrainResult:
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum or by Adam if `params`
         say so, over mini-batches b in the seeded order of `round`. ℓ is the task's loss, weighted by `own`. `extra`
-        adds a term."""
+        adds a term, which the loss of the result does not have."""
         self.set(weights)
         random = self.random("batches", round)
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
-        total, steps = torch.zeros((), device=self.device), 0
+        total, objective = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        steps = 0
         label_counts = counted(y) if self.samples else y
         for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
             gradients = NO_GRADIENTS
@@ -273,15 +286,19 @@ class Learner:
                 with self.passes(), recomputing(model, params):
                     features = model.extractor(inputs)
                     logits = model.classifier(features)
-                    value = own * loss(logits, labels)
+                    task_loss = loss(logits, labels)
+                    value = own * task_loss
                     if extra is not None:
                         value = value + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
                     value = value * share
                 gradients = added(gradients, gradients_of(value, step.parameters))
-                total += value.detach()
+                total += task_loss.detach() * share
+                objective += value.detach()
             step.descend(clipped(gradients, params.gradient_clipping))
             steps += 1
-        return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
+        mean, mean_objective = float(total) / max(steps, 1), float(objective) / max(steps, 1)
+        is_plain = extra is None and own == 1.0
+        return TrainResult(self.get(), self.samples, steps, mean, objective=None if is_plain else mean_objective)
 
     def warm_up(self, params: LocalTraining) -> None:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than

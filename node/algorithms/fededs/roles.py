@@ -159,7 +159,7 @@ class Edge(Role):
             model = model or await self.receive("model", sender=self.parent)
             t = round_of(model)
             result = await self.transfer_knowledge(model.tensors, t)
-            self.report(round=t, scope="train", loss=result.loss)
+            self.report(round=t, scope="train", **result.losses)
             await evaluate(self, result.weights, t)
             counts = {"samples": result.samples, "steps": result.steps, "epochs": local_epochs(t, self.params)}
             await self.send(self.parent, "update", result.weights, owned=True, round=t, **counts)

@@ -147,6 +147,18 @@ def test_noise_may_act_on_what_is_sent_alone(learner: Learner) -> None:
     assert (sent.shared.features - clean.shared.features).std() == pytest.approx(2.399, rel=0.01)
 
 
+def test_the_reported_loss_has_no_noise(learner: Learner) -> None:
+    """Of the initial model, at a learning rate of 1e-9, over one mini-batch of all samples."""
+    params = FedFeat(learning_rate=1e-9, batch_size=learner.samples)
+    result = train_client(learner, learner.initial(), params, 1)
+    _, logits, labels = learner.outputs(learner.initial())
+    loss = float(torch.nn.functional.cross_entropy(logits, labels))
+    assert result.loss == pytest.approx(loss, abs=1e-4)
+    assert result.objective is not None
+    assert result.objective > 1.1 * loss  # noise with a standard deviation of 2.4 on each feature
+    assert "objective" not in train_client(learner, learner.initial(), FedFeat(noise="none"), 1).losses
+
+
 def test_features_of_the_averaged_extractor(digits: Prepared, tmp_path: Path) -> None:
     """The cloud's model of round 1, step by step; features are those of the samples, by the average's extractor."""
     run = fedfeat(digits, tmp_path, clients=2, rounds=1, features="averaged", noise="none").run()

@@ -173,6 +173,12 @@ def test_with_fedproxs_term_and_a_weight_of_the_own_loss(digits: Prepared) -> No
         alone, together = both(clients, params, ProximalTerm(clients[0].initial(), 0.5), own=0.7)
         assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
         assert apart(plain[0], together[0]) > 1e-3  # the term acts
+        for one, other in zip(alone, together, strict=True):
+            assert one.objective is not None
+            assert other.objective is not None
+            assert other.objective == pytest.approx(one.objective, abs=TOLERANCE)
+            assert other.loss == pytest.approx(one.loss, abs=TOLERANCE)
+            assert other.objective < other.loss  # by the factor 0.7: the proximal term is small here
 
 
 def test_each_client_has_the_arrays_of_its_own_term(digits: Prepared) -> None:

@@ -130,7 +130,9 @@ def test_an_extra_loss_is_added(digits: Prepared) -> None:
     start = one.get()
     pull: Callable[[Model, MiniBatch], torch.Tensor] = lambda model, batch: 1.5 + 0 * batch.logits.sum()  # noqa: E731
     plain, added = one.train(start, PARAMS, 1), one.train(start, PARAMS, 1, pull)
-    assert added.loss == pytest.approx(plain.loss + 1.5, rel=1e-5)
+    assert (plain.objective, plain.losses) == (None, {"loss": plain.loss})
+    assert added.objective == pytest.approx(plain.loss + 1.5, rel=1e-5)
+    assert added.losses == {"loss": plain.loss, "objective": added.objective}
     assert np.array_equal(added.weights["classifier.weight"], plain.weights["classifier.weight"])
 
 

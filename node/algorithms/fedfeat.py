@@ -11,7 +11,8 @@ Y_i their labels; σ, λ scales of Gaussian and Laplace noise, Δ sensitivity, (
     cloud    M ← Σ_i |D_i| / |D| M_i                                                                                 (8)
              F_p ← F̃_1 ⊕ … ⊕ F̃_N,  Ψ ← argmin ℓ(Y, Ψ(F_p)) by Adam, Φ unchanged                               (10 to 12)
 
-Clients are devices below the cloud, or edges that hold data themselves. `retrain_epochs` 0 and `noise` none is FedAvg.
+Clients are devices below the cloud, or edges that hold data themselves. `retrain_epochs` 0 and `noise` none is FedAvg
+with the same local training. Noise acts in training without retraining, too.
 
 Departures:
 - Equation 8 divides by N a second time, which is dropped. Every client is asked in every round.
@@ -204,6 +205,7 @@ class Cloud(fedavg.Cloud):
         if self.params.features == "averaged":
             await self.publish(clients, "averaged", w, owned=True, round=t)
             updates = await self.gather("features", clients, round=t)
+            self.withdraw("averaged")  # a client that comes back later has no use for it
         sharing = [update for update in updates if update.sender in clients and "features" in update.tensors]
         return await self.retrain(sharing, w, t)
 

@@ -9,7 +9,7 @@ the samples, a_i how often its gradients count in w − w_i, so that (w − w_i)
              τ_eff = Σ_i p_i a_i
              w ← w − τ_eff Σ_i p_i (w − w_i) / a_i
 
-Equal τ_i is FedAvg. Unequal τ_i do not pull w towards the clients that took more steps.
+Equal τ_i is FedAvg up to rounding. Unequal τ_i do not pull w towards the clients that took more steps.
 
 Departures: n is summed over the clients that answered, all by default. Only trained
 parameters take the normalised step. Batch normalisation's running statistics are averaged as in FedAvg, since they are

@@ -6,7 +6,7 @@ w^t global model of round t, F_k loss on client k's data, μ weight of the proxi
     client   w_k ≈ argmin_w  h_k(w; w^t) = F_k(w) + (μ / 2) ‖w − w^t‖²
     cloud    w^{t+1} ← Σ_k (n_k / n) w_k, as FedAvg's
 
-Clients are devices below the cloud, or edges that hold data themselves. μ = 0 is FedAvg.
+Clients are devices below the cloud, or edges that hold data themselves. μ = 0 is FedAvg, to the last bit.
 
 Departures: the inexact minimum is E epochs (or `steps`) of mini-batch SGD, not a γ-inexact solution. Clients are drawn
 evenly, and all by default, with the weight n_k. The paper samples clients in proportion to n_k and averages evenly.
@@ -62,7 +62,8 @@ class Client(fedavg.Client):
     """Trains near the global model."""
 
     async def train(self, w: State, t: int) -> TrainResult:
-        return await train(self, w, t, self.params, ProximalTerm(w, self.params.mu))
+        mu = self.params.mu
+        return await train(self, w, t, self.params, ProximalTerm(w, mu) if mu else None)
 
 
 ROLES: dict[str, type[Role]] = {"cloud": fedavg.Cloud, "edge": Client, "device": Client}

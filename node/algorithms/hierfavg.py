@@ -8,7 +8,8 @@ edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device
     edge     w^ℓ ← Σ_i |D_i| w_i / |D^ℓ|, κ₂ times
     cloud    w ← Σ_ℓ |D^ℓ| w^ℓ / |D|, as FedAvg's over the edges
 
-κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud. One edge, or equal devices at κ₂ = 1, is FedAvg.
+κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud, and FedAvg up to rounding. One edge is FedAvg with κ₂ times the
+rounds.
 
 Departures: |D^ℓ| and |D| count the samples of the devices that took part, summed over the edge rounds. The authors'
 code counts all devices of an edge, sampled or not. Every device takes part in every edge round, unless `participation`

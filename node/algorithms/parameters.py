@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from node.learning.local_training import LABEL_BYTES, ClientWork, LocalTraining
 from node.parameters import Between, number, whole, word
+
+SHARING = ("features", "share", "retrain_learning_rate", "retrain_batch_size")
+"""The parameters of FedFeat+ that only act on features that are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,8 @@ class FedAvg(LocalTraining):
 class FedProx(FedAvg):
     """FedAvg with a proximal term.
 
-    mu: μ, weight of the proximal term, half the squared distance to the global model; 0 is FedAvg
+    mu: μ, weight of the proximal term, half the squared distance to the global model; 0 is FedAvg, to the last
+        bit
     """
 
     mu: float = number(0.1, low=0)
@@ -42,7 +47,8 @@ class FedNova(FedAvg):
 
 @dataclass(frozen=True, kw_only=True)
 class HierFAVG(LocalTraining):
-    """Hierarchical averaging: in edges, then in the cloud. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud.
+    """Hierarchical averaging: in edges, then in the cloud. kappa2 = 1 with PHE-FL's local training is the baseline that
+    PHE-FL calls EdgeCloud.
 
     kappa1: κ₁, mini-batch steps of a device per edge round; default: `epochs` passes over its data
     kappa2: κ₂, edge rounds per cloud round
@@ -102,7 +108,7 @@ class PHEFL(EdgeCloud):
     """A personal model for each edge. Local training as in the paper's experiments.
 
     alpha: α, weight of an edge's own model against that of the cloud: accuracy (by their accuracies, equation 8) or a
-        fixed number; 1 is onlyedge
+        fixed number; 1 is onlyedge with the same local training and participation 1, while every edge has a model
     """
 
     alpha: float | str = word("accuracy", "accuracy", number=Between(float, 0, 1))
@@ -121,7 +127,8 @@ class FedFeat(LocalTraining):
     features: extractor of the shared features: the client's own in its last epoch, or the averaged one, which takes one
         more request by the cloud
     share: share of the features that is sent
-    retrain_epochs: epochs in which the cloud retrains the classifier; 0 is FedAvg
+    retrain_epochs: epochs in which the cloud retrains the classifier; 0: no features are sent, but noise still acts in
+        training; 0 with noise none is FedAvg with the same local training
     retrain_learning_rate: learning rate of the retraining
     retrain_batch_size: mini-batch size of the retraining
     """
@@ -149,6 +156,24 @@ class FedFeat(LocalTraining):
             )
         if self.clip_norm is not None and self.noise == "none":
             raise ValueError("clip_norm: bounds what noise must hide; with noise: none leave it out")
+
+    def notes(self) -> Iterator[str]:
+        if self.retrain_epochs:
+            return
+        yield from self.without_effect(SHARING, "retrain_epochs: 0 sends no features")
+        acting = []
+        if self.noise != "none" and self.noise_in == "training":
+            acting.append(f"noise: {self.noise}")
+        elif self.noise != "none":
+            yield f"without effect: noise: {self.noise}, since retrain_epochs: 0 sends no features"
+        if self.clip_norm is not None:
+            acting.append(f"clip_norm: {self.clip_norm}")
+        if acting:
+            verb = "acts" if len(acting) == 1 else "act"
+            yield (
+                f"retrain_epochs: 0 sends no features, but {' and '.join(acting)} {verb} in training, "
+                "so this is not FedAvg; noise: none without clip_norm is"
+            )
 
     def beside_model(self, samples: int, features: int) -> int:
         return math.ceil(self.share * samples) * (4 * features + LABEL_BYTES) if self.retrain_epochs else 0

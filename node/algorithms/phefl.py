@@ -11,7 +11,8 @@ personalisation and for scores.
     edge     α_k ← Acc(EAM_k, PTD_k) / (Acc(EAM_k, PTD_k) + Acc(CAM_k, PTD_k))                                      (8)
              PEAM_k ← α_k EAM_k + (1 − α_k) CAM_k                                                                   (9)
 
-α = 1 is OnlyEdge; α = 1/K with edges of equal size is EdgeCloud.
+α = 1 is OnlyEdge while every edge has a model; α = 1/K with edges of equal size is EdgeCloud up to rounding. Both with
+the same local training.
 
 Departures: α is 1/2 if both models have accuracy 0. |D_k| counts the devices that answered, CAM the edges that
 answered. If no other edge answered, an edge keeps its own model (α = 1). An edge without a model starts from the

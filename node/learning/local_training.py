@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -78,6 +79,18 @@ class LocalTraining(Parameters):
                 raise ValueError(
                     f"{entry.name}: is not for this algorithm, whose clients train in their own way: leave it out"
                 )
+
+    def notes(self) -> Iterator[str]:
+        """Sentences for plan and record: values that mean something else than one may expect, or nothing."""
+        return iter(())
+
+    def without_effect(self, names: Sequence[str], reason: str) -> Iterator[str]:
+        """A note on those of the parameters ``names`` that differ from their defaults. ``reason``: why none of them
+        acts."""
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        given = [f"{name}: {getattr(self, name)}" for name in names if getattr(self, name) != defaults[name]]
+        if given:
+            yield f"without effect: {', '.join(given)}, since {reason}"
 
     def local(self, **changes: Any) -> LocalTraining:
         """The values of local training alone, without those that an algorithm adds, and with ``changes``."""

@@ -134,6 +134,7 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
     return dict(
         params=asdict(scenario.parameters),
+        parameter_notes=tuple(scenario.parameters.notes()),
         clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,

@@ -212,7 +212,8 @@ class Plan:
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes run on, by name; none if all
     nodes run on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
     `Assignment`. ``placement``: which node runs where and why, or None then. ``population``: the clients that one node
-    stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used."""
+    stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used.
+    ``parameter_notes``: on the algorithm's parameters."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -246,6 +247,7 @@ class Plan:
     media: tuple[MediumPlan, ...] = ()
     cross_traffic: tuple[CrossTrafficPlan, ...] = ()
     training_bytes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    parameter_notes: tuple[str, ...] = ()
 
     @property
     def has_one_leader(self) -> bool:
@@ -298,7 +300,8 @@ class Plan:
         of_hosts = self.placement.notes if self.placement is not None else ()
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
         of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
-        return [*of_data(self.data.unheld, empty), *of_nodes, *computing, *of_hosts]
+        of_learning = [*of_data(self.data.unheld, empty), *self.parameter_notes]
+        return [*of_learning, *of_nodes, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
@@ -317,6 +320,7 @@ class Plan:
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement", "training_bytes"}
+        left_out |= {"parameter_notes"}  # they are in the notes
         optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
         left_out |= {name for name in optional if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()

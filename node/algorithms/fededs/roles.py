@@ -13,7 +13,8 @@ client k between them, φ_k its encryptor g, D_k its data, D_k^F its encrypted s
              with μ/2 ‖θ_k − θ‖² if the base is FedProx                                                            (11)
     cloud    θ ← the base's average: FedAvg's, FedProx' or FedNova's
 
-Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: false`) it equals its base.
+Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: false`) it equals its base with the same
+local training, unless `normalisation: algorithm-4` changes base fednova.
 
 Exchange of sets: an edge that has made its set *offers* it with its layer to its neighbours. They *request* one part
 after another. So after a break only missing parts are sent, and late edges are served, too. Round 1 begins when all
@@ -174,7 +175,7 @@ class Edge(Role):
             lessons = await self.lessons(t, epochs)
         elif p.exchange:
             self.sets.clear()  # they are not used any more
-        terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" else []
+        terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" and p.mu else []
         if lessons:
             noise = int(self.learner.random("layer noise", t).integers(2**63)) if p.layer == "noise" else None
             terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation, noise))

@@ -87,13 +87,38 @@ def test_clipping_by_hand() -> None:
     assert sensitivity(FedFeat()) == 1.0
 
 
-@pytest.mark.parametrize("options", [{"learning_rate": 0.1, "optimizer": "sgd"}, {"optimizer": "adam"}])
-def test_retraining_off_is_fedavg(digits: Prepared, tmp_path: Path, options: dict[str, Any]) -> None:
-    ours = fedfeat(digits, tmp_path / "ours", rounds=2, **QUIET, **options).run()
-    params = FedAvg(epochs=2, **options)
-    more: dict[str, Any] = {"partition": TWO_LABELS, "rounds": 2}
+SGD: dict[str, Any] = {"learning_rate": 0.1, "optimizer": "sgd"}
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+@pytest.mark.parametrize(
+    ("local", "own"),
+    [
+        (SGD, {}),
+        (SGD | {"momentum": 0.9, "weight_decay": 0.01, "batch_size": 7}, {}),
+        (SGD | {"steps": 5}, {"features": "averaged"}),
+        (SGD, {"noise": "gaussian", "noise_in": "sent"}),  # no feature is sent
+        ({"optimizer": "adam"}, {}),
+    ],
+)
+def test_retraining_off_without_noise_is_fedavg(
+    digits: Prepared, tmp_path: Path, local: dict[str, Any], own: dict[str, Any], model: str
+) -> None:
+    ours = fedfeat(digits, tmp_path / "ours", rounds=2, **QUIET | own, **local, others={"model": model}).run()
+    params = FedAvg(epochs=2, **local)
+    more: dict[str, Any] = {"partition": TWO_LABELS, "rounds": 2, "model": model}
     theirs = Federation(digits, star(4), "fedavg", params, tmp_path / "theirs", **more).run()
     assert same(ours.state("cloud"), theirs.state("cloud"))
+    assert ours.journals["cloud"].metrics == theirs.journals["cloud"].metrics
+
+
+@pytest.mark.parametrize("own", [{"noise": "gaussian"}, {"noise": "laplace", "noise_in": "sent", "clip_norm": 0.1}])
+def test_without_retraining_noise_and_clipping_still_act_in_training(
+    digits: Prepared, tmp_path: Path, own: dict[str, Any]
+) -> None:
+    ours = fedfeat(digits, tmp_path / "ours", rounds=1, **QUIET | own, **SGD).run()
+    theirs = fedfeat(digits, tmp_path / "theirs", rounds=1, **QUIET, **SGD).run()
+    assert not same(ours.state("cloud"), theirs.state("cloud"))
 
 
 def test_a_round_is_algorithm_1(digits: Prepared, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -29,10 +30,19 @@ def test_proximal_term_by_hand() -> None:
     assert gradient.tolist() == [[0.5, 0.0], [0.0, 1.0]]
 
 
-def test_mu_zero_is_fedavg(digits: Prepared, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
-    prox = Federation(digits, star(3), "fedprox", FedProx(mu=0, **options), tmp_path / "prox", rounds=2).run()
-    avg = Federation(digits, star(3), "fedavg", FedAvg(**options), tmp_path / "avg", rounds=2).run()
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ({"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}, "mlp"),
+        ({"learning_rate": 0.1, "steps": 5, "participation": 0.5, "weight_decay": 0.01}, "cnn"),
+        ({"learning_rate": 0.1, "gradient_clipping": 0.1, "gradient_accumulation": 3, "batch_size": 7}, "mlp"),
+        ({"optimizer": "adam", "epochs": 2}, "mlp"),
+    ],
+)
+def test_mu_zero_is_fedavg(digits: Prepared, tmp_path: Path, options: dict[str, Any], model: str) -> None:
+    more: dict[str, Any] = {"rounds": 2, "model": model}
+    prox = Federation(digits, star(3), "fedprox", FedProx(mu=0, **options), tmp_path / "prox", **more).run()
+    avg = Federation(digits, star(3), "fedavg", FedAvg(**options), tmp_path / "avg", **more).run()
     assert same(prox.state("cloud"), avg.state("cloud"))
     assert prox.journals["cloud"].metrics == avg.journals["cloud"].metrics
 

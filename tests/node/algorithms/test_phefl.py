@@ -66,6 +66,15 @@ def test_alpha_1_is_onlyedge(digits: Prepared, tmp_path: Path) -> None:
         assert same(personal.state(edge), alone.state(edge))
 
 
+def test_alpha_1_is_onlyedge_with_the_same_local_training_alone(digits: Prepared, tmp_path: Path) -> None:
+    """The defaults of the two differ in learning rate and epochs."""
+    assert (PHEFL().learning_rate, PHEFL().epochs) != (OnlyEdge().learning_rate, OnlyEdge().epochs)
+    tree = hierarchy([1, 1])
+    personal = Federation(digits, tree, "phe-fl", PHEFL(alpha=1.0), tmp_path / "phefl", rounds=1, personal=0.2).run()
+    alone = Federation(digits, tree, "onlyedge", OnlyEdge(), tmp_path / "onlyedge", rounds=1).run()
+    assert not same(personal.state("edge-0"), alone.state("edge-0"))
+
+
 def test_alpha_1_over_k_is_edgecloud_where_edges_are_equal(digits: Prepared, tmp_path: Path) -> None:
     """EAM / 3 + 2 / 3 CAM is the mean of three; PHE-FL's cloud keeps CAMs, of which the mean is that of the EAMs."""
     personal = phefl(digits, tmp_path / "phefl", alpha=1 / 3).run()

@@ -140,6 +140,38 @@ def test_clients_with_nothing_are_noted_by_name() -> None:
     assert "device-21 and 38 more hold no training samples" in many
 
 
+RETRAINING_OFF = "algorithm: {name: fedfeat, retrain_epochs: 0%s}\ntopology: {devices: 2}"
+
+
+@pytest.mark.parametrize(
+    ("values", "notes"),
+    [
+        (", noise: none", []),
+        (
+            "",
+            [
+                "retrain_epochs: 0 sends no features, but noise: gaussian acts in training, so this is not FedAvg; "
+                "noise: none without clip_norm is"
+            ],
+        ),
+        (
+            ", noise: laplace, clip_norm: 2, noise_in: sent, share: 0.5",
+            [
+                "without effect: share: 0.5, since retrain_epochs: 0 sends no features",
+                "without effect: noise: laplace, since retrain_epochs: 0 sends no features",
+                "retrain_epochs: 0 sends no features, but clip_norm: 2 acts in training, so this is not FedAvg; "
+                "noise: none without clip_norm is",
+            ],
+        ),
+    ],
+)
+def test_what_acts_in_fedfeat_without_retraining_is_noted(values: str, notes: list[str]) -> None:
+    made = plan(RETRAINING_OFF % values)
+    assert made.notes() == made.recorded["notes"] == notes
+    assert "parameter_notes" not in made.recorded
+    assert plan("algorithm: fedfeat\ntopology: {devices: 2}").notes() == []
+
+
 def test_without_data_nothing_is_noted() -> None:
     assert make_plan(parse("algorithm: hierfavg", "f.yaml"), None).notes() == []
 

@@ -124,8 +124,8 @@ def _place(target: str) -> tuple[int, int]:
 
 
 def _match(flow: Match, family: Family) -> list[str]:
-    source = _address_match(flow.source, family.source_at)
-    target = [] if flow.target is None else _address_match(flow.target, family.target_at)
+    source = _address_match(flow.source, "src", family)
+    target = [] if flow.target is None else _address_match(flow.target, "dst", family)
     if flow.class_id is None:
         then = ["action", "ok", "index", str(flow.counter)]
     elif flow.device:
@@ -136,9 +136,12 @@ def _match(flow: Match, family: Family) -> list[str]:
     return [*source, *target, *then]
 
 
-def _address_match(address: str, at: int) -> list[str]:
-    """Compare a node's IPv4 address with the 32 bits of the header from the byte ``at``."""
+def _address_match(address: str, side: str, family: Family) -> list[str]:
+    """Compare the address of this ``side``, src or dst, with the node that has the IPv4 ``address``."""
+    if family is IPV4:
+        return ["match", "ip", side, f"{address}/32"]
     bits = int(ipaddress.IPv4Address(address))
+    at = family.source_at if side == "src" else family.target_at
     return ["match", "u32", f"0x{bits:08x}", "0xffffffff", "at", str(at)]
 
 

@@ -164,7 +164,7 @@ FAULT_OPTIONS = {
     "fraction": ("--fraction", "SHARE", "Of devices or edges: which share of them."),
     "factor": ("--factor", "NUMBER", "slow: how many times longer steps take."),
     "medium": ("--medium", "MEDIUM", "disconnect, degrade: a shared medium."),
-    "direction": ("--direction", click.Choice(("up", "down")), "Of a medium: only one direction."),
+    "direction": ("--direction", click.Choice(("up", "down")), "disconnect, partition, degrade: one direction."),
     "to": ("--to", "MEDIUM", "handover: the shared medium that nodes move to."),
     **{key: (f"--{key}", "VALUE", f"degrade: the {key} of the links.") for key in ("profile", *KEYS)},
 }

@@ -11,7 +11,7 @@ from netem.units import format_duration
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.faults import FaultSpec, affected, candidates, links_between
+from orchestrator.scenario.sections.faults import FaultSpec, affected, candidates, links_between, upward
 from orchestrator.scenario.sections.links import Mistake, Resolved
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
@@ -103,6 +103,8 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator
         yield "between", f"{both[0]} is on both sides"
     elif not links_between(a, b, links):
         yield "between", "no link joins the two sides"
+    elif not affected(fault, topology, list(links)):
+        yield "direction", "links between two edges go neither up nor down: leave it out"
 
 
 def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
@@ -133,13 +135,15 @@ def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Ite
 def _degraded(
     topology: Topology, fault: FaultSpec, profiles: Mapping[Ends, Sequence[LinkProfile]]
 ) -> Iterator[tuple[str, str]]:
-    for link in affected(fault, topology, list(profiles)):
+    links = affected(fault, topology, list(profiles))
+    upwards = set(upward(links, topology))
+    for link in links:
         if any(profile.real for profile in profiles[link]):
             yield "", f"the link {link[0]} -> {link[1]} is real: it can be cut, but not degraded"
             return
         try:
             for profile in profiles[link]:
-                profile.merged(fault.changes())
+                profile.merged(fault.changes(upward=link in upwards))
         except ProfileError as error:
             yield "", f"on the link {link[0]} -> {link[1]}: {error}"
             return

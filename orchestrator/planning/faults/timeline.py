@@ -21,11 +21,18 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
-from orchestrator.scenario.sections.faults import FaultSpec, candidates, links_between, links_by_node
+from orchestrator.scenario.sections.faults import (
+    ON_LINKS,
+    FaultSpec,
+    candidates,
+    in_direction,
+    links_between,
+    links_by_node,
+    upward,
+)
 from orchestrator.scenario.sections.topology import Ends, Topology
 
-_ON_LINKS = ("disconnect", "partition", "degrade")
-_OF_MEDIA = ("medium", "channels", "to", "crossings")
+_IF_USED = ("medium", "channels", "to", "crossings", "direction", "upward", "profile_up")
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,10 @@ class Fault:
     It starts ``at`` seconds after training starts, or with ``round`` of the leading node. It ends after ``duration``
     seconds, or with its round (``lasts_a_round``), or, with neither, with the run. Its target is one ``node``, or the
     links ``between`` two sides, each the names of its nodes, or a ``medium`` (one direction of it: ``cell-0 up``).
-    ``links``: the directions that are cut or changed (disconnect, partition, degrade). ``profile`` (degrade): the keys
-    to merge into the profile of each of these links. ``factor`` (slow): how many times longer steps take.
+    ``links``: the directions that are cut or changed (disconnect, partition, degrade); ``direction``: only those up or
+    down. ``profile`` (degrade): the keys to merge into the profile of each of these links. Those in ``upward``, towards
+    the cloud, get ``profile_up`` instead; both are only set if the directions differ. ``factor`` (slow): how many times
+    longer steps take.
 
     Shared media: ``channels`` (degrade and disconnect of a medium): the values to replace in each channel's profile,
     none for disconnect, which cuts the links that cross the channel at that time (``links``: those of the plan).
@@ -63,6 +72,9 @@ class Fault:
     lasts_a_round: bool = False
     links: tuple[Ends, ...] = ()
     profile: dict[str, Any] | None = None
+    direction: str | None = None
+    upward: tuple[Ends, ...] = ()
+    profile_up: dict[str, Any] | None = None
     factor: float | None = None
     medium: str | None = None
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -70,8 +82,8 @@ class Fault:
     crossings: tuple[tuple[str, str, tuple[Crossing, ...]], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fault's entry in plan.json. What is only for shared media is left out if it is empty."""
-        return {key: value for key, value in vars(self).items() if value or key not in _OF_MEDIA}
+        """Plain data: the fault's entry in plan.json. What few faults have is left out if it is empty."""
+        return {key: value for key, value in vars(self).items() if value or key not in _IF_USED}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
@@ -79,7 +91,15 @@ class Fault:
         between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
         crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))
         read = {"between": between, "links": tuple((a, b) for a, b in links), "crossings": crossings}
+        read["upward"] = tuple((source, target) for source, target in written.get("upward", ()))
         return cls(**{**written, **read})
+
+    def changes_by_link(self) -> dict[Ends, Mapping[str, Any]]:
+        """By direction of a link: the keys that a degrade merges into its profile."""
+        changes: dict[Ends, Mapping[str, Any]] = dict.fromkeys(self.links, self.profile or {})
+        for link in self.upward:
+            changes[link] = self.profile_up or {}
+        return changes
 
     @property
     def target(self) -> str:
@@ -145,6 +165,8 @@ class _Targets:
 
     like: Fault
     nodes: Sequence[str]  # empty: the target is a medium, or the links between two sides
+    spec: FaultSpec
+    topology: Topology
     touching: Mapping[str, Sequence[Ends]]
     media: ResolvedMedia
 
@@ -157,8 +179,9 @@ class _Targets:
         node = self.nodes[position]
         if self.like.to is not None:
             return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
-        links = tuple(self.touching.get(node, ())) if self.like.action in _ON_LINKS else ()
-        return replace(self.like, node=node, links=links)
+        if self.like.action not in ON_LINKS:
+            return replace(self.like, node=node)
+        return _on_links(replace(self.like, node=node), self.spec, self.topology, self.touching.get(node, ()))
 
 
 def _targets(
@@ -170,13 +193,26 @@ def _targets(
 ) -> _Targets:
     fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, to=spec.to)
     if spec.medium is not None:
-        return _Targets(_on_medium(spec, spec.medium, fault, media), (), touching, media)
-    fault = replace(fault, profile=spec.changes() if spec.action == "degrade" else None)
+        return _Targets(_on_medium(spec, spec.medium, fault, media), (), spec, topology, touching, media)
     if spec.between is None:
-        return _Targets(fault, candidates(spec, topology), touching, media)
+        return _Targets(fault, candidates(spec, topology), spec, topology, touching, media)
     a, b = (tuple(topology.expand(side)) for side in spec.between)
-    fault = replace(fault, between=(a, b), links=links_between(set(a), set(b), links))
-    return _Targets(fault, (), touching, media)
+    between = links_between(set(a), set(b), links)
+    fault = _on_links(replace(fault, between=(a, b)), spec, topology, between)
+    return _Targets(fault, (), spec, topology, touching, media)
+
+
+def _on_links(fault: Fault, spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> Fault:
+    """The fault on these of the links' directions that its rule names."""
+    links = in_direction(spec, topology, links)
+    fault = replace(fault, direction=spec.direction)
+    if spec.action != "degrade":
+        return replace(fault, links=links)
+    profile = spec.changes()
+    profile_up = spec.changes(upward=True)
+    if profile_up == profile:
+        return replace(fault, links=links, profile=profile)
+    return replace(fault, links=links, profile=profile, upward=upward(links, topology), profile_up=profile_up)
 
 
 def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: ResolvedMedia) -> Fault:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,11 +52,11 @@ def on_hosts(
 
 def requested_links(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Iterator[AskedLink]:
     """The links with the profiles that their schedules and the faults give them."""
-    changes: defaultdict[Ends, dict[str, dict[str, Any]]] = defaultdict(dict)  # the faults' different ones
+    changes: defaultdict[Ends, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # the faults' different ones
     for fault in faults:
         if fault.profile is not None:
-            for ends in fault.links:
-                changes[ends][json.dumps(fault.profile, sort_keys=True)] = fault.profile
+            for ends, change in fault.changes_by_link().items():
+                changes[ends][json.dumps(change, sort_keys=True)] = change
     for link in links:
         changed = changes[link.source, link.target].values()
         degraded = [profile.merged(change) for profile in link.extremes for change in changed]

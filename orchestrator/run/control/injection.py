@@ -153,7 +153,7 @@ class FaultInjector:
 
     async def _degrade(self, fault: Fault) -> None:
         if fault.medium is None:
-            await self._links.overlay(fault.links, fault.id, fault.profile or {})
+            await self._links.overlay(fault.changes_by_link(), fault.id)
         else:
             await self._media.overlay(fault.channels, fault.id)
 

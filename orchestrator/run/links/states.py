@@ -63,9 +63,9 @@ class LinkStates:
         for pair in pairs:
             self._cuts[pair].add(cause)
 
-    def overlay(self, pairs: Iterable[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
-        for pair in pairs:
-            self._overlays[pair][cause] = settings
+    def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
+        for pair, changes in settings.items():
+            self._overlays[pair][cause] = changes
 
     def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
         for pair, crossings in ways.items():
@@ -119,10 +119,10 @@ class Links:
         self._states.cut(pairs, cause)
         await self._settle_or_lift(pairs, cause)
 
-    async def overlay(self, pairs: Collection[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
-        """Put an overlay of settings on these links until ``cause`` is lifted."""
-        self._states.overlay(pairs, cause, settings)
-        await self._settle_or_lift(pairs, cause)
+    async def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
+        """Put an overlay of settings on each of these links until ``cause`` is lifted."""
+        self._states.overlay(settings, cause)
+        await self._settle_or_lift(settings, cause)
 
     async def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
         """Let these links cross other channels until ``cause`` is lifted."""

@@ -7,6 +7,7 @@
     - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
     - {at: 10s, node: edge-1, action: degrade, loss: 10%, for: 20s}
     - {at: 10s, medium: cell-0, direction: up, action: degrade, rate: 2mbit, for: 20s}
+    - {at: 10s, node: edge-1, direction: down, action: disconnect, for: 5s}
     - {at: 30s, node: device-0-1, action: handover, to: cell-1}
 
 Without ``for`` a fault lasts to the end of the run; with ``every_round``, to the end of its round.
@@ -29,6 +30,7 @@ from orchestrator.scenario.sections.topology import Ends, Topology
 Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"]
 TierGroup = Literal["devices", "edges"]
 
+ON_LINKS = ("disconnect", "partition", "degrade")
 WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "between", "medium")
 _OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have
@@ -105,7 +107,9 @@ class FaultSpec(LinkKeys):
         "rate and buffer",
     )
     direction: Literal["up", "down"] | None = Field(
-        default=None, description="with `medium`: one direction of a medium that is not half duplex; default: both"
+        default=None,
+        description="disconnect, partition and degrade only: one direction, `up` (towards the cloud) or `down`; of a "
+        "`medium` only if it is not half duplex; default: both",
     )
     to: str | None = Field(
         default=None, description="handover only: the shared medium that takes the place of the node's"
@@ -172,8 +176,8 @@ class FaultSpec(LinkKeys):
     def _check_medium(self, whom: str) -> None:
         if whom == "medium" and self.action not in ("disconnect", "degrade"):
             raise ValueError(f"medium: goes with disconnect and degrade, not with {self.action}")
-        if self._has("direction") and whom != "medium":
-            raise ValueError(f"direction: goes with medium, not with {whom}")
+        if self._has("direction") and self.action not in ON_LINKS:
+            raise ValueError(f"direction: goes with {', '.join(ON_LINKS)}, not with {self.action}")
         if self.action == "handover" and not self._has("to"):
             raise ValueError("action: handover needs to, the name of the medium, like to: cell-1")
         if whom == "medium" and self.action == "degrade":
@@ -200,6 +204,20 @@ def links_between(a: Collection[str], b: Collection[str], links: Iterable[Ends])
     return tuple(link for link in links if (link[0] in a and link[1] in b) or (link[0] in b and link[1] in a))
 
 
+def upward(links: Iterable[Ends], topology: Topology) -> tuple[Ends, ...]:
+    """The directions towards the cloud; a link between two edges has none."""
+    return tuple((source, target) for source, target in links if topology.parents[source] == target)
+
+
+def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> tuple[Ends, ...]:
+    """Those of the directions that the rule's ``direction`` names, or all of them."""
+    if spec.direction is None:
+        return tuple(links)
+    if spec.direction == "up":
+        return upward(links, topology)
+    return tuple((source, target) for source, target in links if topology.parents[target] == source)
+
+
 def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
     """The nodes that a rule may hit."""
     return [spec.node] if spec.node is not None else spec.nodes or topology.group(spec.of or "")
@@ -209,6 +227,6 @@ def affected(spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> tupl
     """The directions that a rule may affect, whichever nodes are drawn."""
     if spec.between is not None:
         a, b = (set(topology.expand(side)) for side in spec.between)
-        return links_between(a, b, links)
+        return in_direction(spec, topology, links_between(a, b, links))
     nodes = set(candidates(spec, topology))
-    return tuple(link for link in links if not nodes.isdisjoint(link))
+    return in_direction(spec, topology, (link for link in links if not nodes.isdisjoint(link)))

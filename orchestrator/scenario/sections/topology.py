@@ -170,6 +170,11 @@ class Topology(Strict):
         return frozenset(member.name for member in self.members())
 
     @cached_property
+    def parents(self) -> dict[str, str | None]:
+        """The node above each node."""
+        return {member.name: member.parent for member in self.members()}
+
+    @cached_property
     def _groups(self) -> dict[str, list[str]]:
         members = self.members()
         return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}

@@ -20,7 +20,7 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.sections.drivers import candidate_engines
 from orchestrator.verbs.plans.words import alike, way
 
-FEW_COMMANDS = 12  # commands shown for one node; it takes three, and three more for each link to it
+FEW_COMMANDS = 16  # commands shown for one node; it takes three, and four more for each link to it
 
 
 def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
@@ -66,7 +66,7 @@ def _kernel_lines(plan: Plan) -> Iterator[str]:
         shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
         yield from (f"    {command}" for command in shown)
         if len(shown) < len(commands):
-            yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link"
+            yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filters of each other link"
 
 
 def _switch_lines(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -286,7 +286,7 @@ def _print_faults(console: Console, plan: Plan) -> None:
     rows = []
     key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
         *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor, fault.to),
-        json.dumps([fault.profile, fault.channels]),
+        json.dumps([fault.profile, fault.profile_up, fault.channels]),
     )
     for faults in alike(plan.faults, key):
         first = faults[0]
@@ -321,6 +321,15 @@ def _detail(fault: Fault) -> str:
     if fault.to is not None:
         return f"to {fault.to}"
     profile = fault.profile or next((changed_words(each) for each in fault.channels.values()), {})
+    if fault.direction is not None:
+        one_way = fault.profile_up if fault.direction == "up" and fault.profile_up is not None else profile
+        return f"{fault.direction} only {_changes(one_way)}".strip()
+    if fault.profile_up is None:
+        return _changes(profile)
+    return f"up: {_changes(fault.profile_up)}; down: {_changes(profile)}"
+
+
+def _changes(profile: Mapping[str, Any]) -> str:
     if len(profile) == len(KEYS):  # a whole profile takes the place of the link's own
         return LinkProfile.from_mapping(profile).describe()
     return ", ".join(f"{key} {value}" for key, value in profile.items())

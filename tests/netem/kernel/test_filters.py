@@ -18,8 +18,8 @@ def test_a_flow_is_from_an_address_to_any_or_to_one() -> None:
     # 10.9.0.1 is 0x0a090001. The source is at byte 12 of an IPv4 header (RFC 791) and ends at bytes 20 to 23 of an IPv6
     # header (RFC 8200), the destination at 16 and at 36 to 39.
     assert lines([Match("10.9.0.1", None, "1:1"), Match("10.9.0.1", "10.9.0.2", "1:2")]) == [
-        f"{IPV4} match u32 0x0a090001 0xffffffff at 12 flowid 1:1",
-        f"{IPV4} match u32 0x0a090001 0xffffffff at 12 match u32 0x0a090002 0xffffffff at 16 flowid 1:2",
+        f"{IPV4} match ip src 10.9.0.1/32 flowid 1:1",
+        f"{IPV4} match ip src 10.9.0.1/32 match ip dst 10.9.0.2/32 flowid 1:2",
         f"{IPV6} match u32 0x0a090001 0xffffffff at 20 flowid 1:1",
         f"{IPV6} match u32 0x0a090001 0xffffffff at 20 match u32 0x0a090002 0xffffffff at 36 flowid 1:2",
     ]
@@ -32,7 +32,7 @@ def test_many_flows_from_one_node_are_found_by_their_target() -> None:
     table, jump, *entries = found[: len(flows) + 2]
     assert table == f"{IPV4.removesuffix(' u32')} handle 2: u32 divisor 256"
     assert jump == f"{IPV4} ht 800:: match u32 0 0 at 0 hashkey mask 0x000000ff at 16 link 2:"
-    of_ten = "match u32 0x0a090001 0xffffffff at 12 match u32 0x0a09010a 0xffffffff at 16 flowid 1:a"
+    of_ten = "match ip src 10.9.0.1/32 match ip dst 10.9.1.10/32 flowid 1:a"
     assert entries[9] == f"{IPV4} ht 2:a: {of_ten}"
     table, jump, *entries = found[len(flows) + 2 :]
     assert table == f"{IPV6.removesuffix(' u32')} handle 3: u32 divisor 256"

@@ -73,7 +73,7 @@ def test_packets_are_redirected_by_their_target() -> None:
     # 10.77.0.1 is 0x0a4d0001, 10.77.2.31 is 0x0a4d021f
     assert words(filters.flow_commands("v1.1", Match("10.77.0.1", "10.77.2.31", "10:2", 7, "medium0"))) == [
         "tc filter replace dev v1.1 parent ffff: protocol ip prio 1 handle 2:1f:da7 u32 ht 2:1f:"
-        f" match u32 0x0a4d0001 0xffffffff at 12 match u32 0x0a4d021f 0xffffffff at 16 {then}",
+        f" match ip src 10.77.0.1/32 match ip dst 10.77.2.31/32 {then}",
         "tc filter replace dev v1.1 parent ffff: protocol ipv6 prio 2 handle 3:1f:da7 u32 ht 3:1f:"
         f" match u32 0x0a4d0001 0xffffffff at 20 match u32 0x0a4d021f 0xffffffff at 36 {then}",
     ]

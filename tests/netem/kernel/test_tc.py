@@ -74,8 +74,8 @@ def test_the_tree_of_a_device() -> None:
         f"class add dev data0 parent 1: classid 1:ffff htb {rate}",
         "qdisc add dev data0 parent 1:ffff blackhole",
         # 10.9.0.2 and 10.9.0.11, see tests/netem/kernel/test_filters.py
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a090002 0xffffffff at 12 flowid 1:1",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a09000b 0xffffffff at 12 flowid 1:a",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.2/32 flowid 1:1",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 flowid 1:a",
         "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090002 0xffffffff at 20 flowid 1:1",
         "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a09000b 0xffffffff at 20 flowid 1:a",
     ]
@@ -86,7 +86,7 @@ def test_what_another_host_has_shaped_passes_and_is_counted() -> None:
     assert lines[3].startswith("class add dev data0 parent 1: classid 1:fffe htb")
     assert lines[4:] == [
         "qdisc add dev data0 parent 1:fffe pfifo limit 1000",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match u32 0x0a090007 0xffffffff at 12 flowid 1:fffe",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.7/32 flowid 1:fffe",
         "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090007 0xffffffff at 20 flowid 1:fffe",
     ]
     leaf = {"kind": "pfifo", "handle": "8003:", "parent": "1:fffe", "packets": 12}

@@ -190,7 +190,7 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(
     assert len(leaves) == 2  # from each device
     assert all("delay 10ms" in leaf and "loss random 1%" in leaf and " seed " in leaf for leaf in leaves)
     for device in ("device-0", "device-1"):
-        assert any(f"match u32 {bits(plan.node(device))} 0xffffffff at 12" in line for line in lines)
+        assert any(f"match ip src {plan.node(device).address}/32" in line for line in lines)
 
 
 async def test_the_plan_shows_what_is_run(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
@@ -442,13 +442,13 @@ async def across(hub: WritingHub, plan: Plan, tmp_path: Path, *remote: str) -> K
 async def test_links_to_other_hosts_are_shaped_on_the_trunk(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
-    source = bits(plan.node("cloud"))
+    source = plan.node("cloud").address
     filters = [line for line in hub.batches[0] if line.startswith("filter")]
     for number, name in enumerate(("device-0", "device-1"), start=1):
         target = plan.node(name)
         assert f"fdb replace {target.mac} dev trunk master static" in hub.lines()
         assert filters[number - 1].endswith(
-            f"match u32 {source} 0xffffffff at 12 match u32 {bits(target)} 0xffffffff at 16 flowid 1:{number}"
+            f"match ip src {source}/32 match ip dst {target.address}/32 flowid 1:{number}"
         )
     await fabric.change("cloud", "device-1", SLOW)
     assert hub.batches[1][0].startswith("qdisc change dev trunk parent 1:2 handle 3: netem")
@@ -464,7 +464,7 @@ async def test_what_crosses_the_trunk_is_counted_at_both_ends(plan: Plan, tmp_pa
     names = [node.name for node in plan.nodes]
     counting = [line for line in hub.lines() if " parent ffff: protocol ip " in line]
     assert [line.partition(" match ")[2] for line in counting] == [
-        f"u32 {bits(node)} 0xffffffff at 12 action ok index {number}" for number, node in enumerate(plan.nodes, start=1)
+        f"ip src {node.address}/32 action ok index {number}" for number, node in enumerate(plan.nodes, start=1)
     ]
     assert len([line for line in hub.lines() if " parent ffff: protocol ipv6 " in line]) == len(counting)
     hub.counts = [
@@ -498,8 +498,8 @@ async def test_packets_from_other_hosts_pass_unshaped_if_there_is_a_link(plan: P
     await fabric.attach(plan.node("cloud"), NodeHandle(4711))
     lines = hub.batches[-1]
     assert sum(" netem " in line for line in lines) == 1  # from device-1
-    flows = [line for line in lines if bits(plan.node("device-0")) in line]
-    assert [line.rsplit(None, 1)[-1] for line in flows] == ["1:fffe", "1:fffe"]  # IPv4 and IPv6
+    for address in (plan.node("device-0").address, bits(plan.node("device-0"))):  # IPv4, IPv6
+        assert [line.rsplit(None, 1)[-1] for line in lines if address in line] == ["1:fffe"]
     assert any("peer name data0" in line and "mtu 1450" in line for line in hub.lines())
     await fabric.attach(plan.node("device-1"), NodeHandle(4712))
     assert not any("1:fffe" in line for line in hub.batches[-1])  # it has no link with device-0

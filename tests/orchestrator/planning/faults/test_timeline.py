@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from netem.library import PROFILES
+from netem.profile import LinkProfile
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, FaultTime, expand, joins
 from orchestrator.scenario.sections.faults import FaultSpec, links_between
+from orchestrator.scenario.sections.links import LinkSpec
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 TOPOLOGY = Topology(edges=2, devices_per_edge=5)
@@ -44,6 +48,37 @@ def test_disconnecting_a_node_touches_all_its_links() -> None:
     (fault,) = faults({"at": "1s", "node": "edge-0", "action": "disconnect"})
     assert len(fault.links) == 12  # five devices and the cloud, both ways
     assert all("edge-0" in link for link in fault.links)
+
+
+def test_one_direction_is_cut_alone() -> None:
+    (fault,) = faults({"at": "1s", "node": "edge-0", "action": "disconnect", "direction": "up"})
+    assert set(fault.links) == {("edge-0", "cloud"), *((f"device-0-{number}", "edge-0") for number in range(5))}
+    between = {"at": "1s", "between": ["edge-0", "cloud"], "action": "partition"}
+    (fault,) = faults(between | {"direction": "down"})
+    assert fault.links == (("cloud", "edge-0"),)
+    (fault,) = faults({"at": "1s", "of": "devices", "count": 1, "action": "degrade", "direction": "down", "loss": "5%"})
+    assert [target for _, target in fault.links] == [fault.node]
+
+
+ASYMMETRIC = [name for name in PROFILES if f"{name}-up" in PROFILES]
+
+
+@pytest.mark.parametrize("profile", ASYMMETRIC)
+@pytest.mark.parametrize("where", [{"node": "edge-0"}, {"between": ["edge-0", "cloud"]}])
+def test_a_named_profile_degrades_each_direction_as_a_link_of_that_name(profile: str, where: dict[str, Any]) -> None:
+    (fault,) = faults({"at": "1s", "action": "degrade", "profile": profile} | where)
+    changes = fault.changes_by_link()
+    assert changes.keys() == set(fault.links)
+    up = LinkProfile(latency=3.0, loss=0.5).merged(changes["edge-0", "cloud"])  # nothing of it is left
+    down = LinkProfile(latency=3.0, loss=0.5).merged(changes["cloud", "edge-0"])
+    assert (up, down) == LinkSpec.model_validate({"profile": profile}).directions(level=False)
+    assert up.rate != down.rate
+    assert Fault.from_json(json.loads(json.dumps(fault.to_json()))) == fault
+
+
+def test_a_profile_that_is_the_same_both_ways_is_written_once() -> None:
+    (fault,) = faults({"at": "1s", "action": "degrade", "profile": "wan-eu", "node": "edge-0"})
+    assert not {"upward", "profile_up"} & fault.to_json().keys()
 
 
 def test_crashing_a_node_touches_no_link() -> None:

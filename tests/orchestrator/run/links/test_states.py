@@ -59,8 +59,8 @@ def test_a_link_is_whole_when_nothing_cuts_it_any_more() -> None:
 
 def test_overlays_go_over_the_profile_of_the_moment_in_their_order() -> None:
     states = LinkStates(LINKS)
-    states.overlay([UP], 1, {"loss": "10%"})
-    states.overlay([UP], 2, {"latency": "50ms", "loss": "1%"})
+    states.overlay({UP: {"loss": "10%"}}, 1)
+    states.overlay({UP: {"latency": "50ms", "loss": "1%"}}, 2)
     assert states.of(UP).profile == LinkProfile(latency=0.05, loss=0.01)
     states.follow(UP, FAST, "schedule", cut=False)
     assert states.of(UP).profile == LinkProfile(latency=0.05, loss=0.01, rate=10e6)
@@ -71,7 +71,7 @@ def test_overlays_go_over_the_profile_of_the_moment_in_their_order() -> None:
 
 def test_an_overlay_that_does_not_go_with_the_profile_of_the_moment_is_told() -> None:
     states = LinkStates(LINKS)
-    states.overlay([UP], 1, {"buffer": "10ms"})
+    states.overlay({UP: {"buffer": "10ms"}}, 1)
     with pytest.raises(ProfileError, match="buffer: needs a rate"):
         states.of(UP)
 
@@ -96,7 +96,7 @@ def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
         links = Links(LINKS, cast(Fabric, engine))
         first = asyncio.create_task(links.follow(UP, FAST, "schedule", cut=False))
         await asyncio.sleep(0.1)
-        rest = [links.overlay([UP], 1, {"loss": "5%"}), links.follow(UP, SLOW, "schedule", cut=False)]
+        rest = [links.overlay({UP: {"loss": "5%"}}, 1), links.follow(UP, SLOW, "schedule", cut=False)]
         await asyncio.gather(first, *rest)
         return engine.done
 
@@ -110,7 +110,7 @@ async def test_a_weight_that_cannot_be_put_on_is_taken_off_again() -> None:
     links = Links(LINKS, cast(Fabric, engine))
     engine.broken = {"change"}
     with pytest.raises(FabricError):
-        await links.overlay([UP, DOWN], 1, {"loss": "5%"})
+        await links.overlay({UP: {"loss": "5%"}, DOWN: {"loss": "5%"}}, 1)
     engine.broken = set()
     await links.follow(UP, FAST, "schedule", cut=False)
     assert engine.verbs() == [("change", FAST)]

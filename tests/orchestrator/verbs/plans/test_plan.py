@@ -170,7 +170,8 @@ def test_faults_of_one_moment_are_one_row() -> None:
     text = [" ".join(line.split()) for line in printed(made)]
     assert "1 at 20s crash device-1-2 for 15s" in text
     assert "2 at 40s partition edge-0 | cloud for 10s" in text
-    assert "3 at 50s degrade edge-0 the run ends 18.5ms, 5.66mbit" in text
+    row = text.index("3 at 50s degrade edge-0 the run ends up: 18.5ms, 820kbit; down:")
+    assert text[row + 1] == "18.5ms, 5.66mbit"
     assert "4 at 1min degrade edge-0 the run ends loss 3%" in text
     assert any(line.endswith("slow edge-0 the run ends 4 times slower") for line in text)
     assert any(line.endswith("round 3 join device-2-3") for line in text)

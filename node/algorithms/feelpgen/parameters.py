@@ -96,7 +96,7 @@ class FEELPGen(FEELPGenMinus):
     gamma: γ, weight of likeness against freshness
     staleness_constant: C, constant of the freshness
     staleness_penalty: φ, penalty of staleness
-    max_age: rounds without a message after which an absent edge is forgotten; null: never
+    max_age: rounds without a new Z after which an absent edge is forgotten; null: never
     likeness: likeness of two edges: similarity, exp(−KL), or literal, KL itself (equation 17 as printed)
     """
 

@@ -26,7 +26,8 @@ Departures (`profile: literal` takes the printed text if it can be executed):
 - Equation 9's second term has no gradient in ω̂_k: ε is added to the generator's noise instead. Its third term is
   squared, since a norm has no gradient where training begins. The paper does not say how long a generator trains; Adam
   starts afresh each time.
-- KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it heard Z.
+- KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it first
+  heard this version of Z.
 - Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2). The projection
   is the default, but the privacy of the components does not extend to it.
 - Each edge projects on components of its own, so KL compares coordinates that mean different things at each edge.
@@ -35,7 +36,7 @@ Departures (`profile: literal` takes the printed text if it can be executed):
 - The generator has FedGen's width, and twice the paper's bytes. FedGen's client loss acts from the first round on, in
   FedGen from the second.
 - E = 20 are mini-batches, as in FedGen. An edge receives all published Z (Algorithm 2, line 6) and uses K′ of them.
-  An absent edge is not asked, and is forgotten `max_age` rounds after it was last heard.
+  An absent edge is not asked, and is forgotten `max_age` rounds after its newest Z was heard.
 - An edge that is done serves on until the others are done. FEELPGen⁻ weights edges by the samples that took part.
 """
 
@@ -88,7 +89,8 @@ ROWS = 320  # pairs of features, for the KL that an edge reports
 
 @dataclass(frozen=True)
 class Heard:
-    """An edge's knowledge of another edge: its Z, the version of Z, and the own round ``at`` which it was heard."""
+    """An edge's knowledge of another edge: its Z, the version of Z, and the own round ``at`` which this version was
+    first heard."""
 
     z: NDArray[np.float32]
     version: int
@@ -215,6 +217,7 @@ class Edge(Role):
         """Set the first state: model, generator, queue M, and heard Z that are not in the queue yet."""
         self.heard: dict[str, Heard] = {}
         self.queue: dict[str, Heard] = {}
+        kept_served: State = {}
         if self.restored is None:
             self.w: State = self.learner.initial()
             hidden, seed = self.params.generator_hidden, self.shared_seed("generator")
@@ -222,9 +225,10 @@ class Edge(Role):
         else:
             self.t = self.restored.round
             self.w, self.g = (parted(self.restored.tensors, part) for part in ("model", "generator"))
+            kept_served = parted(self.restored.tensors, "served")
             z = parted(self.restored.tensors, "queue")
             self.queue = {peer: Heard(z[peer], *numbers) for peer, numbers in self.restored.fields["queue"].items()}
-        self.served = self.w
+        self.served = kept_served or self.w
 
     async def evaluate_trained(self, t: int) -> None:
         """Report the accuracy before silos exchange models, to show the gain of the exchange, and how much features of
@@ -238,7 +242,10 @@ class Edge(Role):
     async def keep(self, t: int) -> None:
         queue = {peer: [entry.version, entry.at] for peer, entry in self.queue.items()}
         z = {peer: entry.z for peer, entry in self.queue.items()}
-        await self.checkpoint(t, joined(model=self.w, generator=self.g, queue=z), queue=queue)
+        tensors = joined(model=self.w, generator=self.g, queue=z)
+        if isinstance(self.params, FEELPGen):
+            tensors |= joined(served=self.served)  # the model of the version that the other edges know
+        await self.checkpoint(t, tensors, queue=queue)
 
     # Algorithm 1: inside the silo
 
@@ -267,8 +274,14 @@ class Edge(Role):
             if message.kind == "request":
                 await self.send(message.sender, "silo", self.served, owned=True, round=message.round)
             else:
-                z = message.tensors["z"]
-                self.heard[message.sender] = Heard(z, round_of(message), self.t)
+                self.hear(message)
+
+    def hear(self, message: Message) -> None:
+        """Note a published Z. A version that is known keeps its age: it comes again after a break of the link."""
+        peer, version = message.sender, round_of(message)
+        known = self.heard.get(peer) or self.queue.get(peer)
+        at = known.at if known is not None and known.version == version else self.t
+        self.heard[peer] = Heard(message.tensors["z"], version, at)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
@@ -306,13 +319,12 @@ class Edge(Role):
 
     async def average_all(self, t: int) -> None:
         """FEELPGen⁻: every edge sends its model to all others, and takes the mean of the models it has."""
-        await self.send(
-            self.neighbours, "silo", self.w if self.samples else None, owned=True, round=t, samples=self.samples
-        )
+        mine = self.w if self.samples else None
+        await self.publish(self.neighbours, "silo", mine, owned=True, round=t, samples=self.samples)
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
         answers = fitting(self, await self.gather("silo", self.neighbours, round=t, deadline=patience), self.w)
-        mine = Message("silo", self.name, t, {"samples": self.samples}, self.w)
-        everybody = sorted([*answers, mine], key=lambda each: each.sender)
+        own = Message("silo", self.name, t, {"samples": self.samples}, self.w)
+        everybody = sorted([*answers, own], key=lambda each: each.sender)
         total = sum(each.fields["samples"] for each in everybody)
         self.w = await average(self, everybody, self.w) if total else self.w
         shares = {each.sender: each.fields["samples"] / total for each in answers if total}

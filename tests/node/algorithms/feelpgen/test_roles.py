@@ -22,6 +22,7 @@ from node.algorithms.feelpgen.generator import (
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.feelpgen.private_projection import common_basis, project
 from node.algorithms.feelpgen.roles import (
+    Edge,
     Heard,
     aggregate,
     divergence,
@@ -388,6 +389,33 @@ def test_an_edge_that_vanishes_ages_out(digits: Prepared, tmp_path: Path) -> Non
     assert entries[last][3] < entries[min(entries)][3]  # weight
 
 
+def test_a_version_that_comes_again_after_a_break_does_not_become_younger(digits: Prepared, tmp_path: Path) -> None:
+    """edge-1 is ten times as slow, and the link to it breaks during one of its rounds: edge-0 gets a version twice."""
+    slow = {"edge-1": 100.0, "device-1-0": 100.0, "edge-0": 10.0, "device-0-0": 10.0}
+    cut = {("edge-0", "edge-1"): (70.0, 82.0)}
+    run = silos(digits, tmp_path, [1, 1], quick(refreshed=2), rounds=16, slow=slow, cuts=cut)
+    diary = run.diary("edge-0")
+    came_back = [fields for name, _, fields in diary.events if name == "joined" and fields["peer"] == "edge-1"]
+    assert len(came_back) == 2
+    heard: dict[int, int] = {}  # the round in which a version was heard, by version
+    for t, meeting in diary.meetings().items():
+        if "edge-1" in meeting["queue"]:
+            version, age, *_ = meeting["queue"]["edge-1"]
+            assert heard.setdefault(version, t - age) == t - age
+    assert heard
+
+
+@pytest.mark.slow
+def test_a_restarted_edge_serves_the_model_of_the_version_it_published(digits: Prepared, tmp_path: Path) -> None:
+    run = silos(digits, tmp_path, [1, 1], quick(), rounds=4)
+    before = {name.removeprefix("served/"): each for name, each in run.state("edge-0").items() if "served/" in name}
+    again = run._role("edge-0")
+    assert isinstance(again, Edge)
+    again.begin()
+    assert same(again.served, before)
+    assert not same(again.served, again.w)  # which is that after the exchange
+
+
 @pytest.mark.slow
 def test_a_restarted_edge_goes_on_where_it_was(digits: Prepared, tmp_path: Path) -> None:
     p = quick(refreshed=2)
@@ -408,6 +436,20 @@ def test_a_restarted_edge_goes_on_where_it_was(digits: Prepared, tmp_path: Path)
     # The others go on with it.
     queues = [meeting["queue"] for meeting in crash.diary("edge-0").meetings().values()]
     assert max(queue["edge-1"][0] for queue in queues if "edge-1" in queue) > resumed
+
+
+@pytest.mark.parametrize("node", ["edge-1", "device-1-0"])
+def test_a_restart_changes_nothing_in_feelpgen_minus(digits: Prepared, tmp_path: Path, node: str) -> None:
+    """A restarted edge repeats its round, and gets the models that the others sent in it meanwhile."""
+    p = FEELPGenMinus(**MINUS)
+    calm = silos(digits, tmp_path / "calm", [2, 2, 2], p, rounds=4)
+    start, end = calm.diary("edge-1").ends()[:2]
+    moment = (start + end) / 2
+    crash = silos(digits, tmp_path / "crash", [2, 2, 2], p, rounds=4, crash={node: (moment, moment + 0.4)})
+    for edge in ("edge-0", "edge-1", "edge-2"):
+        assert same(calm.state(edge), crash.state(edge))
+    assert crash.diary(node).rounds("resumed") == ([1] if node == "edge-1" else [])
+    assert crash.diary("edge-0").ends()[-1] < calm.diary("edge-0").ends()[-1] + 2  # nobody waited for a deadline
 
 
 def test_a_restarted_device_changes_nothing(digits: Prepared, tmp_path: Path) -> None:

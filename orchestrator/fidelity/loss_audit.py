@@ -26,6 +26,10 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
     astray           links whose losses differ from the asked ones, in the form of `_figures`; at most MOST
     astray_count     the number of all of these
     classes          the same for each class of links, with the sums over its links
+    overflowed       packets that found no room in a buffer, over all links; with the kernel engine, which counts them
+                     with the losses, those beyond what chance explains
+    most_overflowed  the ``link`` with most of these ``packets``; None without any
+    cut_dropped      packets that met a link that was cut, over all links
     """
     used = {(str(row["source"]), str(row["target"])): losses for row in rows if (losses := losses_of(row)).packets}
     chance = CHANCE / max(1, len(used))
@@ -44,7 +48,30 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
             {"class": name, "links": number, **_figures(losses, chance)}
             for name, (number, losses) in sorted(together.items())
         ],
+        **_other_drops(rows, chance),
     }
+
+
+def _other_drops(rows: Sequence[LinkRow], chance: float) -> dict[str, Any]:
+    overflowed = {f"{row['source']} → {row['target']}": overflowed_on(row, chance) for row in rows}
+    total = sum(overflowed.values())
+    fullest = max(overflowed, key=lambda link: overflowed[link], default="")
+    return {
+        "overflowed": total,
+        "most_overflowed": {"link": fullest, "packets": overflowed[fullest]} if total else None,
+        "cut_dropped": sum(int(row.get("cut_dropped", 0)) for row in rows),
+    }
+
+
+def overflowed_on(row: LinkRow, chance: float) -> int:
+    """The packets that found no room in a link's buffer. The kernel counts them with those lost at random: then as many
+    as were lost beyond the configured mean, if chance does not explain it."""
+    losses = losses_of(row)
+    counted = int(row.get("overflowed", 0))
+    if not losses.others_too or not losses.packets:
+        return counted
+    _, high = losses.accepted(chance)
+    return counted + (round(losses.lost - losses.asked) if losses.lost > high else 0)
 
 
 def losses_of(row: LinkRow) -> Losses:

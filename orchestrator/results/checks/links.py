@@ -18,6 +18,7 @@ from orchestrator.results.hosts import slow_because
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import SHARED, ProbeResult
 from orchestrator.results.traffic import media, volumes
+from orchestrator.results.traffic.windows import Window
 
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
@@ -154,14 +155,14 @@ def losses_during_the_run(history: Facts) -> Assessment:
 def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
     """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
     found = looks[-1][1]
-    carried = f"{text.count(found['links'], 'link direction')} carried {text.count(found['packets'], 'packet')}"
+    carried = f"{text.count(found['packets'], 'packet')} sent over {text.count(found['links'], 'link direction')}"
     if astray := found["astray"]:
         first = next(seconds for seconds, each in looks if each["astray_count"])
         worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
         return "fail", (
             f"{carried}; {found['astray_count']} of them did not lose as configured, first seen at {first:.0f} s: "
             f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
-            f"configured {text.loss(worst['asked'])}"
+            f"configured {text.loss(worst['asked'])}{_other_drops(found)}"
         )
     said = {
         each["class"]: f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
@@ -169,11 +170,26 @@ def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessmen
     }
     if wrong := [said[each["class"]] for each in found["classes"] if each["verdict"] == "fail"]:
         together = "each link alone may be as configured, but the links of a class together are not"
-        return "fail", f"{carried}; {together}: {text.some(wrong)}"
+        return "fail", f"{carried}; {together}: {text.some(wrong)}{_other_drops(found)}"
     lossy = "; ".join(said[each["class"]] for each in found["classes"] if each["asked"])
     few = found["links"] - found["told"]
     unsure = f"; {few} carried too few packets to be judged alone" if few else ""
-    return "pass", f"{carried}: {lossy or 'nothing was lost, as configured'}{unsure}"
+    drops = _other_drops(found)
+    nothing = "nothing was lost at random, as configured" if drops else "nothing was lost, as configured"
+    return "pass", f"{carried}: {lossy or nothing}{drops}{unsure}"
+
+
+def _other_drops(found: Mapping[str, Any]) -> str:
+    """In words, the packets that neither arrived nor were lost at random."""
+    words = ""
+    if overflowed := found.get("overflowed", 0):
+        link = found["most_overflowed"]["link"]
+        packets = found["most_overflowed"]["packets"]
+        most = f"of {link}" if packets == overflowed else f"most of them ({packets:,}) in that of {link}"
+        words += f"; {text.count(overflowed, 'packet')} found no room in the buffer {most}"
+    if cut := found.get("cut_dropped", 0):
+        words += f"; {text.count(cut, 'packet')} met a link that was cut"
+    return words
 
 
 def rates_held(history: History) -> Assessment | None:
@@ -182,13 +198,11 @@ def rates_held(history: History) -> Assessment | None:
         return LINKS_MODELLED
     if not (found := busiest(history)):
         return None
-    listed = "; ".join(f"{each.link_class} {text.rate(each.carried)} of {text.rate(each.asked)}" for each in found)
     if wrong := [each for each in found if each.too_fast]:
-        which = text.some(
-            f"{each.link} {text.rate(each.carried)}, configured {text.rate(each.asked)}" for each in wrong
-        )
+        which = text.some(f"{each.link} {each.describe()}" for each in wrong)
         return "fail", f"carried more than their rate: {which}"
-    return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
+    listed = "; ".join(f"{each.link_class} {each.describe()}" for each in found)
+    return "pass", f"none carried more than its rate, the busiest of each class: {listed}"
 
 
 def _name(probe: ProbeResult) -> str:
@@ -214,17 +228,28 @@ TOLERANCE = 0.03  # of the rate, as in the probes
 
 
 class Busiest(NamedTuple):
-    """The link of a class, or the channel of a shared medium, with the highest ratio of ``carried`` to ``asked``, its
-    rate, in any window. ``carried`` is a lower bound. Both in bit/s."""
+    """The link of a class, or the channel of a shared medium, that was used most in any ``window``, for certain and
+    compared with ``asked``, its rate in bit/s."""
 
     link_class: str
     link: str
     asked: float
-    carried: float
+    window: Window
+
+    @property
+    def use(self) -> float:
+        """The share of the rate that was certainly carried."""
+        return self.window.least_rate / self.asked
 
     @property
     def too_fast(self) -> bool:
-        return self.carried > self.asked * (1 + TOLERANCE)
+        return self.use > 1 + TOLERANCE
+
+    def describe(self) -> str:
+        accepted = self.window.largest_rate(self.asked * (1 + TOLERANCE))
+        seconds = text.duration(self.window.seconds)
+        measured = f"{text.rate(self.window.rate)} of {text.rate(self.asked)}"
+        return f"{measured} (up to {text.rate(accepted)} accepted over {seconds})"
 
 
 def busiest(history: History) -> list[Busiest]:
@@ -247,10 +272,12 @@ def busiest(history: History) -> list[Busiest]:
         for ends, each in profiles.items()
     }
     found: dict[str, Busiest] = {}
-    for ends, fastest in volumes.fastest(history, READINGS, allowed).items():
-        row = Busiest(links[ends]["link_class"], " → ".join(ends), profiles[ends].rate or 0.0, fastest)
+    for ends, window in volumes.fastest(history, READINGS, allowed).items():
+        row = Busiest(links[ends]["link_class"], " → ".join(ends), profiles[ends].rate or 0.0, window)
         before = found.get(row.link_class)
-        if before is None or row.carried / row.asked > before.carried / before.asked:
+        if before is None or row.use > before.use:
             found[row.link_class] = row
-    shared = media.busiest(history, READINGS, UNSURE).items()
-    return [found[name] for name in sorted(found)] + [Busiest(name, name, *rates) for name, rates in sorted(shared)]
+    of_links = [found[name] for name in sorted(found)]
+    shared = media.busiest(history, READINGS, UNSURE)
+    of_channels = [Busiest(name, name, *shared[name]) for name in sorted(shared)]
+    return of_links + of_channels

@@ -14,6 +14,7 @@ from netem.profile import FULL_FRAME
 from orchestrator.results.facts import Facts
 from orchestrator.results.record.history import History
 from orchestrator.results.record.schema import CHANNEL_COUNTS
+from orchestrator.results.traffic.windows import Window
 
 
 class ChannelCounters(NamedTuple):
@@ -84,19 +85,26 @@ def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: 
     yield last, 0.0
 
 
-def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str, tuple[float, float]]:
-    """By channel: its rate, and a lower bound of the bit/s that it carried in its fastest window of so many readings
-    (``lengths``), as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
+def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str, tuple[float, Window]]:
+    """By channel: its rate, and the window of so many readings (``lengths``) in which it carried most per second for
+    certain, as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
     channels that a fault or a schedule changed."""
     changed = {name for span in history.faults() for name in span.planned.get("channels", ())}
     changed |= {name for medium in history.plan.get("media", ()) for name in medium.get("schedules", ())}
-    known, found = profiles(history), {}
+    known = profiles(history)
+    busiest_windows: dict[str, tuple[float, Window]] = {}
     for name, of in readings(history).items():
+        if name in changed:
+            continue
         channel = known[name]
-        frame = 8 * FULL_FRAME / min([channel.rate, *channel.rates.values()])
+        frame_seconds = 8 * FULL_FRAME / min([channel.rate, *channel.rates.values()])
         sums = list(accumulate(each.needed for each in of))
-        windows = ((first, first + length) for length in lengths for first in range(len(of) - length))
-        loads = [(sums[last] - sums[first] - frame) / (of[last].t - of[first].t + unsure) for first, last in windows]
-        if name not in changed and (load := max(loads, default=0.0)) > 0:
-            found[name] = channel.rate, channel.rate * load
-    return found
+        for length in lengths:
+            for first in range(len(of) - length):
+                needed = sums[first + length] - sums[first]
+                lasted = of[first + length].t - of[first].t
+                window = Window(channel.rate * needed, lasted, channel.rate * frame_seconds, unsure)
+                least = busiest_windows[name][1].least_rate if name in busiest_windows else 0.0
+                if window.least_rate > least:
+                    busiest_windows[name] = channel.rate, window
+    return busiest_windows

@@ -21,6 +21,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import LinkCounters, PeerTraffic
 from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
 from orchestrator.results.record.writer import PROBED
+from orchestrator.results.traffic.windows import Window
 from orchestrator.scenario.sections.drivers import link_kind
 
 
@@ -64,12 +65,12 @@ def readings(history: History, source: str, target: str) -> list[tuple[float, in
 
 def fastest(
     history: History, readings: Sequence[int], allowed: Mapping[tuple[str, str], tuple[float, float]]
-) -> dict[tuple[str, str], float]:
-    """A lower bound of the bit/s that each direction carried in its fastest window of so many ``readings``.
-    ``allowed``: by direction, the bytes that a window may count too many, and the seconds by which its length may be
-    wrong. A direction without a positive bound is left out."""
+) -> dict[tuple[str, str], Window]:
+    """The window of so many ``readings`` in which each direction carried most per second for certain. ``allowed``: by
+    direction, the bytes that a window may count too many, and the seconds by which its length may be wrong. A direction
+    that may have carried nothing in any window is left out."""
     ends = {id: (source, target) for id, source, target in history.rows("SELECT id, source, target FROM link")}
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], Window] = {}
     rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
     for link, grown in groupby(rows, key=itemgetter(0)):
         if (of := ends[link]) not in allowed:
@@ -78,10 +79,14 @@ def fastest(
         times, counts = np.array([row[1:] for row in grown]).T
         total = counts.cumsum()
         for number in (each for each in readings if each < len(times)):
-            carried, lasted = total[number:] - total[:-number], times[number:] - times[:-number]
-            rate = float((8 * (carried - extra) / (lasted + seconds)).max())
-            found[of] = max(rate, found.get(of, 0.0))
-    return {of: rate for of, rate in found.items() if rate > 0}
+            carried = total[number:] - total[:-number]
+            lasted = times[number:] - times[:-number]
+            fastest_window = int((8 * (carried - extra) / (lasted + seconds)).argmax())
+            window = Window(8.0 * carried[fastest_window], float(lasted[fastest_window]), 8.0 * extra, seconds)
+            before = found.get(of)
+            if window.least_rate > (0.0 if before is None else before.least_rate):
+                found[of] = window
+    return found
 
 
 def traffic(history: History) -> list[PeerTraffic]:

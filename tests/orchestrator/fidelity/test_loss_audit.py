@@ -40,6 +40,22 @@ def test_losses_of_a_full_buffer_are_not_held_against_a_link() -> None:
     assert found["classes"][0]["high"] is None
 
 
+def test_every_packet_that_disappears_is_counted() -> None:
+    full = row("a", "b", 8668, 0, 0.0, overflowed=4292)
+    cut = row("b", "c", 100, 0, 0.0, overflowed=8, cut_dropped=7)
+    found = look([full, cut], CLASSES)
+    assert (found["overflowed"], found["cut_dropped"]) == (4300, 7)
+    assert found["most_overflowed"] == {"link": "a → b", "packets": 4292}
+    assert look([row("a", "b", 100, 0, 0.0)], CLASSES)["most_overflowed"] is None
+
+
+def test_the_kernel_counts_losses_and_a_full_buffer_together() -> None:
+    # 100 of 10,000 are lost by chance, and hardly more than 150: the rest found no room.
+    assert look([row("a", "b", 10_000, 900, 0.01, others_too=1)], CLASSES)["overflowed"] == 800
+    assert look([row("a", "b", 10_000, 110, 0.01, others_too=1)], CLASSES)["overflowed"] == 0
+    assert look([row("a", "b", 800, 306, 0.0, others_too=1)], CLASSES)["overflowed"] == 306
+
+
 def test_very_many_astray_are_counted() -> None:
     classes = {(f"d{number}", "e"): "device-edge" for number in range(100)}
     found = look([row(*pair, 1000, 500, 0.0) for pair in classes], classes)

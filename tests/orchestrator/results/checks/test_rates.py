@@ -95,7 +95,7 @@ def test_a_full_link_carries_no_more_than_its_rate(tmp_path: Path, size: int) ->
     found = judged(tmp_path, {name: (each, by_packets(each, size)) for name, each in small.items()})
     assert [each for each in found.values() if each.too_fast] == []
     if size == FULL_FRAME:
-        assert all(each.carried > 0.5 * each.asked for each in found.values())
+        assert all(each.window.rate > 0.5 * each.asked for each in found.values())
         assert found.keys() == small.keys()
 
 

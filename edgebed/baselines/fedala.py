@@ -139,7 +139,7 @@ class Client(edgebed.Role):
                 start = aggregated(own, start, weights)
             result = await edgebed.train(self, start, t, p)
             own = result.weights
-            self.report(round=t, scope="train", **result.losses)
+            self.report(round=t, scope="train", **result.metrics)
             if names:
                 every = np.concatenate([weights[name].ravel() for name in names])
                 self.report(round=t, scope="train", global_weight=float(every.mean()))

@@ -183,7 +183,7 @@ class Worker(edgebed.Role):
             model = await self.receive("model", sender=self.parent)
             x, t = model.tensors, edgebed.round_of(model)
             result = await edgebed.train(self, x, t, self.params, self.term(x))
-            self.report(round=t, scope="train", **result.losses)
+            self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)
             await self.publish(self.parent, "update", update, owned=True, round=t, samples=result.samples)

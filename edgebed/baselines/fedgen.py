@@ -301,7 +301,7 @@ class Client(edgebed.Role):
             seed = int(self.learner.random("generated", t).integers(2**63))
             extra = distilled(g, message.tensors["labels"], self.params, t, seed)
             result = await edgebed.train(self, w, t, self.params, extra, beside if extra else 0.0)
-            self.report(round=t, scope="train", **result.losses)
+            self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = edgebed.joined(model=result.weights) | {"counts": counts}
             await self.send(self.parent, "update", update, owned=True, round=t, samples=result.samples)

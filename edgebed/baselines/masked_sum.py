@@ -202,7 +202,7 @@ class Client(edgebed.Role):
                 secret, public = key_pair(self.seed("masks", str(t)))
                 await self.answer("key", {"key": as_tensor(public)}, t, samples=self.learner.samples)
                 result = await edgebed.train(self, w, t, self.params)
-                self.report(round=t, scope="train", **result.losses)
+                self.report(round=t, scope="train", **result.metrics)
                 await edgebed.evaluate(self, result.weights, t)
                 trained = vector(result.weights, floats(w)) - vector(w, floats(w))
             elif message.kind == "keys" and t == round and len(message.tensors) >= self.params.threshold:

@@ -90,5 +90,5 @@ class Client(edgebed.Role):
     async def train(self, w: edgebed.State, t: int, extra: Extra | None = None) -> edgebed.State:
         """Local training from `w`, with a term `extra` of each mini-batch's loss, and a report of its loss."""
         result = await edgebed.train(self, w, t, self.params, extra)
-        self.report(round=t, scope="train", **result.losses)
+        self.report(round=t, scope="train", **result.metrics)
         return result.weights

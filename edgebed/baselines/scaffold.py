@@ -134,7 +134,7 @@ class Client(edgebed.Role):
             result = await edgebed.train(self, x, t, self.params, Correction(c, c_i))
             y, rate = result.weights, max(result.steps, 1) * self.params.learning_rate
             c_i, change = await self.compute(renewed, x, y, c, c_i, rate, mode="other")
-            self.report(round=t, scope="train", **result.losses)
+            self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, y, t)
             if not self.lasting:
                 await self.checkpoint(t, c_i)

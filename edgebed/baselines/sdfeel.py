@@ -152,7 +152,7 @@ class Device(edgebed.Role):
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
         """The model after local training from `w`, and the metrics of the training."""
         result = await edgebed.train(self, w, r, self.params)
-        return result.weights, result.losses
+        return result.weights, result.metrics
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
         """Report the accuracy of the device's model."""

@@ -67,7 +67,7 @@ class Client(Role):
     async def answer(self, w: State, t: int) -> None:
         """Train from `w`, and send the result to the parent."""
         result = await self.train(w, t)
-        self.report(round=t, scope="train", **result.losses)
+        self.report(round=t, scope="train", **result.metrics)
         await self.score(result.weights, t)
         await self.send(
             self.parent, "update", self.update(result, t), owned=True, round=t, **self.update_fields(result)

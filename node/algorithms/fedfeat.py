@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -70,24 +70,39 @@ class Clipped:
 
     def clip(self, features: Tensor) -> Tensor:
         """Scale each row with a larger norm to ``norm``."""
-        norms = torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True)
-        return cast(Tensor, features * (self.norm / norms.clamp(min=self.norm)))
+        return features * (self.norm / self._norms(features).clamp(min=self.norm))
+
+    def count(self, features: Tensor) -> int:
+        """The number of rows that `clip` scales."""
+        return int((self._norms(features) > self.norm).sum())
+
+    def _norms(self, features: Tensor) -> Tensor:
+        return cast(Tensor, torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """F̃_i (n, d) and Y_i (n,). ``hidden``: the information that F̃_i holds about F_i, None without noise."""
+    """F̃_i (n, d) and Y_i (n,). ``hidden``: the information that F̃_i holds about F_i, None without noise. ``clipped``:
+    the share of the rows that were clipped, None where `ClientResult` has it, and without clipping."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     hidden: Hidden | None
+    clipped: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ClientResult(TrainResult):
-    """M_i, how it was trained, and the shared features of the last epoch, if any."""
+    """M_i, how it was trained, and the shared features of the last epoch, if any. ``clipped_features``: the share of
+    the feature vectors that were clipped in training, None without clipping."""
 
     shared: Shared | None
+    clipped_features: float | None = field(default=None, kw_only=True)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        clipped = {} if self.clipped_features is None else {"clipped_features": self.clipped_features}
+        return super().metrics | clipped
 
 
 def clipping(params: FedFeat) -> Clipped | None:
@@ -111,10 +126,12 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
     noising, clip = learner.random("noise", round), clipping(params)
     losses, objectives = [], []
+    rows, clipped_rows = 0, 0
     clean, noised, labels = [], [], []
     for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round), learner.device):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
+            rows, clipped_rows = rows + len(features), clipped_rows + clip.count(features.detach())
             features = clip.clip(features)
         through = noise(features, params, noising) if params.noise_in == "training" else features
         if through is not features:
@@ -130,10 +147,15 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
             labels.append(y[batch])
     shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
     minimised = float(torch.stack(objectives).mean())
-    if not losses:
-        return ClientResult(learner.get(), learner.samples, len(objectives), minimised, shared)
-    loss = float(torch.stack(losses).mean())
-    return ClientResult(learner.get(), learner.samples, len(objectives), loss, shared, objective=minimised)
+    return ClientResult(
+        learner.get(),
+        learner.samples,
+        len(objectives),
+        float(torch.stack(losses).mean()) if losses else minimised,
+        shared,
+        objective=minimised if losses else None,
+        clipped_features=clipped_rows / rows if rows else None,
+    )
 
 
 def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Shared:
@@ -145,9 +167,11 @@ def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Sh
     extractor = learner.model.eval().extractor
     with torch.no_grad():
         clean = torch.cat([extractor(learner.normalise(x[batch])) for batch in torch.split(order, EVALUATION_BATCH)])
-        if clip is not None:
-            clean = clip.clip(clean)
-        return share(clean, noise(clean, params, random), y[order], params)
+        if clip is None:
+            return share(clean, noise(clean, params, random), y[order], params)
+        clipped = clip.count(clean) / len(clean)
+        clean = clip.clip(clean)
+        return replace(share(clean, noise(clean, params, random), y[order], params), clipped=clipped)
 
 
 def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Tensor:
@@ -251,7 +275,9 @@ class Client(fedavg.Client):
         await self.send(self.parent, "features", self.features_of(shared, t), owned=True, round=t)
 
     def features_of(self, shared: Shared, t: int) -> State:
-        """The tensors to send. Reports how much the noise hides."""
+        """The tensors to send. Reports how much the noise hides, and how many rows were clipped for that."""
+        if shared.clipped is not None:
+            self.report(round=t, scope="privacy", clipped_features=shared.clipped)
         if shared.hidden is not None:
             self.report(round=t, scope="privacy", **asdict(shared.hidden))
         return {"features": shared.features, "labels": shared.labels}

@@ -70,7 +70,7 @@ class Device(Role):
             result = await self.train(model.tensors, r)
             t, more = divmod(r, self.params.edge_rounds)
             if not more:  # the last edge round of cloud round t
-                self.report(round=t, scope="train", **result.losses)
+                self.report(round=t, scope="train", **result.metrics)
                 await self.score(result.weights, t)
             await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)
 

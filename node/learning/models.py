@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from node.assignment import Assignment, derive_seed
 from node.catalogue.datasets import Form, Shape
 from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
 from node.catalogue.networks import NETWORKS
 from node.catalogue.sizes import Layers, Size
 from node.learning.aggregation import State
+from node.learning.data.datasets import Prepared
 from node.learning.devices import PROCESSOR, as_array, inputs_of, seeded
 from node.learning.errors import ModelError
 from node.learning.networks import transformer, zoo
@@ -297,3 +299,10 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         fixed=sum(each.numel() for name, each in model.state_dict().items() if name not in model.travelling),
         partial=any(name not in model.travelling for name, _ in model.named_parameters()),
     )
+
+
+def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
+    """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
+    name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
+    make = partial(build, name, data.form.model_shape, data.classes, seed, params)
+    return ModelPool(make, assignment.device, assignment.precision, spare=[make()])

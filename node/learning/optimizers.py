@@ -57,13 +57,13 @@ def added(sums: Gradients, gradients: Gradients) -> Gradients:
     return [b if a is None else a if b is None else a + b for a, b in zip(sums, gradients, strict=True)]
 
 
-def clipped(gradients: Gradients, most: float | None, stacked: bool = False) -> Gradients:
+def clipped(gradients: Gradients, most: float | None, stacked: bool = False) -> tuple[Gradients, Tensor]:
     """The gradients g · min(1, most / (‖g‖ + 1e-6)), where ‖g‖ is the norm of all together, as by
-    `torch.nn.utils.clip_grad_norm_`. ``stacked``: of each client in their first dimension. None for ``most``: as they
-    are."""
+    `torch.nn.utils.clip_grad_norm_`, and 1 if that changed them, else 0. ``stacked``: of each client in their first
+    dimension, and such a number for each (clients,). None for ``most``: as they are."""
     places, present = _present(gradients)
     if most is None or not places:
-        return gradients
+        return gradients, torch.zeros(())
     rows = [each.reshape(len(each) if stacked else 1, -1) for each in present]
     norms = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in rows]), dim=0)
     factors = (most / (norms + 1e-6)).clamp(max=1.0)[:, None]
@@ -71,7 +71,8 @@ def clipped(gradients: Gradients, most: float | None, stacked: bool = False) -> 
         place: (each * factors).reshape(gradient.shape)
         for place, each, gradient in zip(places, rows, present, strict=True)
     }
-    return [scaled.get(place) for place in range(len(gradients))]
+    is_clipped = (factors[:, 0] < 1).float()
+    return [scaled.get(place) for place in range(len(gradients))], is_clipped if stacked else is_clipped[0]
 
 
 def _present(gradients: Gradients) -> tuple[list[int], list[Tensor]]:

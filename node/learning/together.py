@@ -109,7 +109,7 @@ class Crew:
         losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
         step = optimizer(parameters, params)
         total = torch.zeros(len(plans), device=first.device)
-        objective = torch.zeros_like(total)
+        objective, clipped_steps = torch.zeros_like(total), torch.zeros_like(total)
         is_plain = trainings[0].extra is None and trainings[0].own == 1.0
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
@@ -124,10 +124,12 @@ class Crew:
                 gradients = added(gradients, gradients_of(objectives.sum(), parameters))
                 total = total + losses.detach()
                 objective = objective + objectives.detach()
-            step.descend(clipped(gradients, params.gradient_clipping, stacked=True))
+            bounded, is_clipped = clipped(gradients, params.gradient_clipping, stacked=True)
+            step.descend(bounded)
+            clipped_steps = clipped_steps + is_clipped
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
                 states, summed = _unstacked(stacked, done), as_array(total).tolist()
-                minimised = as_array(objective).tolist()
+                minimised, bounded_steps = as_array(objective).tolist(), as_array(clipped_steps).tolist()
                 for client, state in zip(done, states, strict=True):
                     results[client] = TrainResult(
                         state,
@@ -135,6 +137,7 @@ class Crew:
                         steps[client],
                         summed[client] / steps[client],
                         objective=None if is_plain else minimised[client] / steps[client],
+                        clipped=None if params.gradient_clipping is None else bounded_steps[client] / steps[client],
                     )
         return [results[client] for client in range(len(plans))]
 

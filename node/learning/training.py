@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from node.learning.devices import Seeded, each, inputs_of
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import counted, loss, metrics, tally
-from node.learning.models import Model, ModelPool, build
+from node.learning.models import Model, ModelPool, build, model_pool_of
 from node.learning.networks.zoo import forward_work, pass_seconds
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
 from node.learning.recomputation import recomputing
@@ -61,18 +61,21 @@ class MiniBatch:
 @dataclass(frozen=True)
 class TrainResult:
     """The result of a client's training: weights, number of the client's samples, steps, and mean over steps of the
-    task's loss. ``objective``: that of what was minimised, if the algorithm adds terms to the loss or weights it."""
+    task's loss. ``objective``: that of what was minimised, if the algorithm adds terms to the loss or weights it.
+    ``clipped``: the share of the steps with clipped gradients, if there is `gradient_clipping`."""
 
     weights: State
     samples: int
     steps: int
     loss: float
     objective: float | None = field(default=None, kw_only=True)
+    clipped: float | None = field(default=None, kw_only=True)
 
     @property
-    def losses(self) -> dict[str, float]:
-        """The metrics of the training, by name: ``loss``, and ``objective`` if there is one."""
-        return losses(self.loss, self.objective)
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the training, by name: ``loss``, ``objective`` and ``clipped`` if there are such."""
+        share = {} if self.clipped is None else {"clipped": self.clipped}
+        return losses(self.loss, self.objective) | share
 
 
 def losses(loss: float, objective: float | None) -> dict[str, float]:
@@ -276,7 +279,7 @@ class Learner:
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total, objective = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        steps = 0
+        steps, clipped_steps = 0, torch.zeros((), device=self.device)
         label_counts = counted(y) if self.samples else y
         for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
             gradients = NO_GRADIENTS
@@ -294,11 +297,19 @@ class Learner:
                 gradients = added(gradients, gradients_of(value, step.parameters))
                 total += task_loss.detach() * share
                 objective += value.detach()
-            step.descend(clipped(gradients, params.gradient_clipping))
+            bounded, is_clipped = clipped(gradients, params.gradient_clipping)
+            step.descend(bounded)
+            clipped_steps += is_clipped
             steps += 1
-        mean, mean_objective = float(total) / max(steps, 1), float(objective) / max(steps, 1)
         is_plain = extra is None and own == 1.0
-        return TrainResult(self.get(), self.samples, steps, mean, objective=None if is_plain else mean_objective)
+        return TrainResult(
+            self.get(),
+            self.samples,
+            steps,
+            float(total) / max(steps, 1),
+            objective=None if is_plain else float(objective) / max(steps, 1),
+            clipped=None if params.gradient_clipping is None else float(clipped_steps) / max(steps, 1),
+        )
 
     def warm_up(self, params: LocalTraining) -> None:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
@@ -387,10 +398,3 @@ def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:
         return x
     scale, shift = by
     return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
-
-
-def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
-    """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
-    name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
-    make = partial(build, name, data.form.model_shape, data.classes, seed, params)
-    return ModelPool(make, assignment.device, assignment.precision, spare=[make()])

@@ -24,12 +24,14 @@ from node.learning.privacy import standard_deviation
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """Rows (n, d) as sent, and the Δf, δ and σ of their noise; zeros without noise."""
+    """Rows (n, d) as sent, the Δf, δ and σ of their noise, and the share of the rows that were clipped; zeros without
+    noise and clipping."""
 
     values: NDArray[np.float32]
     sensitivity: float = 0.0
     delta: float = 0.0
     sigma: float = 0.0
+    clipped: float = 0.0
 
 
 def clip_rows(x: Tensor, norm: float) -> Tensor:
@@ -37,6 +39,11 @@ def clip_rows(x: Tensor, norm: float) -> Tensor:
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     clipped: Tensor = x * (norm / norms.clamp(min=norm))
     return clipped
+
+
+def clipped_share(x: Tensor, norm: float) -> float:
+    """The share of rows (n, d) that `clip_rows` scales."""
+    return float((torch.linalg.vector_norm(x, dim=1) > norm).float().mean()) if len(x) else 0.0
 
 
 def release(
@@ -47,11 +54,13 @@ def release(
     it is given."""
     if params.privacy == "none":
         return Release(as_array(values))
+    clipped = 0.0
     if params.privacy == "clip":
+        clipped = clipped_share(values, params.clip_norm)
         values, sensitivity = clip_rows(values, params.clip_norm), 2 * params.clip_norm
     else:
         sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
     delta = params.delta if params.delta is not None else 1 / samples
     sigma = standard_deviation(params.epsilon, delta, sensitivity)
     noise = sigma * torch.randn(values.shape, generator=random).to(values.device)
-    return Release(as_array(values + noise), sensitivity, delta, sigma)
+    return Release(as_array(values + noise), sensitivity, delta, sigma, clipped)

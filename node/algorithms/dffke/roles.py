@@ -50,6 +50,7 @@ from node.algorithms.common import evaluated, joined, parted, participants, repo
 from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
+from node.algorithms.dffke.gaussian_mechanism import Release
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
 from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, lesson
@@ -210,21 +211,31 @@ class Client(Role):
         released, labels = await self.compute(
             self.learner.apply, embed, self.theta, self.params, seed, samples=count, mode="evaluate"
         )
+        self.report(round=t, scope="train", shared_samples=count, unshared_samples=self.learner.samples - count)
         if self.params.privacy != "none":
-            self.note(
-                "privacy",
-                round=t,
-                of="embeddings",
-                mechanism=self.params.privacy,
-                epsilon=self.params.epsilon,
-                delta=released.delta,
-                sensitivity=released.sensitivity,
-                sigma=released.sigma,
-                guarantee="each embedding, once, given the model" if self.params.privacy == "clip" else "none",
-            )
+            guarantee = "each embedding, once, given the model" if self.params.privacy == "clip" else "none"
+            self.note_privacy("embeddings", [released], guarantee, t)
         tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
         await self.send(self.parent, "knowledge", tensors, owned=True, round=t, samples=count, **model)
+
+    def note_privacy(self, of: str, released: Sequence[Release], guarantee: str, t: int) -> None:
+        """Record the noise of what is sent, the largest of several releases, and the share of rows that were clipped
+        for it."""
+        largest = max(released, key=lambda each: each.sigma)
+        rows = sum(len(each.values) for each in released)
+        self.note(
+            "privacy",
+            round=t,
+            of=of,
+            mechanism=self.params.privacy,
+            epsilon=self.params.epsilon,
+            delta=largest.delta,
+            sensitivity=largest.sensitivity,
+            sigma=largest.sigma,
+            clipped=sum(each.clipped * len(each.values) for each in released) / max(rows, 1),
+            guarantee=guarantee,
+        )
 
     async def learn_together(self, message: Message, t: int) -> None:
         """Lines 14 to 21. The exchange of an earlier round is only kept in memory."""
@@ -289,6 +300,9 @@ class Client(Role):
         released = await self.compute(
             self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"
         )
+        if self.params.noising_of_logits().privacy != "none":
+            guarantee = "single rows of logits, once" if self.params.privacy == "clip" else "none"
+            self.note_privacy("logits", released, guarantee, t)
         return {str(r): each.values for r, each in zip(own, released, strict=True)}
 
     async def conclude(self, t: int) -> None:

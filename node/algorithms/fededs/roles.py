@@ -160,7 +160,7 @@ class Edge(Role):
             model = model or await self.receive("model", sender=self.parent)
             t = round_of(model)
             result = await self.transfer_knowledge(model.tensors, t)
-            self.report(round=t, scope="train", **result.losses)
+            self.report(round=t, scope="train", **result.metrics)
             await evaluate(self, result.weights, t)
             counts = {"samples": result.samples, "steps": result.steps, "epochs": local_epochs(t, self.params)}
             await self.send(self.parent, "update", result.weights, owned=True, round=t, **counts)
@@ -229,7 +229,8 @@ class Edge(Role):
             self.learner.apply, encrypt, theta_k.weights, layer, p, samples=round(samples * p.encryptor_epochs * each)
         )
         accuracy, correlation = await self.compute(self.learner.apply, recognised, made, mode="other")
-        self.note("encrypted", round=0, samples=samples, accuracy=accuracy, resemblance=correlation)
+        step = (made.high - made.low) / 255  # of the numbers that travel as bytes; 0 as floats
+        self.note("encrypted", round=0, samples=samples, accuracy=accuracy, resemblance=correlation, step=step)
         self.theta_k = None if p.restore else theta_k.weights
         tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}
         await self.checkpoint(0, tensors | joined(model=self.theta_k or {}), low=made.low, high=made.high)

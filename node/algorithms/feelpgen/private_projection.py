@@ -25,6 +25,11 @@ def clip_rows(m: Matrix) -> NDArray[np.float64]:
     return clipped
 
 
+def clipped_share(m: Matrix) -> float:
+    """The share of rows that `clip_rows` scales."""
+    return float(np.mean(np.linalg.norm(np.asarray(m, np.float64), axis=1) > 1.0))
+
+
 def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDArray[np.float64]:
     """E (size, size): the upper triangle and the diagonal independent N(0, scale²), the lower triangle its mirror."""
     upper = np.triu(random.normal(0.0, scale, (size, size)))

@@ -76,7 +76,7 @@ from node.algorithms.feelpgen.generator import (
     sample_pairs,
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
-from node.algorithms.feelpgen.private_projection import common_basis, private_basis, project
+from node.algorithms.feelpgen.private_projection import clipped_share, common_basis, private_basis, project
 from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.learning.training import TrainResult
@@ -168,6 +168,11 @@ def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray
         return project(z, common_basis(z.shape[1], p.components, np.random.default_rng(labels)))
     basis = private_basis(z, p.components, p.epsilon, p.delta, np.random.default_rng(noise))
     return basis.T.astype(np.float32) if p.released == "basis" else project(z, basis)
+
+
+def clipped_rows(generator: State, p: FEELPGen, labels: int) -> float:
+    """The share of the rows of Z that FEELPGen⁺ scales to norm 1 before it projects them."""
+    return clipped_share(sample_features(generator, p.features, labels))
 
 
 def guarantee(p: FEELPGenPlus) -> str:
@@ -287,6 +292,9 @@ class Edge(Role):
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
         labels, noise = self.shared_seed("labels"), int(self.learner.random("projection", t).integers(2**63))
         z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
+        if isinstance(self.params, FEELPGenPlus):
+            share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
+            self.report(round=t, scope="generator", clipped_rows=share)
         self.served = self.w
         await self.publish(self.neighbours, "features", {"z": z}, owned=True, round=t)
         return z

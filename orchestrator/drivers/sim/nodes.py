@@ -16,9 +16,9 @@ from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import inputs_of, make_deterministic
-from node.learning.models import ModelPool
+from node.learning.models import ModelPool, model_pool_of
 from node.learning.together import hindrance
-from node.learning.training import Learner, model_pool_of
+from node.learning.training import Learner
 from node.messaging.delivery.association import Traffic
 from node.messaging.memory import MemoryTransport
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role

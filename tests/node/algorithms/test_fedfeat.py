@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ def test_the_reported_loss_has_no_noise(learner: Learner) -> None:
     assert result.loss == pytest.approx(loss, abs=1e-4)
     assert result.objective is not None
     assert result.objective > 1.1 * loss  # noise with a standard deviation of 2.4 on each feature
-    assert "objective" not in train_client(learner, learner.initial(), FedFeat(noise="none"), 1).losses
+    assert "objective" not in train_client(learner, learner.initial(), FedFeat(noise="none"), 1).metrics
 
 
 def test_features_of_the_averaged_extractor(digits: Prepared, tmp_path: Path) -> None:
@@ -229,6 +230,21 @@ def test_clipped_features_are_within_the_norm(learner: Learner) -> None:
     params = FedFeat(epochs=1, clip_norm=0.5, epsilon=1e9)  # next to no noise
     for features in (shared(learner, params).features, extract(learner, learner.initial(), params, 1).features):
         assert np.linalg.norm(features, axis=1).max() == pytest.approx(0.5, rel=1e-3)
+
+
+def test_clipped_features_are_counted(learner: Learner) -> None:
+    """A norm above all features clips none, one below all clips all, and the median norm half of them."""
+    w = learner.initial()
+    features, _, _ = learner.outputs(w)
+    norms = torch.linalg.vector_norm(features, dim=1)
+    few = FedFeat(epochs=1, features="averaged")
+    for norm, share in ((2 * norms.max(), 0.0), (norms.min() / 2, 1.0), (norms.median(), 0.5)):
+        clipped = extract(learner, w, replace(few, clip_norm=float(norm)), 1).clipped
+        assert clipped == pytest.approx(share, abs=0.01)
+    assert extract(learner, w, few, 1).clipped is None
+    trained = train_client(learner, w, FedFeat(epochs=1, clip_norm=1e-3), 1)
+    assert trained.metrics["clipped_features"] == 1
+    assert "clipped_features" not in train_client(learner, w, FedFeat(epochs=1), 1).metrics
 
 
 def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None:

@@ -114,16 +114,17 @@ def test_clipping_is_torchs(most: float) -> None:
         if parameter is not None and gradient is not None:
             parameter.grad = gradient.clone()
     torch.nn.utils.clip_grad_norm_([each for each in theirs if each is not None], most)
-    for mine, parameter in zip(clipped(gradients, most), theirs, strict=True):
+    for mine, parameter in zip(clipped(gradients, most)[0], theirs, strict=True):
         if mine is None or parameter is None:
             assert mine is parameter
         else:
             torch.testing.assert_close(mine, parameter.grad)
     doubled = [None if each is None else 2 * each for each in gradients]
     stacked = [torch.stack([a, b]) for a, b in zip(gradients, doubled, strict=True) if a is not None and b is not None]
-    together = clipped(stacked, most, stacked=True)
+    together, were_clipped = clipped(stacked, most, stacked=True)
+    assert were_clipped.tolist() == [float(most < 1e6)] * 2
     for client, alone in enumerate((gradients, doubled)):
-        expected = [each for each in clipped(alone, most) if each is not None]
+        expected = [each for each in clipped(alone, most)[0] if each is not None]
         for many, one in zip(together, expected, strict=True):
             assert many is not None
             torch.testing.assert_close(many[client], one)

@@ -83,7 +83,7 @@ def test_clients_learn_together_what_they_learn_alone(
     alone, together = both(learners(digits, model, samples), params)
     for one, other in zip(alone, together, strict=True):
         assert apart(one, other) < TOLERANCE
-        assert (one.steps, one.samples) == (other.steps, other.samples)
+        assert (one.steps, one.samples, one.clipped) == (other.steps, other.samples, other.clipped)
         assert other.loss == pytest.approx(one.loss, abs=TOLERANCE)
     assert len({each.loss for each in together}) == len(samples)
 

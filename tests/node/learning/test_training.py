@@ -125,14 +125,22 @@ def test_accumulated_mini_batches_are_one_batch(digits: Prepared, optimizer: str
         np.testing.assert_allclose(parts.weights[name], values, atol=1e-5)
 
 
+@pytest.mark.parametrize(("most", "share"), [(None, None), (1e6, 0.0), (1e-6, 1.0)])
+def test_steps_with_clipped_gradients_are_counted(digits: Prepared, most: float | None, share: float | None) -> None:
+    one = learner(digits, model="mlp")
+    result = one.train(one.initial(), replace(PARAMS, gradient_clipping=most), 1)
+    assert result.clipped == share
+    assert result.metrics.get("clipped") == share
+
+
 def test_an_extra_loss_is_added(digits: Prepared) -> None:
     one = learner(digits, model="mlp")
     start = one.get()
     pull: Callable[[Model, MiniBatch], torch.Tensor] = lambda model, batch: 1.5 + 0 * batch.logits.sum()  # noqa: E731
     plain, added = one.train(start, PARAMS, 1), one.train(start, PARAMS, 1, pull)
-    assert (plain.objective, plain.losses) == (None, {"loss": plain.loss})
+    assert (plain.objective, plain.metrics) == (None, {"loss": plain.loss})
     assert added.objective == pytest.approx(plain.loss + 1.5, rel=1e-5)
-    assert added.losses == {"loss": plain.loss, "objective": added.objective}
+    assert added.metrics == {"loss": plain.loss, "objective": added.objective}
     assert np.array_equal(added.weights["classifier.weight"], plain.weights["classifier.weight"])
 
 

@@ -558,10 +558,22 @@ def test_training_stops_at_the_accuracy_asked_for(digits: Prepared, tmp_path: Pa
     ("privacy", "guarantee"), [("clip", "each embedding, once, given the model"), ("empirical", "none")]
 )
 def test_privacy_is_said_as_it_is(digits: Prepared, tmp_path: Path, privacy: str, guarantee: str) -> None:
-    run = mesh(digits, tmp_path, params=replace(QUICK, privacy=privacy), rounds=1).run()
-    [(round, fields)] = [(t, f) for name, t, f in run.journals["edge-0"].events if name == "privacy"]
-    assert (round, fields["guarantee"], fields["mechanism"]) == (1, guarantee, privacy)
-    assert fields["sigma"] > 0
+    run = mesh(digits, tmp_path, params=replace(QUICK, privacy=privacy, clip_norm=0.01), rounds=1).run()
+    [(round, fields), (_, logits)] = [(t, f) for name, t, f in run.journals["edge-0"].events if name == "privacy"]
+    assert (round, fields["of"], fields["guarantee"], fields["mechanism"]) == (1, "embeddings", guarantee, privacy)
+    assert (logits["of"], logits["guarantee"]) == (
+        "logits",
+        "single rows of logits, once" if privacy == "clip" else "none",
+    )
+    for noised in (fields, logits):
+        assert noised["sigma"] > 0
+        assert noised["clipped"] == (1 if privacy == "clip" else 0)
+
+
+def test_samples_beyond_the_largest_number_of_embeddings_are_counted(digits: Prepared, tmp_path: Path) -> None:
+    run = mesh(digits, tmp_path, params=replace(QUICK, embeddings=7), rounds=1).run()
+    values = [of for _, of in run.journals["edge-0"].metrics if "shared_samples" in of]
+    assert [(of["shared_samples"], of["unshared_samples"]) for of in values] == [(7, run.samples["edge-0"] - 7)]
 
 
 def test_profiles_set_what_is_not_given() -> None:

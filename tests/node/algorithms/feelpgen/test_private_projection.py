@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from node.algorithms.feelpgen.private_projection import clip_rows, common_basis, private_basis, project, symmetric_noise
+from node.algorithms.feelpgen.private_projection import (
+    clip_rows,
+    clipped_share,
+    common_basis,
+    private_basis,
+    project,
+    symmetric_noise,
+)
 from node.algorithms.feelpgen.roles import divergence
 from node.learning.privacy import standard_deviation
 
@@ -21,6 +28,11 @@ def test_rows_are_clipped_and_short_ones_left_alone() -> None:
     np.testing.assert_allclose(
         clip_rows(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])), [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]
     )
+
+
+def test_clipped_rows_are_counted() -> None:
+    """Norms 5, 1 and 0.5: one is above 1."""
+    assert clipped_share(np.array([[3.0, 4.0], [0.0, 1.0], [0.3, 0.4]])) == pytest.approx(1 / 3)
 
 
 def test_a_row_changes_the_covariance_by_one_at_most() -> None:

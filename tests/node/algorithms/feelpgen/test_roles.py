@@ -474,6 +474,8 @@ def test_the_projection_is_16_times_smaller_on_the_wire(digits: Prepared, tmp_pa
         messages, size = run.sent("edge-0", "features")
         assert messages == 2
         sizes[kind] = size / messages
+        reported = run.diary("edge-0").series("generator", "clipped_rows")
+        assert sorted(reported) == ([1, 2] if kind is FEELPGenPlus else [])
     headers = [sizes[FEELPGen] - 320 * 32 * 4, sizes[FEELPGenPlus] - 320 * 2 * 4]
     assert headers == pytest.approx([headers[0]] * 2, abs=2)
     assert 0 < headers[0] < 100

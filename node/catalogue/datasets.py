@@ -143,13 +143,19 @@ DATASETS: dict[str, Dataset] = {
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table that make a data set: what the model predicts, what it sees, and the person of each
-    sample. What is not given follows from the columns' names and types. ``task``: of the target."""
+    sample. What is not given follows from the columns' names and types. ``task``: of the target. ``test``: the part
+    of the files that is the test part. ``split``: how a table without one is split."""
 
     target: str | None = None
     inputs: Sequence[str] = ()
     subject: str | None = None
     task: Literal["classification", "regression"] | None = None
+    test: str | None = None
+    split: Literal["random", "in-order", "by-subject"] = "random"
 
+
+TEST_PARTS = ("test", "validation", "valid", "val", "dev")
+"""The names of the test part of a table; the first that is available counts."""
 
 TABLES = ("hf", "csv")
 """The forms of `DATASET_PATHS` that have columns."""

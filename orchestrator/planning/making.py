@@ -241,6 +241,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         test_counts=data.test_counts(),
         task=data.form.task,
         guess=data.guess,
+        columns=data.columns,
         shards_sha256=shards.sha256,
         moves=shards.moves,
         unheld=_unheld(data, shards),

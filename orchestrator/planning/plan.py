@@ -153,7 +153,8 @@ class DataPlan:
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
     (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
     ``test_counts``: labels of test samples per class; of sequences, of all tokens. ``unheld``: test classes of which no
-    node holds a training sample. ``task``: as in `Form`, ``guess``: as in `PreparedLabels`.
+    node holds a training sample. ``task``: as in `Form`, ``guess``: as in `PreparedLabels`. ``columns``: those of
+    a table, each with what it became: an input, the target, or left out.
     """
 
     dataset: str = ""
@@ -171,6 +172,7 @@ class DataPlan:
     unheld: tuple[int, ...] = ()
     task: str = "classification"
     guess: tuple[float, float] | None = None
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
-    division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has been
-    normalised. They have the channels of all float parts, one part after the other. `sha256` is the hash of the arrays,
-    by which a record identifies the data. `unlabelled`: the samples that were left out, because none of their labels
-    counts. `classes` are the labels of multi-label data, and the numbers that a
-    regression predicts of a sample."""
+    """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without
+    the division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has
+    been normalised. They have the channels of all float parts, one part after the other. `sha256` is the hash of
+    the arrays, by which a record identifies the data. `columns`: those of a table, each with what it became.
+    `unlabelled`: the samples that were left out, because none of their labels counts. `classes` are the labels of
+    multi-label data, and the numbers that a regression predicts of a sample."""
 
     directory: Path
     name: str
@@ -71,6 +71,7 @@ class Prepared:
     source: str
     sha256: str
     unlabelled: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
 
     def array(self, name: str) -> NDArray[Any]:
         """One of x_train, y_train, x_test, y_test, subjects, test_subjects, mapped read-only."""
@@ -330,6 +331,7 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
             "source": source,
             "sha256": _digest(arrays),
             "unlabelled": unlabelled,
+            "columns": arrays.columns,
         }
         (making / "meta.json").write_text(json.dumps(meta, indent=1), encoding="ascii")
         for path in making.iterdir():

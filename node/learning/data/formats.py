@@ -38,7 +38,7 @@ class Arrays:
     """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
     Tokens are x (N, T) int32, with one label for each sample or for each token, y (N, T). Samples of several parts are
     x (N,) of a structured type. y (N, K) is uint8 for K labels, float32 for K numbers.
-    ``normalised``: the model gets the samples as they are."""
+    ``normalised``: the model gets the samples as they are. ``columns``: those of a table, each with what it became."""
 
     x_train: NDArray[Any]
     y_train: NDArray[Any]
@@ -48,6 +48,7 @@ class Arrays:
     label_names: tuple[str, ...] = ()
     test_subjects: NDArray[np.int64] | None = None
     normalised: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def read_digits() -> Arrays:

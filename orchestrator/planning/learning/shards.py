@@ -34,7 +34,8 @@ class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays.
     ``test_tokens``: the labels of all tokens of each test sequence, of which ``test`` has the last. ``sample_bytes``:
     of a sample as stored. ``guess``: the main metric of the best constant prediction on the test part, and its standard
-    error; None for classes, by whose counts it is known. ``unlabelled``: as in `Prepared`."""
+    error; None for classes, by whose counts it is known. ``unlabelled``, ``columns``:
+    as in `Prepared`."""
 
     name: str
     directory: str
@@ -48,6 +49,7 @@ class PreparedLabels:
     sample_bytes: int = 0
     guess: tuple[float, float] | None = None
     unlabelled: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -64,6 +66,7 @@ class PreparedLabels:
             prepared.array("x_train")[:1].nbytes,
             _guess(prepared),
             prepared.unlabelled,
+            tuple((name, became) for name, became in prepared.columns),
         )
 
     @property

@@ -24,6 +24,13 @@ class ColumnsSpec(Strict):
     task: Literal["classification", "regression"] | None = Field(
         default=None, description="default: regression if the target has a decimal point"
     )
+    test: Literal["test", "validation", "valid", "val", "dev"] | None = Field(
+        default=None, description="which part of the files is the test part; default: the first of these that exists"
+    )
+    split: Literal["random", "in-order", "by-subject"] = Field(
+        default="random",
+        description="test part of one table: a fifth of the rows at random, the last fifth, or a fifth of the people",
+    )
 
 
 class DataSpec(Strict):

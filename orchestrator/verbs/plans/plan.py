@@ -5,6 +5,7 @@ If there are many nodes, similar nodes are shown together. `plan.json` holds eve
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ from orchestrator.verbs.plans.words import (
 
 FEW_NODES = 30  # up to this number, nodes are shown one by one
 COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
+SINGLE_COLUMNS = 50  # of a table, of which each has a row of its own
 MOST_LABELS = 100  # whose counts are shown as bars; text has a label for each of thousands of tokens
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -234,6 +236,19 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
         shown = [str(count or "·") for count in counts] if counted else [_bars(counts, room)]
         rows.append([_span([node.name for node in nodes]), samples, *shown[: len(labels)]])
     write_table(console, ("node", "samples", *labels), rows, right=range(1, 2 + len(labels)))
+    if data.columns:
+        _print_columns(console, data.columns)
+
+
+def _print_columns(console: Console, columns: Sequence[tuple[str, str]]) -> None:
+    """Print what each column of a table became. Of many columns, adjacent ones that became the same share a row."""
+    _title(console, f"Columns ({len(columns)})")
+    rows = []
+    many = len(columns) > SINGLE_COLUMNS
+    for (became, _), group in itertools.groupby(columns, key=lambda column: (column[1], "" if many else column[0])):
+        names = [name or "without a name" for name, _ in group]
+        rows.append([_span(names), became])
+    write_table(console, ("column", "became"), rows)
 
 
 def _bars(counts: Sequence[int], room: int) -> str:

@@ -163,7 +163,9 @@ RANKS = """\
 algorithm: flexlora
 model: {name: mlp, lora: {rank: 3, alpha: 16, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
 topology: {devices: 3}
-data: {dataset: "csv:a.csv", columns: {target: y, inputs: [x], subject: who, task: classification}}
+data:
+  dataset: "csv:a.csv"
+  columns: {target: y, inputs: [x], subject: who, task: classification, test: dev, split: random}
 stop: {target: {name: f1, at_least: 0.9, at_most: 1}}
 hardware: {device-0: phone, device-1: {class: raspberry-pi-4, memory: 1gib}}
 """

@@ -72,9 +72,9 @@ def read(prepared: Prepared, name: str) -> list[Any]:
 
 
 def numbered(count: int, start: int = 0) -> pa.Table:
-    """Rows whose input is their number, with the labels 0 and 1 in turn."""
+    """Rows whose input is twice their number, with the labels 0 and 1 in turn."""
     return table(
-        {"x": pa.array([float(row + start) for row in range(count)]), "label": [row % 2 for row in range(count)]}
+        {"x": pa.array([2.0 * (row + start) for row in range(count)]), "label": [row % 2 for row in range(count)]}
     )
 
 
@@ -99,7 +99,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def divided(prepared: Prepared) -> bool:
-    return read(prepared, "x_train") == [[0], [1], [2], [3]] and read(prepared, "x_test") == [[10], [11]]
+    return read(prepared, "x_train") == [[0], [2], [4], [6]] and read(prepared, "x_test") == [[20], [22]]
 
 
 FILES: dict[str, Sequence[Case]] = {
@@ -127,16 +127,33 @@ FILES: dict[str, Sequence[Case]] = {
             files,
             None,
             lambda data: (
-                read(data, "x_test") == [[1], [8]] and read(data, "x_train") == [[0], [2], [3], [4], [5], [6], [7], [9]]
+                read(data, "x_test") == [[2], [16]]
+                and read(data, "x_train") == [[0], [4], [6], [8], [10], [12], [14], [18]]
             ),
         )
         for files in (
             {"a.csv": numbered(10)},
-            {"a.csv": 'x;"label"\n' + "".join(f"{n};{n % 2}\n" for n in range(10))},
-            {"a.csv": "x\tlabel\n" + "".join(f"{n}\t{n % 2}\n" for n in range(10))},
+            {"a.csv": 'x;"label"\n' + "".join(f"{2 * n};{n % 2}\n" for n in range(10))},
+            {"a.csv": "x\tlabel\n" + "".join(f"{2 * n}\t{n % 2}\n" for n in range(10))},
             {"a.arrow": numbered(10)},
             {"train.parquet": numbered(10), "b.json": "{}"},
         )
+    ],
+    "one table with `split: in-order`": [
+        ({"a.csv": numbered(10)}, Columns(split="in-order"), lambda data: read(data, "x_test") == [[16], [18]]),
+    ],
+    "one table with `split: by-subject`": [
+        (
+            {"a.parquet": numbered(10).append_column("who", pa.array(list("aabbccddee")))},
+            Columns(subject="who", split="by-subject"),
+            lambda data: len(set(read(data, "test_subjects"))) == 1 and len(read(data, "x_test")) == 2,
+        ),
+        ({"train.csv": TRAIN, "test.csv": TESTED}, Columns(split="in-order"), "has a test part of its own; leave"),
+    ],
+    "a part that `test` names": [
+        ({"train.csv": TRAIN, "test.csv": TRAIN, "validation.csv": TESTED}, Columns(test="validation"), divided),
+        ({"train.csv": TRAIN, "test.csv": TRAIN}, Columns(test="dev"), "has no files of train and dev; there are te"),
+        ({"a.csv": TRAIN}, Columns(test="dev"), "a.csv: is one table, and has no files of dev"),
     ],
     "other parts, such as `unsupervised`; `cache-*.arrow`": [
         (
@@ -155,8 +172,18 @@ FILES: dict[str, Sequence[Case]] = {
     "broken file, other suffix": [
         ({"a.parquet": "no parquet"}, None, "a.parquet: cannot be read as parquet: "),
         ({"a.arrow": b"\xff\xff\xff\xff\x10"}, None, "a.arrow: cannot be read as arrow: "),
-        ({"a.csv": "x,label\n1,0\n2\n"}, None, "a.csv: cannot be read as csv: .*Expected 2 columns, got 1"),
-        ({"a.csv": b"x,label\n1,\xff\n"}, None, "a.csv: is not UTF-8 text"),
+        ({"a.csv": "x,label\n1,0\n2\n"}, None, "a.csv: line 3 has 1 value, and the header 2"),
+        (
+            {"a.csv": "x,label\n\n1,0\n2,1,5,7\n"},
+            None,
+            "a.csv: line 4 has 4 values, and the header 2, separated by commas",
+        ),
+        ({"a.csv": "5.1,3\n4.9,2\n"}, None, "a.csv: line 1 has the number 5.1 where the names of the columns must be"),
+        (
+            {"a.csv": b"x,label\n1,\xff\n"},
+            None,
+            "a.csv: is not UTF-8 text .*line 2.*; save it as UTF-8, in Excel as 'CSV UTF-8'",
+        ),
         ({"a.xlsx": "PK"}, None, "a.xlsx: is no table by its suffix; take a file with .arrow, .parquet, .csv"),
     ],
     "no rows": [
@@ -199,41 +226,98 @@ INPUTS: dict[str, Sequence[Case]] = {
             first("x_train", [1, 1, 0.5]),
         ),
     ],
-    "texts and class labels": [
+    "numbers as texts, such as `1.5`, `-2.5E-03`": [
+        (of(a=["1.5", "-2.5E-03", "1.5", "7", "7"] * 2), None, first("x_train", [1.5])),
+    ],
+    "decimal commas between semicolons or tabs": [
+        ({"a.csv": "x;label\n" + "1,5;0\n2;1\n" * 5}, None, first("x_train", [1.5])),
+        ({"a.csv": "x\tlabel\n" + "1,5\t0\n2\t1\n" * 5}, None, first("x_train", [1.5])),
+    ],
+    "both decimal points and commas; separators of thousands": [
+        ({"a.csv": "x;label\n1,5;0\n2.5;1\n3,5;1\n4;0\n"}, None, "'2.5', a number with a point, and others have dec"),
+        ({"a.csv": "x;y1;label\n1,5;1.200;0\n2;300;1\n"}, None, "'1.200', a number with a point, and others have"),
+        ({"a.csv": 'x,label\n"1,200",0\n"2,500",1\n'}, None, "'1,200', a number with a comma"),
+    ],
+    "percent signs, currencies, units, bounds or other marks at numbers": [
+        (of(a=["5%", "7%"] * 5), None, "a.parquet: row 1 of column 'a' is '5%', a number with a percent sign; write"),
+    ],
+    "a few texts in a column of numbers": [
+        (of(a=["5", "7", "9", "many", "3"] * 2), None, "row 4 of column 'a' is 'many', no number, and most values of"),
+    ],
+    "numbers that float32 cannot distinguish, such as seconds since 1970": [
+        (of(a=[1_700_000_000 + 7 * row for row in range(10)]), None, "column 'a' has 10 different values that single"),
+    ],
+    "texts and class labels; numbers in a dictionary of Parquet": [
         (of(a=["b", "a", "c", "a", "a"] * 2, n=[7] * 10), None, first("x_train", [0, 1, 0, 7])),  # a, b, c and n
         (of(a=pa.array(["b", "a"] * 5).dictionary_encode()), None, first("x_train", [0, 1])),
+        (of(a=pa.array(["2", "1"] * 5).dictionary_encode()), None, first("x_train", [0, 1])),
         ({"a.parquet": table({"x": [1, 0] * 5, "t": [0.5] * 10}, ["x"])}, Columns("t"), first("x_train", [0, 1])),
     ],
     "over 100 different texts": [
         (
-            {"a.parquet": table({"x": list(map(str, range(101))), "label": [0] * 101})},
+            {"a.parquet": table({"x": [f"kind {row % 101}" for row in range(102)], "label": [0] * 102})},
             None,
             "column 'x' has 101 different values; name others in data.columns.inputs",
         ),
     ],
-    "missing value; in a CSV also NA, NaN or null": [
+    r"missing value: empty, `?`, `\N`, NA, NaN or null; among numbers also None or `-`": [
         *(
-            ({"a.csv": f"age,label\n3,0\n{empty},1\n"}, None, "a.csv: row 2 has no value in column 'age'; fill it in")
-            for empty in ("NA", "NaN", "null")
+            (
+                {"a.csv": f"age,label\n3,0\n{empty},1\n"},
+                None,
+                r"a.csv: row 2 \(line 3\) has no value in column 'age'; fill",
+            )
+            for empty in ("NA", "NaN", "null", "?", r"\N", "None", "-")
         ),
-        ({"a.csv": "colour,age,label\nred,3,0\n,4,1\n"}, None, "a.csv: row 2 has no value in column 'colour'"),
-        ({"train.csv": TRAIN, "test.csv": "x,label\n1,\n"}, None, "set: row 1 of test has no value in column 'label'"),
-        ({"train.csv": TRAIN, "test.csv": "label\n1\n"}, None, "set: row 1 of test has no value in column 'x'"),
+        (
+            {"a.csv": "colour,age,label\nred,3,0\n,4,1\n"},
+            None,
+            r"a.csv: row 2 \(line 3\) has no value in column 'colour'",
+        ),
+        (
+            {"train.csv": TRAIN, "test.csv": "x,label\n1,\n"},
+            None,
+            r"set: row 1 of test \(line 2 of test.csv\) has no value in column 'label'",
+        ),
+        ({"train.csv": TRAIN, "test.csv": "label\n1\n"}, None, "row 1 of test .* has no value in column 'x'"),
+        (of(x=[1.5] * 9 + [float("nan")]), None, "a.parquet: row 10 has no value in column 'x'"),
         (of(s=[[1.5, 2.5]] * 3 + [[1.5, None]] + [[1.5, 2.5]] * 6), None, "row 4 has no value in column 's'"),
     ],
-    "dates and other types; several columns of lists": [
-        ({"a.csv": "day,label\n" + "2026-01-01,0\n" * 10}, None, "column 'day' is date32"),
+    "dates and times, also as texts; other types; several columns of lists": [
+        (
+            {"a.csv": "day,label\n" + "2026-01-01,0\n" * 10},
+            None,
+            "column 'day' is '2026-01-01', a date or a time; write",
+        ),
+        (
+            {"a.csv": "at,label\n" + "".join(f"3.{day}.2026 12:00,0\n" for day in range(1, 9))},
+            None,
+            "'at' is '3.1.2026 12",
+        ),
         (of(a=X, b=X), None, "name one column in data.columns.inputs: a, b"),
         (of(a=X, b=[1] * 10), Columns(inputs=["a", "b"]), "column 'a' is list<.*>, and not numbers, texts or truth"),
     ],
     "column that is missing, or has the name of another": [
         (of(x=[1.5] * 10), Columns(inputs=["y"]), "there is no column 'y'; the columns are label, x"),
-        ({"a.csv": "x,x,label\n1,2,0\n"}, None, "a.csv: .*duplicate field names"),
+        ({"a.csv": "x,x,label\n1,2,0\n"}, None, "a.csv: the header has the name 'x' more than once"),
     ],
-    "index of pandas": [
+    "column without a name, as an index of pandas or R; `Unnamed: 0`, `__index_level_0__`": [
         (of(x=[1.5] * 10, __index_level_0__=[3] * 10), None, first("x_train", [1.5])),
         (of(__index_level_0__=[3] * 10), Columns(inputs=["__index_level_0__"]), first("x_train", [3])),
     ],
+    "0, 1, 2, … or 1, 2, 3, … in order": [
+        (of(x=[1.5] * 10, a=list(range(10)), b=list(range(1, 11))), None, first("x_train", [1.5])),
+        (of(a=list(range(10))), Columns(inputs=["a"]), first("x_train", [0])),
+        (of(a=list(range(10))), None, "no column is left as an input .'a' is left out, since it numbers the rows"),
+    ],
+    "a text or, under a name such as `id`, a whole number that is different in each row": [
+        (
+            of(x=[1.5] * 10, a=list("abcdefghij"), user_id=[row * row for row in range(10)]),
+            None,
+            first("x_train", [1.5]),
+        ),
+    ],
+    "no values": [(of(x=[1.5] * 10, a=pa.array([None] * 10, pa.float64())), None, first("x_train", [1.5]))],
 }
 TARGET: dict[str, Sequence[Case]] = {
     "class labels": [
@@ -251,7 +335,7 @@ TARGET: dict[str, Sequence[Case]] = {
     "numbers with a decimal point, or `task: regression`": [
         ({"a.csv": "x,price\n" + "1,2.0\n" * 10}, Columns("price"), lambda data: data.task == "regression"),
         (labelled([250_000] * 10), Columns("t", task="regression"), first("y_train", [250_000])),
-        (labelled([float("nan")] + [1.5] * 9), Columns("t"), r"column 't'\[0\] is NaN"),
+        (labelled([float("nan")] + [1.5] * 9), Columns("t"), "row 1 has no value in column 't'"),
     ],
     "floats with `task: classification`": [
         (labelled([1.5, 0.5] * 5), Columns("t", task="classification"), first("y_train", 1))
@@ -265,7 +349,7 @@ TARGET: dict[str, Sequence[Case]] = {
     ],
     "pictures, dates; texts with `task: regression`": [
         (labelled([GREY] * 10), Columns("t", ["x"]), "column 't' is binary, and not numbers, texts or truth values"),
-        ({"a.csv": "x,t\n" + "1,2026-01-01\n" * 10}, Columns("t"), "column 't' is date32"),
+        ({"a.csv": "x,t\n" + "1,2026-01-01\n" * 10}, Columns("t"), "column 't' is '2026-01-01', a date or a time"),
         (labelled(["a"] * 10), Columns("t", task="regression"), "column 't' has no numbers to predict"),
     ],
     "no target to be found": [

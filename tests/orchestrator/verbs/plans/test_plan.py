@@ -271,6 +271,25 @@ def test_names_and_paths_stay_whole_in_a_narrow_terminal(width: int, tmp_path: P
     assert not any("…" in word for word in narrow)
 
 
+def test_what_each_column_of_a_table_became_is_shown() -> None:
+    """Each column by name; of many columns, adjacent ones that became the same together."""
+    few = (("", "left out: it has no name"), ("a", "number"), ("b", "number"), ("kind", "target: 2 classes: no, yes"))
+    shown = plan(DOZEN)
+    lines = after(printed(replace(shown, data=replace(shown.data, columns=few))), "Columns (4)")
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "without a name left out: it has no name",
+        "a number",
+        "b number",
+        "kind target: 2 classes: no, yes",
+    ]
+    many = (*((f"x{place}", "number") for place in range(60)), ("kind", "target: 2 classes: no, yes"))
+    lines = after(printed(replace(shown, data=replace(shown.data, columns=many))), "Columns (61)")
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "x0 ... x59 (60) number",
+        "kind target: 2 classes: no, yes",
+    ]
+
+
 def test_what_the_data_leaves_out_is_shown() -> None:
     shown = "\n".join(printed(plan(DOZEN, "data.partition=labels-per-edge"), 80))
     assert "note: no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the" in shown

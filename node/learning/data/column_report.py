@@ -1,0 +1,106 @@
+"""What each column of a table became, in words, for the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue.datasets import Columns
+from node.learning.data.cells import shown
+
+COMPARED = 100  # different values of a column that is compared with the target
+
+
+class Table(Protocol):
+    """A table whose columns were read. ``classes``: the names of those of class labels. ``left_out``: columns that
+    are no inputs, with the reason."""
+
+    @property
+    def data(self) -> Any: ...
+
+    @property
+    def classes(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def left_out(self) -> Mapping[str, str]: ...
+
+    def values(self, name: str) -> NDArray[Any]: ...
+
+
+def report(
+    table: Table, columns: Columns, target: str, inputs: Sequence[str], y: NDArray[Any], label_names: Collection[str]
+) -> tuple[tuple[str, str], ...]:
+    """Each column, in the order of the table, with what it became."""
+    found = []
+    for name in table.data.column_names:
+        if name == target:
+            words = _target(y, list(label_names))
+        elif name in inputs:
+            words = _input(table, name, y)
+        elif name == columns.subject:
+            words = f"people: {len(np.unique(table.values(name)))}"
+        elif columns.inputs:
+            words = "left out: data.columns.inputs does not name it"
+        else:
+            words = f"left out: {table.left_out[name]}"
+        found.append((name.strip(), words))
+    return tuple(found)
+
+
+def _target(y: NDArray[Any], label_names: list[str]) -> str:
+    if y.dtype.kind == "f":
+        return "target: numbers to predict"
+    if y.ndim > 1:
+        return f"target: {y.shape[1]} labels"
+    classes = len(label_names) or len(np.unique(y))
+    names = f": {shown(label_names)}" if label_names else ""
+    return f"target: {classes} classes{names}"
+
+
+def _input(table: Table, name: str, y: NDArray[Any]) -> str:
+    values = table.values(name)
+    if values.ndim > 1:
+        return f"list of {' x '.join(map(str, values.shape[1:]))}"
+    if isinstance(values[0], bytes):
+        return "picture"
+    known, places = np.unique(values, return_inverse=True)
+    remark = "; it is the same in all rows" if len(known) == 1 else _tells_target(values, known, places, y)
+    if values.dtype.kind == "b":
+        return f"truth value{remark}"
+    if values.dtype.kind in "iuf" and name not in table.classes:
+        return f"number{remark or _counts(known, len(values))}"
+    names = [table.classes[name][value] for value in known] if name in table.classes else known.tolist()
+    return f"category with {len(known)} values: {shown(names)}{remark}"
+
+
+def _counts(known: NDArray[Any], rows: int) -> str:
+    """A remark if the values are the numbers of the rows in another order."""
+    if len(known) == rows > 2 and known[0] in (0, 1) and np.array_equal(known, known[0] + np.arange(rows)):
+        return f"; it is each number from {known[0]:g} to {known[-1]:g} once, so it may number the rows"
+    return ""
+
+
+def _tells_target(values: NDArray[Any], known: NDArray[Any], places: NDArray[np.intp], y: NDArray[Any]) -> str:
+    """A remark if each value of the column belongs to one class of the target and the reverse, or if its numbers are
+    those to predict, in any unit."""
+    if y.dtype.kind == "f":
+        same = values.dtype.kind in "iuf" and y.shape[1:] in ((), (1,)) and _proportional(values, y.reshape(-1))
+        return "; it is the target in another unit" if same else ""
+    if y.ndim > 1 or len(known) > COMPARED:
+        return ""
+    classes = np.unique(y)
+    pairs = np.unique(places.astype(np.int64) * (int(y.max()) + 1) + y)
+    if len(pairs) == len(known) == len(classes):
+        return "; each value belongs to one class, so it may be the target in other words"
+    return ""
+
+
+def _proportional(values: NDArray[Any], y: NDArray[Any]) -> bool:
+    centred = [each - each.mean() for each in (values.astype(np.float64), y.astype(np.float64))]
+    norms = [float(np.linalg.norm(each)) for each in centred]
+    if min(norms) == 0:
+        return False
+    return bool(abs(centred[0] @ centred[1]) > (1 - 1e-9) * norms[0] * norms[1])

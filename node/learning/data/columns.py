@@ -1,0 +1,196 @@
+"""The columns of a table: which are numbers, and which are no inputs, since they number or name the rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.learning.data import cells
+from node.learning.data.cells import Problem
+
+FEWEST_ROWS = 3  # of a table, from which on a column may be seen to number them
+Column = Any  # a pyarrow ChunkedArray
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A column of texts read as numbers, with a ``separator`` "." or "," if one of them has it. ``clear``: whether it
+    is a decimal one, since other than three digits follow. ``mixed``: whether other numbers have none."""
+
+    values: Column
+    separator: str
+    clear: bool
+    mixed: bool
+
+
+def typed(table: Any, *, decimal_commas: bool, as_they_are: Collection[str]) -> tuple[Any, dict[str, Problem]]:
+    """The table with its columns of texts as numbers or truth values where all texts are, and the problems of others,
+    by name. Texts for a missing value are null. Columns ``as_they_are`` stay texts, but for missing values."""
+    texts = {name: _trimmed(table.column(name)) for name in table.column_names if _is_text(table.column(name))}
+    numbers: dict[str, _Numbers] = {}
+    for name, column in texts.items():
+        found = None if name in as_they_are else _numbers(column, decimal_commas)
+        if found is not None:
+            numbers[name] = found
+    problems = _ambiguous(numbers, texts) if decimal_commas else {}
+    table = _with_floats(table)
+    for place, name in enumerate(table.column_names):
+        if name not in texts:
+            continue
+        column = texts[name]
+        if name in numbers and name not in problems:
+            column = numbers[name].values
+        elif name not in as_they_are and name not in problems:
+            column, problem = _truths_or_problem(column, decimal_commas)
+            if problem is not None:
+                problems[name] = problem
+        table = table.set_column(place, name, column)
+    return table, problems
+
+
+def _with_floats(table: Any) -> Any:
+    """The table with floats for the decimal numbers of databases."""
+    from pyarrow import float64, types
+
+    for place, field in enumerate(table.schema):
+        if types.is_decimal(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(float64()))
+    return table
+
+
+def _is_text(column: Column) -> bool:
+    from pyarrow import types
+
+    kind = column.type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _trimmed(column: Column) -> Column:
+    """Texts without blanks around them, and null for those that stand for a missing value."""
+    from pyarrow import compute, string
+
+    texts = compute.utf8_trim_whitespace(column.cast(string()))
+    return _without(texts, cells.MISSING)
+
+
+def _without(texts: Column, missing: Sequence[str]) -> Column:
+    """The texts, and null for these."""
+    from pyarrow import array, compute, scalar, string
+
+    is_missing = compute.is_in(texts, value_set=array(missing))
+    return compute.if_else(is_missing, scalar(None, string()), texts)
+
+
+def _numbers(texts: Column, decimal_commas: bool) -> _Numbers | None:
+    """The texts as whole numbers or as floats; None if one of them is no number."""
+    from pyarrow import compute
+
+    present = _without(texts, cells.MISSING_NUMBER)
+    if present.null_count == len(present):
+        return None
+    plain = _cast(present)
+    separator = "."
+    if plain is None and decimal_commas and _all_match(present, cells.DECIMAL_COMMA):
+        separator = ","
+        plain = _cast(compute.replace_substring(present, ",", "."))
+    if plain is None:
+        return None
+    separated = compute.filter(present, compute.match_substring(present, separator)).to_pylist()
+    mixed = len(separated) + present.null_count < len(present)
+    clear = not cells.may_be_thousands(separated)
+    return _Numbers(plain, separator if separated else "", clear, mixed)
+
+
+def _cast(texts: Column) -> Column | None:
+    from pyarrow import ArrowInvalid, float64, int64
+
+    for kind in (int64(), float64()):
+        try:
+            return texts.cast(kind)
+        except ArrowInvalid:
+            continue
+    return None
+
+
+def _all_match(texts: Column, pattern: re.Pattern[str]) -> bool:
+    from pyarrow import compute
+
+    return bool(compute.all(compute.match_substring_regex(texts, f"^(?:{pattern.pattern})$")).as_py())
+
+
+def _ambiguous(numbers: dict[str, _Numbers], texts: dict[str, Column]) -> dict[str, Problem]:
+    """The columns of which it is open whether a point or comma is a decimal one: those with the other separator than a
+    column where it clearly is, and those with whole numbers next to groups of three digits."""
+    clear = {found.separator for found in numbers.values() if found.separator and found.clear}
+    problems = {}
+    for name, found in numbers.items():
+        if found.separator == "." and "," in clear:
+            what, remedy = cells.POINT, cells.ONE_WAY
+        elif found.separator == "," and clear == {"."}:
+            what, remedy = cells.COMMA, cells.ONE_WAY
+        elif found.separator and found.mixed and found.separator not in clear:
+            what, remedy = cells.EITHER, cells.WITH_COMMAS
+        else:
+            continue
+        problems[name] = Problem(_first_with(texts[name], found.separator), what, remedy)
+    return problems
+
+
+def _first_with(texts: Column, separator: str) -> str:
+    from pyarrow import compute
+
+    first: str = compute.filter(texts, compute.match_substring(texts, separator))[0].as_py()
+    return first
+
+
+def _truths_or_problem(texts: Column, decimal_commas: bool) -> tuple[Column, Problem | None]:
+    """A column of texts that are not all numbers, as truth values if they are that, and its problem, if it has one."""
+    from pyarrow import bool_, compute
+
+    counts = {each["values"].as_py(): each["counts"].as_py() for each in compute.value_counts(texts.drop_null())}
+    if not counts:
+        return texts, None
+    if {text.lower() for text in counts} <= {"true", "false"}:
+        return compute.utf8_lower(texts).cast(bool_()), None
+    return texts, cells.problem(counts, decimal_commas=decimal_commas)
+
+
+def numbers_rows(values: NDArray[Any], starts: Sequence[int]) -> bool:
+    """Whether values (N,) count the rows in order, from 0 or 1, over all files or in each file again. ``starts``: the
+    rows with which files begin."""
+    if len(values) < FEWEST_ROWS or values.dtype.kind not in "iuf" or values[0] not in (0, 1):
+        return False
+    over_all = np.arange(len(values)) + values[0]
+    if np.array_equal(values, over_all):
+        return True
+    of_file = np.concatenate([np.arange(len(part)) for part in np.split(over_all, starts[1:])])
+    return bool(np.array_equal(values, of_file + values[0]))
+
+
+def not_an_input(name: str, column: Column, values: Callable[[], NDArray[Any]], starts: Sequence[int]) -> str | None:
+    """Why a column without lists is left out unless it is named: it has no name or no values, or numbers or names the
+    rows. None if it may be an input. ``values``: returns those of a column without missing ones."""
+    if cells.has_no_name(name):
+        return "it has no name, as a column of row numbers"
+    if column.null_count == len(column):
+        return "it has no values"
+    if column.null_count:
+        return None
+    held = values()
+    if held.ndim > 1 or held.dtype.kind not in "iufOUM":
+        return None
+    if numbers_rows(held, starts):
+        return "it numbers the rows"
+    if len(held) < FEWEST_ROWS or isinstance(held[0], bytes | dict | list):
+        return None
+    different = len(set(held.tolist())) == len(held)
+    if different and isinstance(held[0], str):
+        return "its texts are all different, as names of rows"
+    if different and held.dtype.kind in "iu" and cells.is_identifier(name):
+        return "its numbers are all different, as identifiers"
+    return None

@@ -1,0 +1,137 @@
+"""Reader of CSV files: all values as texts, under the names of the header.
+
+The values are separated by commas, semicolons or tabs, by the one that the header has most of, or that Excel's line
+`sep=;` names. Files are UTF-8, or UTF-16 with a byte order mark.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from node.learning.data.cells import PLAIN, has_no_name
+from node.learning.data.files import read_regular
+from node.learning.errors import DataError
+
+DELIMITERS = ",;\t"
+DECLARED = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CsvText:
+    """The text of a CSV file from its header on. ``skipped``: the lines before the header."""
+
+    file: Path
+    text: str
+    delimiter: str
+    skipped: int = 0
+
+    @property
+    def rows(self) -> Iterator[list[str]]:
+        """The header and the rows, of which empty ones are left out."""
+        return (row for row in self._reader() if row)
+
+    def line(self, row: int) -> int:
+        """The line on which row number ``row`` begins; rows count from 0 below the header, lines from 1."""
+        reader = self._reader()
+        begin, place = 1, -1
+        for values in reader:
+            if values and place == row:
+                return begin + self.skipped
+            place += bool(values)
+            begin = reader.line_num + 1
+        return begin + self.skipped
+
+    def _reader(self) -> Any:
+        return csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
+
+
+def opened(file: Path) -> CsvText:
+    """The text of a file. DataError if it is in another encoding than UTF-8 or UTF-16, or begins without a header."""
+    text = _decoded(file, read_regular(file))
+    declared = DECLARED.match(text)
+    if declared:
+        text = text[declared.end() :]
+    first_line = re.sub('"[^"]*"', "", re.split("[\r\n]", text, maxsplit=1)[0])
+    delimiter = declared[1] if declared else max(DELIMITERS, key=first_line.count)
+    return CsvText(file, text, delimiter, skipped=1 if declared else 0)
+
+
+def read_texts(content: CsvText) -> Any:
+    """The table of a CSV file, of which all columns are texts. DataError if a row has more or fewer values than the
+    header, or if two columns have one name."""
+    from pyarrow import csv as pyarrow_csv
+    from pyarrow import string
+
+    names = _names(content)
+    wrong: list[Any] = []
+
+    def note(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    parsing = pyarrow_csv.ParseOptions(delimiter=content.delimiter, newlines_in_values=True, invalid_row_handler=note)
+    reading = pyarrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1)
+    types = dict.fromkeys(names, string())
+    converting = pyarrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    stream = io.BytesIO(content.text.encode())
+    try:
+        table = pyarrow_csv.read_csv(stream, read_options=reading, parse_options=parsing, convert_options=converting)
+    except Exception:
+        if not wrong:
+            raise
+        raise _uneven(content, len(names)) from None
+    return table.rename_columns([name.strip() for name in names])
+
+
+def _names(content: CsvText) -> list[str]:
+    """The names of the columns. Columns without a name get different numbers of blanks, which pyarrow tells apart."""
+    header = next(content.rows, [])
+    names = [name.strip() for name in header]
+    numbers = [name for name in names if PLAIN.fullmatch(name) and not name.isdigit()]
+    if numbers:
+        line = f"line {content.skipped + 1} has the number {numbers[0]}"
+        raise DataError(f"{content.file}: {line} where the names of the columns must be; write a header")
+    repeated = [name for name, count in Counter(names).items() if count > 1 and not has_no_name(name)]
+    if repeated:
+        raise DataError(f"{content.file}: the header has the name {repeated[0]!r} more than once; rename a column")
+    blanks = (" " * count for count in itertools.count())
+    return [next(blanks) if name == "" else name for name in names]
+
+
+def _uneven(content: CsvText, expected: int) -> DataError:
+    """The error for the first row that has more or fewer values than the header."""
+    for number, row in enumerate(content.rows, start=-1):
+        if len(row) != expected:
+            values = "1 value" if len(row) == 1 else f"{len(row)} values"
+            separated = f"the header {expected}, separated by {_in_words(content.delimiter)}"
+            remedy = "quote a value that has the separator in it, and name each column in the header"
+            return DataError(f"{content.file}: line {content.line(number)} has {values}, and {separated}; {remedy}")
+    return DataError(f"{content.file}: rows have different numbers of values")
+
+
+def _in_words(delimiter: str) -> str:
+    return {",": "commas", ";": "semicolons", "\t": "tabs"}.get(delimiter, repr(delimiter))
+
+
+def _decoded(file: Path, content: bytes) -> str:
+    """The text of UTF-8, with or without a mark, or of UTF-16 with one."""
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if utf_16 else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        remedy = "save it as UTF-8, in Excel as 'CSV UTF-8', or convert it: iconv -f WINDOWS-1252 -t UTF-8"
+        raise DataError(f"{file}: is not UTF-8 text (byte {error.start}, line {line}); {remedy}") from None
+    if "\0" in text:
+        raise DataError(f"{file}: holds the character NUL; save it as UTF-8")
+    return text

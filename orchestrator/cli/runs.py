@@ -191,6 +191,8 @@ def sweep_runs(
     else:
         print_tables(sweep, outcome.results, open_console())
         click.echo(f"written to {outcome.directory}: sweep.html, sweep.md, sweep.json, the runs")
+    if outcome.interrupted:
+        tell(outcome.how_to_continue)
     sys.exit(outcome.exit_code)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
@@ -34,10 +34,18 @@ def task_words(sweep: Sweep, arguments: Sequence[str], workers: int | None) -> l
     return ["sweep", str(sweep.file), *arguments, *([] if workers is None else ["--workers", str(workers)])]
 
 
-def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Execute each task in its own process, ``count`` at the same time. ``tell`` prints their lines.
+def execute_in_parallel(
+    count: int,
+    tasks: Iterable[int],
+    words: Sequence[str],
+    tell: Callable[[str], None],
+    ended: Callable[[int], None],
+) -> bool:
+    """Execute each task in its own process, ``count`` at the same time. ``tell`` prints their lines. ``ended`` is
+    called in this thread after each task, with its number. Returns whether all tasks were executed.
 
-    If this is interrupted, the tasks end in order. If this process is killed, the tasks are killed too.
+    If this is interrupted, the running tasks end in order, without further lines. If this process is killed, the tasks
+    are killed too.
     """
     started: list[subprocess.Popen[str]] = []
     end_with_parent = partial(end_with, os.getpid())
@@ -56,19 +64,23 @@ def execute_in_parallel(count: int, tasks: Iterable[int], words: Sequence[str], 
             if interrupted():  # between the two lines above
                 process.terminate()
             for line in process.stdout or ():
-                tell(line.rstrip("\n"))
+                if not interrupted():
+                    tell(line.rstrip("\n"))
         if process.returncode < 0 and not interrupted():
             tell(f"task {number} was killed by signal {-process.returncode}: repeat the command to execute it again")
 
     with ThreadPoolExecutor(count) as pool:
+        numbers = {pool.submit(execute, number): number for number in tasks}
         try:
-            for each in [pool.submit(execute, number) for number in tasks]:
-                each.result()
+            for future in as_completed(numbers):
+                future.result()
+                ended(numbers[future])
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in started:
                 process.terminate()
-            raise
+            return False
+    return True
 
 
 def write_job(

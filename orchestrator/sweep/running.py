@@ -6,11 +6,13 @@ Any number of processes can execute tasks of a sweep in one folder at the same t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
@@ -21,6 +23,8 @@ from orchestrator.sweep.reading import COPY, Sweep
 from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import markdown, to_json
 
+PAGE_SHARE = 0.1  # of the time of a sweep that its page may take before the end
+
 
 @dataclass(frozen=True)
 class SweepOutcome:
@@ -30,6 +34,7 @@ class SweepOutcome:
     directory: Path
     results: tuple[Result, ...]
     interrupted: bool
+    again: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -39,21 +44,35 @@ class SweepOutcome:
             return 1
         return 3 if any(result.verdict == "fail" for result in self.results) else 0
 
+    @property
+    def how_to_continue(self) -> str:
+        """What is complete, and how to continue, in a sentence; empty if the sweep was not interrupted."""
+        if not self.interrupted:
+            return ""
+        complete = sum(not result.failed for result in self.results)
+        planned = text.count(len(self.sweep.combinations), "run")
+        without = " without --again" if self.again else ""
+        return f"interrupted: {complete} of {planned} complete; repeat the command{without} to continue"
+
     def to_json(self) -> dict[str, Any]:
         return to_json(self.sweep, self.results)
 
 
 def carry_out(sweeper: Sweeper) -> SweepOutcome:
-    """Execute the tasks of a sweep, one after another. Write sweep.json and sweep.md after each, and sweep.html at the
-    end. A failed run does not end the sweep; an interrupted one does."""
+    """Execute the tasks of a sweep, one after another. Write the tables and the page after each. A failed run does not
+    end the sweep; an interrupted one does."""
     results: list[Result] = []
-    for number in range(len(sweeper.sweep.combinations)):
-        result = sweeper.run(number)
-        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
-            results.append(result)
-        _write_tables(sweeper, results)
-        if sweeper.interrupted:
-            break
+    output = Output(sweeper.sweep, sweeper.directory)
+    try:
+        for number in range(len(sweeper.sweep.combinations)):
+            result = sweeper.run(number)
+            if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
+                results.append(result)
+            output.write(results)
+            if sweeper.interrupted:
+                break
+    except KeyboardInterrupt:  # between two runs
+        sweeper.interrupted = True
     return _finished(sweeper, results)
 
 
@@ -70,11 +89,39 @@ def carry_out_on(scheduler: str, sweeper: Sweeper, arguments: Sequence[str], ima
 
 def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]) -> SweepOutcome:
     """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. A task trains
-    in one process, unless the sweeper has another number of ``workers``. KeyboardInterrupt if this is interrupted."""
-    words = task_words(sweeper.sweep, arguments, sweeper.workers or 1)
-    execute_in_parallel(count, sweeper.to_do(), words, sweeper.tell)
-    sweeper.tell = lambda _: None  # the tasks have printed their results
+    in one process, unless the sweeper has another number of ``workers``."""
+    sweep, tell = sweeper.sweep, sweeper.tell
+    words = task_words(sweep, arguments, sweeper.workers or 1)
+    output = Output(sweep, sweeper.directory)
+    to_do = sweeper.to_do()
+    sweeper.tell = lambda _: None  # the tasks print their results
+    results: dict[int, Result] = {}
+
+    def take(number: int) -> None:
+        result = sweeper.find(number)
+        if result is not None:
+            results[number] = result
+
+    def ended(number: int) -> None:
+        if sweeper.again:
+            sweeper.forget()
+        take(number)
+        output.write(_in_order(results))
+
+    for number in set(range(len(sweep.combinations))) - set(to_do):
+        take(number)
+    sweeper.interrupted = not execute_in_parallel(count, to_do, words, tell, ended)
+    if sweeper.interrupted:
+        if not sweeper.again:
+            for number in to_do:  # some have ended meanwhile
+                take(number)
+        return _finished(sweeper, [result for result in _in_order(results) if not result.failed])
     return collect(sweeper)
+
+
+def _in_order(results: Mapping[int, Result]) -> list[Result]:
+    """The results by the number of their tasks."""
+    return [result for _, result in sorted(results.items())]
 
 
 def run_task(sweeper: Sweeper, number: int) -> tuple[Result, int]:
@@ -94,17 +141,34 @@ def collect(sweeper: Sweeper) -> SweepOutcome:
     results = [each for each in found if each is not None]
     if all(result.failed for result in results):
         raise RunError(f"{sweeper.directory} has no complete run of this sweep: start it without --collect")
-    _write_tables(sweeper, results)
     return _finished(sweeper, results)
 
 
 def _finished(sweeper: Sweeper, results: Sequence[Result]) -> SweepOutcome:
+    write_tables(sweeper.sweep, results, sweeper.directory)
     write_page(sweeper.sweep, results, sweeper.directory)
-    return SweepOutcome(sweeper.sweep, sweeper.directory, tuple(results), sweeper.interrupted)
+    return SweepOutcome(sweeper.sweep, sweeper.directory, tuple(results), sweeper.interrupted, sweeper.again)
 
 
-def _write_tables(sweeper: Sweeper, results: Sequence[Result]) -> None:
-    sweep, directory = sweeper.sweep, sweeper.directory
+class Output:
+    """The files of a sweep that runs: its tables after every run, and its page, as long as it takes little time."""
+
+    def __init__(self, sweep: Sweep, directory: Path) -> None:
+        self._sweep, self._directory = sweep, directory
+        self._next_page = 0.0  # on the monotonic clock
+
+    def write(self, results: Sequence[Result]) -> None:
+        write_tables(self._sweep, results, self._directory)
+        began = time.monotonic()
+        if began < self._next_page:
+            return
+        write_page(self._sweep, results, self._directory)
+        ended = time.monotonic()
+        self._next_page = ended + (ended - began) / PAGE_SHARE
+
+
+def write_tables(sweep: Sweep, results: Sequence[Result], directory: Path) -> None:
+    """Write sweep.json and sweep.md. RunError if there is no room."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / COPY, sweep.source)

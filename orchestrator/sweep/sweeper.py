@@ -63,7 +63,7 @@ class Sweeper:
         again: bool = False,
     ) -> None:
         self.sweep, self.directory, self.workers, self.tell = sweep, directory, workers, tell
-        self._track, self._again = track, again
+        self._track, self.again = track, again
         self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
         self._read: set[Path] = set()  # the complete ones
         self.interrupted = False
@@ -75,7 +75,7 @@ class Sweeper:
         try:
             plan = self._plan(combination)
             with self._locked(combination, number):
-                known = None if self._again else self._known(combination, plan)
+                known = None if self.again else self._known(combination, plan)
                 return known or self._execute(combination, plan)
         except OrchestratorError as error:
             return self._failed(combination, error)
@@ -95,12 +95,17 @@ class Sweeper:
         self._say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
         return None
 
+    def forget(self) -> None:
+        """Look at all runs again: a complete run may have a later one."""
+        self._complete.clear()
+        self._read.clear()
+
     def to_do(self) -> list[int]:
         """The tasks without a complete run, or all of them if they are repeated."""
         return [
             number
             for number, combination in enumerate(self.sweep.combinations)
-            if self._again or not self._is_complete(combination)
+            if self.again or not self._is_complete(combination)
         ]
 
     def _is_complete(self, combination: Combination) -> bool:
@@ -172,7 +177,7 @@ class Sweeper:
         return self._failed(combination, outcome.summary["error"] or outcome.summary["ended"], run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
-        run = None if self._again or DRIVERS[plan.driver].simulated else self._run_of(plan)
+        run = None if self.again or DRIVERS[plan.driver].simulated else self._run_of(plan)
         if run is None or run.ended not in (None, "interrupted"):
             return None
         directory = RunDirectory(run.path)

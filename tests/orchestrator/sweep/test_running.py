@@ -215,6 +215,39 @@ def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [[], ["--parallel", "2"]])
+def test_an_interrupted_sweep_leaves_its_table_and_says_once_how_to_continue(
+    tmp_path: Path, options: list[str], number: int
+) -> None:
+    """Two short runs are complete when the sweep is interrupted in a long one."""
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    cases = "cases: {short: {}, long: {algorithm.rounds: 9999, stop.rounds: 9999}}"
+    (tmp_path / "mine.yaml").write_text(f"scenario: small.yaml\nseeds: [1, 2]\n{cases}\n")
+    folder = tmp_path / "runs/mine"
+
+    def short_runs_are_complete() -> bool | None:
+        if not (folder / "sweep.json").exists() or held(folder, 1) is None:
+            return None
+        short, _ = json.loads((folder / "sweep.json").read_text())["cases"]
+        return len(short["runs"]) == 2 or None
+
+    words = command("sweep", tmp_path / "mine.yaml", "--runs", tmp_path / "runs", *options)
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        wait_for(short_runs_are_complete, "two complete runs, in the tables of the running sweep")
+        assert (folder / "sweep.md").exists()
+        process.send_signal(number)
+        assert process.stdout is not None
+        said = process.stdout.read()
+    assert process.returncode == 130
+    assert said.count("interrupted: 2 of 4 runs complete; repeat the command to continue") == 1
+    assert "error" not in said
+    assert "2 pass" in said
+    assert "2 pass" in (folder / "sweep.md").read_text()
+    assert (folder / "sweep.html").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_the_end_of_a_sweep_ends_its_tasks(tmp_path: Path, number: int, code: int) -> None:
     (tmp_path / "small.yaml").write_text(SCENARIO.replace("rounds: 2", "rounds: 9999"))

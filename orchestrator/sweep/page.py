@@ -22,6 +22,7 @@ from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.tables import (
     COSTS,
     about_comparisons,
+    about_rounds,
     columns_of_learning,
     comparison_table,
     failures,
@@ -76,6 +77,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
         seeds=len({each.seed for each in sweep.combinations}),
         figures={**figures, **_bars(sweep, cases, by_case)},
         legend=legend(sweep),
+        about_rounds=about_rounds(sweep),
         about_comparisons=about_comparisons(sweep, comparisons),
         comparisons=comparison_table(comparisons),
         tables=[table(sweep, results, part) for part in (columns_of_learning(target), COSTS)],

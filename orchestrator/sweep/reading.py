@@ -158,12 +158,13 @@ def _combinations(
     combinations: list[Combination] = []
     found: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
+    rounds = _rounds_of(text, str(scenario))
     products = [dict(zip(read.vary, values, strict=True)) for values in itertools.product(*read.vary.values())]
     for (case, own), varied in itertools.product(cases.items(), products):
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
         first = ", ".join([next(iter(cases)), *values]) if len(cases) > 1 or not combinations else combinations[0].case
-        said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
+        said = {**_places(source, ("cases", case), own, rounds), **_places(source, ("vary",), varied, rounds)}
         try:
             checked = reading.parse(text, str(scenario), (*said, *common))
         except ScenarioError as error:
@@ -187,9 +188,27 @@ def _combinations(
     return tuple(combinations)
 
 
-def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """The overrides as assignments, each with its place in the sweep file."""
-    return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
+def _rounds_of(text: str, name: str) -> Any:
+    """The value of `algorithm.rounds` in a scenario as it is written; None without."""
+    try:
+        algorithm = document.read(text, name).data.get("algorithm")
+    except ScenarioError:
+        return None  # which is reported when the scenario is read
+    return algorithm.get("rounds") if isinstance(algorithm, dict) else None
+
+
+def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any], rounds: Any) -> dict[str, str]:
+    """The overrides as assignments, each with its place in the sweep file. An algorithm that replaces the scenario's
+    keeps the ``rounds`` of the scenario unless it has its own."""
+    places = {}
+    for path, value in overrides.items():
+        place = source.place((*above, path))
+        places[assignment(path, value)] = place
+        replaces = path == "algorithm" and value is not None
+        has_rounds = isinstance(value, dict) and "rounds" in value
+        if replaces and rounds is not None and not has_rounds:
+            places[assignment("algorithm.rounds", rounds)] = place
+    return places
 
 
 def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str]) -> Iterator[Problem]:

@@ -132,6 +132,8 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, the comparisons, and the failed runs."""
     comparisons = compare(results)
     parts = [f"# {sweep.name}", legend(sweep), _lines(table(sweep, results, columns_of(sweep.target)))]
+    if different_rounds := about_rounds(sweep):
+        parts.append(different_rounds)
     if about := about_comparisons(sweep, comparisons):
         rows = comparison_table(comparisons)
         parts += ["## Differences", about, *([_lines(rows)] if rows else [])]
@@ -150,6 +152,8 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
         write_entries(console, [(number, case) for case, number in numbers.items()])
         write(console, "")
     _print_table(table(sweep, results, columns_of(sweep.target)), numbers, console)
+    if different_rounds := about_rounds(sweep):
+        write(console, "", Text(different_rounds, style="yellow"))
     comparisons = compare(results)
     if about := about_comparisons(sweep, comparisons):
         write(console, "", Text(about, style="dim"), "")
@@ -256,6 +260,23 @@ def legend(sweep: Sweep) -> str:
             "never reached it, up to the end of the shortest of them."
         )
     return legend
+
+
+def about_rounds(sweep: Sweep) -> str:
+    """The planned rounds of the cases, if they differ; else empty."""
+    planned: dict[int | None, list[str]] = {}
+    for case, combinations in sweep.cases.items():
+        planned.setdefault(combinations[0].scenario.rounds, []).append(case)
+    if len(planned) < 2:
+        return ""
+    parts = []
+    for rounds, cases in planned.items():
+        number = "no fixed number" if rounds is None else str(rounds)
+        parts.append(f"{number} ({text.some(cases)})")
+    return (
+        f"Cases have different numbers of rounds: {'; '.join(parts)}. Accuracies after the last round and totals "
+        "compare them after different amounts of training: set `algorithm.rounds` to the same number in all cases."
+    )
 
 
 def failures(results: Iterable[Result]) -> list[str]:

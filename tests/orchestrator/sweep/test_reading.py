@@ -67,6 +67,24 @@ seeds: [3, 4]
     assert last.scenario.hardware["device"].class_ == "raspberry-pi-4"
 
 
+def test_an_algorithm_without_rounds_keeps_those_of_the_scenario(tmp_path: Path) -> None:
+    text = """\
+scenario: twelve.yaml
+cases:
+  plain: {}
+  other: {algorithm: {name: onlyedge}}
+  word: {algorithm: onlyedge}
+  own: {algorithm: {name: onlyedge, rounds: 3}}
+  path: {algorithm: {name: onlyedge}, algorithm.rounds: 4}
+"""
+    (tmp_path / "twelve.yaml").write_text("algorithm: {name: hierfavg, rounds: 12}\n")
+    read = sweep(tmp_path, text)
+    assert [each.scenario.rounds for each in read.combinations] == [12, 12, 12, 3, 4]
+    assert {each.scenario.rounds for each in sweep(tmp_path, text, ("algorithm.rounds=7",)).combinations} == {7}
+    varied = sweep(tmp_path, "scenario: twelve.yaml\nvary: {algorithm: [hierfavg, {name: onlyedge, rounds: 5}]}\n")
+    assert [each.scenario.rounds for each in varied.combinations] == [12, 5]
+
+
 def test_targets(tmp_path: Path) -> None:
     of = {}
     for written in ("accuracy: 70%", "accuracy: 70.0%, scope: own", "accuracy: 70%, scope: own, of: edges"):

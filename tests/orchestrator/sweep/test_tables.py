@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ NEVER: Figures = {
 
 def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_cases_with_different_rounds_are_named_under_the_table() -> None:
+    asked = sweep("a", "b", "c")
+    longer = parse("algorithm: {name: hierfavg, rounds: 40}", "base.yaml")
+    combinations = [replace(each, scenario=longer) if each.case == "b" else each for each in asked.combinations]
+    different = replace(asked, combinations=tuple(combinations))
+    rounds = SCENARIO.rounds
+    note = f"Cases have different numbers of rounds: {rounds} (a, c); 40 (b)."
+    assert note in markdown(different, made(different, GOOD))
+    assert note in " ".join(
+        printed(100, lambda console: print_tables(different, made(different, GOOD), console)).split()
+    )
+    assert "different numbers of rounds" not in markdown(asked, made(asked, GOOD))
 
 
 def test_markdown() -> None:

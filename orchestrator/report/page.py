@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from math import isfinite
 from pathlib import Path
@@ -192,7 +192,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     planned_faults = [span for span in spans if not span.by]
     made = sum(1 for span in planned_faults if span.start is not None)
     by_hand = f", {len(spans) - len(planned_faults)} manual" if len(planned_faults) < len(spans) else ""
-    tiers = Counter(node["tier"] for node in history.nodes.values())
+    tiers = history.nodes_by_tier
     began = history.training_began
     trained = "never trained" if began is None else f"{text.duration(history.training_ended - began)} of training"
     return [
@@ -203,7 +203,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
         ),
         ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
         ("time", text.duration(history.seconds), trained),
-        ("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
+        ("nodes", f"{tiers.total():,}", ", ".join(text.count(number, tier) for tier, number in tiers.items())),
         ("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
         ("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
         ("overruns", str(len(history.events("overrun"))), "steps slower than configured"),

@@ -102,13 +102,13 @@ class Picture:
     dots: tuple[Dot, ...]
     lines: tuple[LinkLine, ...]
     classes: tuple[ClassNote, ...]
+    tiers: Mapping[str, int]
     media: tuple[MediumMark, ...] = ()
 
     @property
     def alt(self) -> str:
         """The picture in words. The table of nodes below it says the rest."""
-        tiers = Counter(dot.tier for dot in self.dots)
-        nodes = ", ".join(text.count(number, tier) for tier, number in tiers.items())
+        nodes = ", ".join(text.count(number, tier) for tier, number in self.tiers.items())
         links = ", ".join(f"{note.links} {note.name}" for note in self.classes)
         media = f"; shared media: {', '.join(each.name for each in self.media)}" if self.media else ""
         hit = sum(1 for dot in self.dots if dot.faults)
@@ -126,6 +126,7 @@ def picture(history: History) -> Picture:
         dots=tuple(_dots(history, places, sizes)),
         lines=tuple(_lines(history, places, between, usual)),
         classes=tuple(_classes(history)),
+        tiers=history.nodes_by_tier,
         media=tuple(_media(history, between)),
     )
 

@@ -6,7 +6,7 @@ memory, as they are recorded. What follows from rows, such as rounds from their 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -16,6 +16,7 @@ from orchestrator.results.means import Band, Coverage, clients_of, mean_series, 
 from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.record.writer import CONTINUED
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
+from orchestrator.scenario.sections.topology import POPULATION
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report
@@ -84,6 +85,15 @@ class Facts(Protocol):
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The planned nodes by name, in the plan's order."""
         return {node["name"]: node for node in self.plan.get("nodes", [])}
+
+    @cached_property
+    def nodes_by_tier(self) -> Counter[str]:
+        """The number of nodes of each tier. A population counts with its clients, for which one node stands."""
+        tiers = Counter(str(node["tier"]) for node in self.nodes.values())
+        clients = self.plan.get(POPULATION)
+        if clients:
+            tiers[str(self.nodes[POPULATION]["tier"])] += clients["size"] - 1
+        return tiers
 
     @cached_property
     def link_classes(self) -> dict[tuple[str, str], str]:

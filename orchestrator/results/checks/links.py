@@ -133,6 +133,10 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
         at = max(0.0, worst.start - began)
         said.append(f"the worst at {at:.1f} s for {text.duration(worst.end - worst.start)}: {worst.cause}")
     too_late = late > LATE_PACKETS_SHARE * packets or held_up > max(LATE_SHARE * training, LEAST_HELD_UP)
+    if too_late:
+        said.append(
+            f"at most {LATE_PACKETS_SHARE:.0%} of the packets, and {LATE_SHARE:.0%} of the training, may be late"
+        )
     verdict: Verdict = "fail" if lost or too_late else "unknown" if others else "pass"
     return verdict, "; ".join(said)
 

@@ -35,7 +35,8 @@ def compute_on_time(history: Facts) -> Assessment | None:
     share = seconds / max(history.training_ended - began, 1e-9)
     late = text.count(sum(steps for steps, _ in overruns.values()), "step")
     steps = f"{late} on {text.count(len(overruns), 'node')} took longer than their hardware needs"
-    worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
+    allowed = f"at most {LATE_SHARE:.0%} may be"
+    worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training ({allowed})"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
     remedy = "use fewer or slower nodes, or `--driver sim`: its time is virtual"

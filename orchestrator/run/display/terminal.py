@@ -30,7 +30,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "pass": ("✓ all well", "green"),
     "unknown": ("? not everything could be checked", "yellow"),
-    "fail": ("✕ a check fails", "red"),
+    "fail": ("✕ a check does not pass", "red"),
 }
 ENDINGS = {
     "rounds": "all rounds done",
@@ -86,9 +86,9 @@ class PlainView(View):
         failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))
         if fails and not failed:
             why = "; ".join(f"{name}: {said}" for name, said in snapshot.failed.items())
-            self._write(f"a check fails{f' ({why})' if why else ''}: do not rely on the results of this run")
+            self._write(f"so far a check does not pass, the verdict comes at the end{f' ({why})' if why else ''}")
         elif failed and not fails:
-            self._write("the checks that are made during the run pass again")
+            self._write("so far all checks that are made during the run pass again")
 
     def line(self, text: str) -> None:
         self._write(text)

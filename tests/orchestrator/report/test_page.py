@@ -27,6 +27,14 @@ from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.report.test_timeline import rows_of
 
+POPULATION = {
+    "size": 2000,
+    "asynchronous": False,
+    "selected": 10,
+    "selection": {"name": "uniform"},
+    "hardware": [],
+}
+
 EXAMPLES = {
     "finished": Example(),
     "cut short": Example(rounds_made=4, ending=None),
@@ -37,6 +45,15 @@ EXAMPLES = {
     "simulated": Example(driver="sim"),
     "real links": Example(driver="swarm", hosts=3, real=("edge-cloud",)),
 }
+
+
+def test_a_population_counts_with_its_clients(tmp_path: Path) -> None:
+    nodes = [{"name": "cloud", "tier": "cloud", "leads": True}, {"name": "population", "tier": "device"}]
+    plan = plan_of(Example(edges=0, devices_per_edge=0)) | {"nodes": nodes, "links": [], "population": POPULATION}
+    Record.create(tmp_path / "run", json.dumps(plan), {}).close()
+    with History.open(tmp_path / "run") as history:
+        assert "2,001 1 cloud, 2,000 devices" in Page(render(history)).text
+        assert picture(history).alt.startswith("1 cloud, 2,000 devices;")
 
 
 class Page(HTMLParser):

@@ -415,13 +415,15 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
         [OVERLOAD, replace(OVERLOAD, start=9.0, end=11.0, late_max=0.4, held_up=0.4, cause="too many packets")],
         "fail",
         "60 packets more than 50 ms late, 0.60% of all; the links were held up for 480 ms, 2.5% of the training; the "
-        "worst at 8.0 s for 2 s: too many packets",
+        "worst at 8.0 s for 2 s: too many packets; "
+        "at most 1% of the packets, and 2% of the training, may be late",
     ),
     (
         [replace(OVERLOAD, late=101)],
         "fail",
         "101 packets more than 50 ms late, 1.01% of all; the links were held up for 80 ms, 0.4% of the training; the "
-        "worst at 1.0 s for 1 s: the switch was held up",
+        "worst at 1.0 s for 1 s: the switch was held up; "
+        "at most 1% of the packets, and 2% of the training, may be late",
     ),
     (
         [replace(OVERLOAD, late=0, held_up=0.0, lost=LOST)],

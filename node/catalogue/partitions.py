@@ -29,7 +29,7 @@ class PartitionParameters(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class IID(PartitionParameters):
-    """Samples divided at random, in equal numbers."""
+    """Samples divided at random, in numbers that differ by one at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class PartitionScheme:
 PARTITIONS: dict[str, PartitionScheme] = {
     scheme.name: scheme
     for scheme in (
-        PartitionScheme("iid", IID, "samples drawn at random, in equal numbers"),
+        PartitionScheme("iid", IID, "samples drawn at random, in numbers that differ by one at most"),
         PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha", labels=True),
         PartitionScheme(
             "shards", LabelShards, "a few single-label shards per client", "shards_per_client", labels=True

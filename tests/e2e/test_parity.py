@@ -66,3 +66,35 @@ def test_adapters_of_a_model_of_tokens_learn_the_same_in_namespaces(tmp_path: Pa
     simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
     assert {scope for _, _, scope, _ in simulated[0]} >= {"global", "train"}
     assert simulated == namespaces
+
+
+MESH = "topology: {edges: 3, devices_per_edge: 0}\nlinks: {edge-edge: lan, edge-cloud: lan}"
+TREE = "topology: {edges: 2, devices_per_edge: 1}\nlinks: {device-edge: lan, edge-cloud: lan}"
+STAR = "topology: {edges: 0, devices: 3}\nlinks: {device-cloud: lan}"
+SILOS = "topology: {cloud: false, edges: 2, devices_per_edge: 1}\nlinks: {device-edge: lan, edge-edge: lan}"
+GENERATOR = "steps: 2, inner_rounds: 2, generator_steps: 2"
+OF_PAPERS = {
+    "fedfeat": ("retrain_epochs: 2, features: averaged", STAR, "iid"),
+    "fededs": ("profile: fast, encryptor_width: 2, encryptor_epochs: 1, model_epochs: 1", MESH, "iid"),
+    "phe-fl": ("epochs: 1", TREE, "{labels-per-edge: D2}"),
+    "feelpgen-minus": (GENERATOR, SILOS, "iid"),
+    "dffke": ("profile: fast, docking_epochs: 2, decoder_epochs: 1, first_epochs: 2, width: 4", MESH, "iid"),
+}
+
+
+@pytest.mark.parametrize("algorithm", OF_PAPERS)
+def test_algorithms_of_rounds_learn_the_same_in_namespaces(tmp_path: Path, algorithm: str) -> None:
+    """FEELPGen is not among them: its edges take the models that are there."""
+    params, topology, partition = OF_PAPERS[algorithm]
+    scenario = f"""\
+name: parity
+seed: 7
+algorithm: {{name: {algorithm}, rounds: 2, {params}}}
+data: {{dataset: digits, partition: {partition}, samples_per_client: 40, evaluate_samples: 100}}
+model: cnn
+gathering: {{deadline: 2min}}
+{topology}
+"""
+    simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
+    assert simulated[0]
+    assert simulated == namespaces

@@ -341,8 +341,7 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
 def _limit_rights(server: ForkServer, start: Start) -> list[str]:
     """Give this process the rights of a node. Return the restrictions that this kernel lacks."""
     if isinstance(start.rights, Openness):
-        open_up(start.rights)
-        return []
+        return open_up(start.rights)
     assert server.view is not None
     return confine(start.rights, server.view, server.calls)
 

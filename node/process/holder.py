@@ -6,11 +6,15 @@ resolve, because the node has its own /etc/hosts.
 
 The holder reads orders, one JSON object a line, from a socket, and answers there. The fork server passes both on:
 
-    {"id": 2, "op": "run", "program": "cloud", "argv": ["mosquitto"], "environment": {}, "folder": "/", "log": "/a.log"}
+    {"id": 2, "op": "run", "program": "cloud", "argv": ["mosquitto"], "environment": {}, "folder": "/", "log": "/a.log",
+     "follow": true}
     {"id": 2, "ok": true}                            (or with "refused": the reason)
     {"id": 3, "op": "signal", "program": "cloud", "number": 15}
     {"id": 4, "op": "release", "code": 0}            (the holder ends with this code, and with it all its programs)
     {"event": "program", "node": "cloud", "program": "cloud", "code": 0}
+
+A signal reaches all processes of a program. With ``follow``, a program whose command ends with exit code 0 ends when
+its other processes have ended: a start script or a daemon leaves its command. After a signal this holds for any code.
 """
 
 from __future__ import annotations
@@ -21,12 +25,14 @@ import os
 import selectors
 import socket
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from node.process import namespaces
 from node.process.children import wake_up_for_children
+from node.process.program_processes import MARK, processes_of
 
 KEPT = {
     "CAP_CHOWN": 0,
@@ -47,6 +53,10 @@ KEPT = {
 write audit records."""
 
 HOSTS = Path("/etc/hosts")
+SYS, GROUPS = Path("/sys"), Path("/sys/fs/cgroup")
+NO_OWN_SYS = (
+    "programs see the host's /sys, and in /sys/class/net the host's interfaces: the kernel refuses another ({})"
+)
 
 
 @dataclass(frozen=True)
@@ -59,14 +69,16 @@ class Openness:
     groups: tuple[str, ...] = ()
 
 
-def open_up(openness: Openness) -> None:
+def open_up(openness: Openness) -> list[str]:
     """Give this process the view and the rights of a program. It must have its own mount and PID namespaces already.
+    Returns what this kernel lacks.
 
     OSError if the kernel refuses. Clears the parent-death signal (prctl(2)).
     """
     myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV | namespaces.MS_NOEXEC
     namespaces.mount("proc", Path("/proc"), quiet)
+    lacking = show_own_network(quiet)
     namespaces.bind(Path(openness.hosts), HOSTS)
     if openness.user is None:
         namespaces.bound_capabilities(KEPT.values())
@@ -75,6 +87,23 @@ def open_up(openness: Openness) -> None:
         namespaces.bound_capabilities()
     os.close(myself)
     namespaces.forbid_new_rights()
+    return lacking
+
+
+def show_own_network(flags: int) -> list[str]:
+    """Mount /sys again, for writing to nobody: it shows the interfaces of the network namespace in which it was
+    mounted. The control groups of the host stay in it. Returns a note if the kernel refuses."""
+    groups = os.open(GROUPS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if GROUPS.is_dir() else None
+    try:
+        namespaces.mount("sysfs", SYS, flags | namespaces.MS_RDONLY)
+        if groups is not None:
+            namespaces.bind(Path(f"/proc/self/fd/{groups}"), GROUPS)
+    except OSError as error:
+        return [NO_OWN_SYS.format(error.strerror)]
+    finally:
+        if groups is not None:
+            os.close(groups)
+    return []
 
 
 class Holder:
@@ -83,7 +112,10 @@ class Holder:
     def __init__(self, node: str, orders: socket.socket) -> None:
         self._node = node
         self._orders = orders
-        self._programs: dict[int, str] = {}
+        self._programs: dict[int, str] = {}  # by the process id of their command
+        self._followed: set[str] = set()  # programs that end with the last of their processes
+        self._signalled: set[str] = set()  # programs that were sent a signal
+        self._ending: dict[int, tuple[str, int]] = {}  # programs whose command has ended, with its exit code
 
     def hold(self) -> int:
         """Obey until the order to end, or until the fork server is gone. Return the exit code."""
@@ -126,34 +158,41 @@ class Holder:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=order["folder"],
-                env=order["environment"],
+                env=order["environment"] | {MARK: order["program"]},
                 start_new_session=True,
             )
         program.returncode = 0  # `_reap` waits for it
         self._programs[program.pid] = order["program"]
+        self._followed.discard(order["program"])
+        if order["follow"]:
+            self._followed.add(order["program"])
 
     def _signal(self, order: dict[str, Any]) -> None:
-        """Send a signal to a program; without a program to every process of the node, except this one."""
+        """Send a signal to all processes of a program; without a program to all of the node, except this one."""
         wanted = order.get("program")
         if wanted is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, order["number"])
-        for pid, program in self._programs.items():
+            return
+        commands = self._programs | {command: program for command, (program, _) in self._ending.items()}
+        for command, program in commands.items():
             if program == wanted:
-                os.kill(pid, order["number"])
+                self._signalled.add(program)
+                for process in processes_of(program, command):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, order["number"])
 
     def _reap(self) -> None:
-        """Tell which programs have ended. Other processes are the orphans of programs."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            program = self._programs.pop(pid, None)
+        """Report which programs have ended. Other processes are what programs have left behind."""
+        for command, code in _ended_children():
+            program = self._programs.pop(command, None)
             if program is not None:
-                code = os.waitstatus_to_exitcode(status)
+                self._ending[command] = program, code
+        for command, (program, code) in list(self._ending.items()):
+            waits = program in self._signalled or (program in self._followed and code == 0)
+            if not waits or not processes_of(program, command):
+                del self._ending[command]
+                self._signalled.discard(program)
                 self._write({"event": "program", "node": self._node, "program": program, "code": code})
 
     def _answer(self, order: dict[str, Any], **fields: Any) -> None:
@@ -161,3 +200,15 @@ class Holder:
 
     def _write(self, message: dict[str, Any]) -> None:
         self._orders.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    """The process ids and exit codes of this process's children that have ended."""
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child == 0:
+            return
+        yield child, os.waitstatus_to_exitcode(status)

@@ -148,8 +148,9 @@ class RunsPrograms(Protocol):
     async def release(self, node: str, code: int = 0) -> None:
         """End a node and all its programs. Its Exit has this code."""
 
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        """Whether a program of a node listens on a TCP port. False if the node has ended, or if its host is lost."""
+    async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
+        """The addresses on which programs of a node listen on a TCP port. None if the node has ended, or if its host is
+        lost."""
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""

@@ -25,7 +25,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.wiring import ipv6_address
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.ports import listens
+from orchestrator.host.kernel.ports import is_loopback, listening_on
 from orchestrator.host.kernel.usage import ProcessUsage, usage
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -79,8 +79,8 @@ def quota_notes(plan: Plan) -> list[str]:
 class NodesHere:
     """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
 
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        return listens(node.pid, port)
+    async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
+        return listening_on(node.pid, port)
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
@@ -102,6 +102,7 @@ class _Program:
     lines: Lines = field(default_factory=Lines)
     phase: Phase = Phase.WAITING
     said_ready: bool = False  # it has printed the line by which it is ready
+    on_loopback: str = ""  # the address, if it listens on its port for its own node only
     code: int | None = None
     read: int = 0  # bytes of its log
     life: asyncio.Task[None] | None = None
@@ -262,10 +263,21 @@ class Programs:
         ready = program.plan.ready
         if ready.port is not None:
             handle = self._nodes.get(program.plan.node)
-            return handle is not None and await self._driver.listens(handle, ready.port)
+            if handle is None:
+                return False
+            addresses = await self._driver.listening_on(handle, ready.port)
+            program.on_loopback = next((address for address in addresses if is_loopback(address)), "")
+            if all(is_loopback(address) for address in addresses) and self._awaited_elsewhere(program):
+                return False
+            return bool(addresses)
         if ready.line is not None:
             return program.said_ready
         return passed >= (ready.delay or 0)
+
+    def _awaited_elsewhere(self, program: _Program) -> bool:
+        """Whether a program of another node waits for this one."""
+        label, node = program.plan.label, program.plan.node
+        return any(label in other.plan.after and other.plan.node != node for other in self._programs.values())
 
     def _give_up(self, program: _Program, why: str) -> None:
         """End the run: a program that cannot start will not start the next time either."""
@@ -355,11 +367,14 @@ def _shown(program: _Program) -> str:
 
 def _awaited(program: _Program) -> str:
     ready = program.plan.ready
-    return (
-        f"it did not listen on port {ready.port}"
-        if ready.port is not None
-        else f"it printed no line with {ready.line!r}"
-    )
+    if ready.port is None:
+        return f"it printed no line with {ready.line!r}"
+    if program.on_loopback:
+        return (
+            f"it listened on port {ready.port} of {program.on_loopback} only, where no other node reaches it"
+            " (let it listen on 0.0.0.0 or ::),"
+        )
+    return f"it did not listen on port {ready.port}"
 
 
 def _piece(log: Path, start: int) -> bytes:

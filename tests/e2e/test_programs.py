@@ -170,6 +170,51 @@ programs:
         wait_for(lambda: traces_of(name) == [] or None, "the end of its processes", 20.0)
 
 
+SERVICE = """\
+import os, signal, sys, time
+from pathlib import Path
+
+def save(*_):
+    time.sleep(0.5)  # what it had not written
+    Path(sys.argv[1], "state").write_text("saved")
+    sys.exit()
+
+if "daemon" in sys.argv and os.fork():
+    os._exit(0)
+if "daemon" in sys.argv:
+    os.setsid()
+signal.signal(signal.SIGTERM, save)
+print("interfaces", *sorted(os.listdir("/sys/class/net")), "address", Path("/sys/class/net/data0/address").read_text())
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_all_processes_of_a_program_end_in_their_own_time(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "start.sh").write_text(f"{PYTHON} service.py $1\n")  # without exec
+    scenario = f"""
+topology: {{edges: 0, devices: 3}}
+probe: {{before: false}}
+programs:
+  cloud: {{command: sleep 1, after: device, ends_the_run: true}}
+  device-0: {{command: "sh start.sh {{files}}", ready: {{line: ready}}}}
+  device-1: {{command: "{PYTHON} service.py {{files}}", ready: {{line: ready}}}}
+  device-2: {{command: "{PYTHON} service.py {{files}} daemon", ready: {{line: ready}}}}
+"""
+    result = up(tmp_path, scenario)
+    assert result.code == 0, (result.summary, result.errors)
+    directory = directory_of(result)
+    logs = {}
+    for name in ("device-0", "device-1", "device-2"):
+        assert (directory.checkpoints_of(name) / "state").read_text() == "saved"
+        logs[name] = (directory.logs / f"{name}.log").read_text()
+        assert "interfaces data0 lo address 02:ed:" in logs[name]
+    assert len(set(logs.values())) == 3  # each has an address of its own
+    assert traces_of(directory.run) == []
+
+
 IPV6_SERVER = """\
 import socket, time
 # As servers do that bind to :: by default: without an IPv6 address this lookup finds nothing

@@ -147,14 +147,15 @@ class FakeProgramsDriver(FakeDriver):
     programs    those that it has started, by label
     refuses     why it starts no program; "": it starts each
     stubborn    labels of programs that SIGTERM does not end
-    ports       on which the programs of each node listen
+    ports       on which the programs of each node listen, with the addresses
     """
 
     def __init__(self, refuses: str = "") -> None:
         super().__init__(FakeControl())
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.requests: list[tuple[Any, ...]] = []
-        self.refuses, self.stubborn, self.ports = refuses, set[str](), set[int]()
+        self.refuses, self.stubborn = refuses, set[str]()
+        self.ports: dict[int, list[str]] = {}
         self.programs: dict[str, ProgramPlan] = {}
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -176,9 +177,9 @@ class FakeProgramsDriver(FakeDriver):
     async def release(self, node: str, code: int = 0) -> None:
         self.requests.append(("release", node, code))
 
-    async def listens(self, node: NodeHandle, port: int) -> bool:
-        self.requests.append(("listens", node.pid, port))
-        return port in self.ports
+    async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
+        self.requests.append(("listening_on", node.pid, port))
+        return self.ports.get(port, [])
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         return {name: ProcessUsage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}

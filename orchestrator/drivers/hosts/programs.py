@@ -50,10 +50,10 @@ class HostsProgramsDriver(HostsDriver):
     async def release(self, node: str, code: int = 0) -> None:
         await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
 
-    async def listens(self, node: NodeHandle, port: int) -> bool:
+    async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
         with contextlib.suppress(DriverError):  # its host is lost, or slow: it is asked again
-            return await self._agents.call(node.host, RunsPrograms.listens, node, port)
-        return False
+            return await self._agents.call(node.host, RunsPrograms.listening_on, node, port)
+        return []
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> dict[str, ProcessUsage]:
         found: dict[str, ProcessUsage] = {}

@@ -50,6 +50,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
             environment=environment,
             folder=self._folder,
             log=str(pipe.path),
+            follow=not program.ends_the_run,
         )
         if "refused" in answer:
             raise HostError(f"it cannot be started ({answer['refused']})")

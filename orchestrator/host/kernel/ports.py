@@ -1,20 +1,38 @@
-"""Whether a process listens on a TCP port, read from the kernel's tables. Nothing is sent."""
+"""The addresses on which a process listens on a TCP port, read from the kernel's tables. Nothing is sent."""
 
 from __future__ import annotations
 
+import ipaddress
+import sys
 from pathlib import Path
 
 from orchestrator.host.kernel.small_files import text_of
 
 LISTENING = "0A"  # TCP_LISTEN in net/tcp_states.h
+WORD = 8  # hexadecimal digits; the kernel prints addresses as words of this processor's byte order
 
 
-def listens(process: int, port: int, proc: Path = Path("/proc")) -> bool:
-    """Whether a process in the network namespace of ``process`` listens on a TCP port; False if that has ended."""
-    wanted = f":{port:04X}"
+def listening_on(process: int, port: int, proc: Path = Path("/proc")) -> list[str]:
+    """The addresses on which a process in the network namespace of ``process`` listens on a TCP port; none if that has
+    ended."""
+    addresses = []
     for name in ("tcp", "tcp6"):
         for row in (text_of(proc / str(process) / "net" / name) or "").splitlines()[1:]:
             _, local, _, state, *_ = row.split()
-            if state == LISTENING and local.endswith(wanted):
-                return True
-    return False
+            address, _, number = local.partition(":")
+            if state == LISTENING and int(number, 16) == port:
+                addresses.append(_address(address))
+    return addresses
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only processes in the same network namespace reach a listener on this address."""
+    parsed = ipaddress.ip_address(address)
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback
+
+
+def _address(digits: str) -> str:
+    words = [digits[start : start + WORD] for start in range(0, len(digits), WORD)]
+    packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    return str(ipaddress.ip_address(packed))

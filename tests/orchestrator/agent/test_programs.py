@@ -103,9 +103,9 @@ async def test_what_a_program_has_printed_arrives_before_its_end(world: Programs
 
 async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
-    world.fake("pc-1").ports.add(80)
-    assert await world.driver.listens(nodes["cloud"], 80)
-    assert not await world.driver.listens(nodes["cloud"], 81)
+    world.fake("pc-1").ports[80] = ["0.0.0.0"]
+    assert await world.driver.listening_on(nodes["cloud"], 80) == ["0.0.0.0"]
+    assert await world.driver.listening_on(nodes["cloud"], 81) == []
     assert await world.driver.usage(nodes) == dict.fromkeys(nodes, ProcessUsage(0.5, 101))
     await world.driver.release("cloud", 3)
     assert world.fake("pc-1").requests[-1] == ("release", "cloud", 3)
@@ -116,7 +116,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     await world.stage.leave("pc-2")
     assert (await world.driver.exits.get()).node == "device-0"
     assert await world.driver.usage(nodes) == {"cloud": ProcessUsage(0.5, 101)}
-    assert not await world.driver.listens(nodes["device-0"], 80)
+    assert await world.driver.listening_on(nodes["device-0"], 80) == []
     with pytest.raises(LostError):
         await world.run("device-0")
     assert (await world.changes(1))[0][:2] == ("pc-2", "lost")

@@ -183,10 +183,31 @@ async def test_a_program_that_is_not_ready_in_time_ends_the_run(tmp_path: Path) 
 async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT.replace("line: serving", "port: 80")) as it:
         await it.start_all()
-        await it.until(("listens", 1, 80))
+        await it.until(("listening_on", 1, 80))
         assert ("run", "device-0") not in it.driver.requests
-        it.driver.ports.add(80)
+        it.driver.ports[80] = ["0.0.0.0"]
         await it.until(("run", "device-0"))
+
+
+async def test_a_listener_on_loopback_is_not_ready_for_other_nodes(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT.replace("line: serving", "port: 80, within: 300ms")) as it:
+        it.driver.ports[80] = ["127.0.0.1"]
+        await it.start_all()
+        told = await it.until_heard("cloud", type="failed")
+        assert told["error"] == (
+            "`serve` on cloud: it listened on port 80 of 127.0.0.1 only, where no other node reaches it (let it listen"
+            " on 0.0.0.0 or ::), within 300 ms"
+        )
+        assert ("run", "device-0") not in it.driver.requests
+
+
+async def test_a_listener_on_loopback_is_ready_for_programs_of_its_own_node(tmp_path: Path) -> None:
+    text = TEXT.replace("line: serving", "port: 80").replace("ask, after: cloud}", "ask}")
+    text = text.replace("  device:", "  asker: {on: cloud, command: ask, after: cloud}\n  device:")
+    async with rig(tmp_path, text) as it:
+        it.driver.ports[80] = ["127.0.0.1"]
+        await it.start_all()
+        await it.until(("run", "cloud.asker"))
 
 
 async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from orchestrator.planning.programs import ProgramPlan
 PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
 TIMEOUTS = {
     "Fabric.counters": 5.0,
-    "RunsPrograms.listens": 5.0,
+    "RunsPrograms.listening_on": 5.0,
     "RunsPrograms.usage": 5.0,
     "Host.sense": 15.0,  # sensors are found, and read
     "Host.finish": 60.0,

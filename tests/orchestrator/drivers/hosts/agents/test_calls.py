@@ -87,7 +87,7 @@ def test_results_arrive_as_they_were(method: Callable[..., Any], result: object)
         (Fabric.counters, None, "^Input should be a dictionary or an instance of Counted$"),
         (HostLinks.alter, 7, "^Input should be a valid list$"),
         (Driver.start, {"pid": None}, "^pid: Input should be a valid integer$"),
-        (RunsPrograms.listens, "perhaps", "^Input should be a valid boolean, unable to interpret input$"),
+        (RunsPrograms.listening_on, "perhaps", "^Input should be a valid list$"),
     ],
 )
 def test_what_is_no_result_is_named_with_its_place(method: Callable[..., Any], data: object, error: str) -> None:

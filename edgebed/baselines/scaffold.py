@@ -132,7 +132,7 @@ class Client(edgebed.Role):
             t = edgebed.round_of(message)
             x, c = (edgebed.parted(message.tensors, part) for part in ("model", "control"))
             result = await edgebed.train(self, x, t, self.params, Correction(c, c_i))
-            y, rate = result.weights, max(result.steps, 1) * self.params.learning_rate
+            y, rate = result.weights, max(result.steps, 1) * self.params.at(t).learning_rate
             c_i, change = await self.compute(renewed, x, y, c, c_i, rate, mode="other")
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, y, t)

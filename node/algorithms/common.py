@@ -26,7 +26,14 @@ async def train(
     role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None, beside: float = 0.0
 ) -> TrainResult:
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
-    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
+    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`). A learning rate that decays is
+    reported: that of the run's round, which has several of a device's `round` below an edge."""
+    within = getattr(role.params, "edge_rounds", 1) if role.tier == "device" else 1
+    t = (round - 1) // within + 1
+    decays = params.learning_rate_decay != 1.0
+    params = params.at(t)
+    if decays and round % within == 0:
+        role.report(round=t, scope="train", learning_rate=params.learning_rate)
     samples = math.ceil(role.learner.work(params) * (params.passes + beside))
     return await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import MODELS
@@ -42,6 +42,8 @@ class LocalTraining(Parameters):
 
     optimizer: optimizer of a client's training; its state is new in each round
     learning_rate: η, learning rate
+    learning_rate_decay: factor of the learning rate from round to round, η decay^⌊(t − 1) / rounds⌋ in round t
+    learning_rate_decay_rounds: rounds between two such decays: 1 for an exponential, more for a step schedule
     momentum: ρ, momentum of sgd; adam has its own
     weight_decay: weight of an L2 term that is added to the gradient
     batch_size: B, samples per mini-batch
@@ -53,13 +55,15 @@ class LocalTraining(Parameters):
     evaluate_samples: number of test samples that models are evaluated on, a fixed random subset; default: all
 
     Parameters of an algorithm whose clients train in an ``own_loop``, not by `Learner.train`, refuse the three of
-    gradients.
+    gradients and the two of the decay.
     """
 
     own_loop: ClassVar[bool] = False
 
     optimizer: str = word("sgd", "sgd", "adam")
     learning_rate: float = number(0.01, low=0, above=True)
+    learning_rate_decay: float = number(1.0, low=0, above=True, high=1)
+    learning_rate_decay_rounds: int = whole(1, low=1)
     momentum: float = number(0.0, low=0, high=1, below=True)
     weight_decay: float = number(0.0, low=0)
     batch_size: int = whole(32, low=1)
@@ -75,7 +79,10 @@ class LocalTraining(Parameters):
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
         for entry in fields(self) if self.own_loop else ():
-            if entry.name.startswith("gradient_") and getattr(self, entry.name) != entry.default:
+            if (
+                entry.name.startswith(("gradient_", "learning_rate_decay"))
+                and getattr(self, entry.name) != entry.default
+            ):
                 raise ValueError(
                     f"{entry.name}: is not for this algorithm, whose clients train in their own way: leave it out"
                 )
@@ -95,6 +102,15 @@ class LocalTraining(Parameters):
     def local(self, **changes: Any) -> LocalTraining:
         """The values of local training alone, without those that an algorithm adds, and with ``changes``."""
         return LocalTraining(**{entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | changes)
+
+    def at(self, t: int) -> Self:
+        """The values in round t of the run, which counts from 1."""
+        if self.learning_rate_decay == 1.0:
+            return self
+        decays = (t - 1) // self.learning_rate_decay_rounds
+        return replace(
+            self, learning_rate=self.learning_rate * self.learning_rate_decay**decays, learning_rate_decay=1.0
+        )
 
     @property
     def most_epochs(self) -> int:

@@ -267,7 +267,7 @@ class Edge(Role):
             extract, self.g, heads, p, r, seed, self.device, samples=p.coordinator_training, mode="train"
         )
         mean = await average(self, updates, self.w)
-        self.w = subtracted(self.w, mean, p.learning_rate) if p.aggregation == "literal" else mean
+        self.w = subtracted(self.w, mean, p.at(self.t).learning_rate) if p.aggregation == "literal" else mean
         self.samples += sum(update.fields["samples"] for update in updates)
 
     # Algorithm 2: between silos

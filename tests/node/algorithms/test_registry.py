@@ -33,7 +33,7 @@ from node.role import Role
         ({"epochs": None}, "epochs: nothing is not a whole number at least 1"),
         ({"steps": 0}, "steps: 0 is not a whole number at least 1, or nothing"),
         ({"learning-rate": 1}, "unknown parameter 'learning-rate'; did you mean 'learning_rate'?"),
-        ({"x": 1}, "unknown parameter 'x' (allowed: optimizer, learning_rate, momentum"),
+        ({"x": 1}, "unknown parameter 'x' (allowed: optimizer, learning_rate, learning_rate_decay"),
     ],
 )
 def test_wrong_parameters_are_refused_with_the_reason(values: dict[str, object], message: str) -> None:

@@ -357,7 +357,8 @@ MISTAKES = [
         "algorithm:\n  name: hierfavg\n  kapa2: 3\n  learning_rate: -1\nmodel: cnnn",
         [
             "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
-            "optimizer, learning_rate, momentum, weight_decay, batch_size, epochs, steps, gradient_clipping, "
+            "optimizer, learning_rate, learning_rate_decay, learning_rate_decay_rounds, momentum, weight_decay, "
+            "batch_size, epochs, steps, gradient_clipping, "
             "gradient_accumulation, gradient_checkpointing, evaluate_samples, kappa1, kappa2, participation, "
             "statistics)",
             "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",

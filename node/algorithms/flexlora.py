@@ -74,8 +74,20 @@ def merged(w: State, states: Sequence[State], samples: Sequence[int], alpha: flo
     return {name: made[name] for name in w}
 
 
+def truncated(made: State, states: Sequence[State], samples: Sequence[int], alpha: float) -> float:
+    """The share of ‖W‖², summed over the layers, that the rank of `made` cannot hold, where `made` is `merged` of the
+    other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
+    shares = [count / sum(samples) for count in samples]
+    whole, kept = 0.0, 0.0
+    for layer in layers(made):
+        whole += float(np.sum(mean_product(states, shares, layer, alpha) ** 2))
+        scale = alpha / len(made[layer + DOWN])
+        kept += float(np.sum((scale * made[layer + UP].astype(np.float64)) ** 2))
+    return max(0.0, 1 - kept / whole) if whole else 0.0
+
+
 class Cloud(fedavg.Cloud):
-    """Averages the products of its clients' adapters."""
+    """Averages the products of its clients' adapters, and reports what their largest rank cannot hold."""
 
     def adapted(self, w: State, client: str) -> State:
         return cut(w, self.model_params["lora"]["ranks"][client])
@@ -92,7 +104,10 @@ class Cloud(fedavg.Cloud):
         sides = ((len(w[layer + UP]), w[layer + DOWN].shape[1]) for layer in layers(w))
         numbers = sum(out * inside * min(out, inside) for out, inside in sides)  # of the decompositions
         alpha = self.model_params["lora"]["alpha"]
-        return await self.compute(merged, w, states, samples, alpha, samples=numbers, mode="other")
+        made = await self.compute(merged, w, states, samples, alpha, samples=numbers, mode="other")
+        lost = await self.compute(truncated, made, states, samples, alpha, mode="other")
+        self.report(round=t, scope="average", truncated=lost)
+        return made
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": fedavg.Client, "device": fedavg.Client}

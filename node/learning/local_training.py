@@ -50,7 +50,8 @@ class LocalTraining(Parameters):
     epochs: E, passes over a client's data per round
     steps: steps per round, instead of epochs
     gradient_clipping: largest norm of a step's gradients, all together; default: no clipping
-    gradient_accumulation: mini-batches in a step, which is that of one batch of so many times batch_size
+    gradient_accumulation: mini-batches in a step, which is that of one batch of so many times batch_size, up to
+        rounding; batch normalisation still takes the statistics of each mini-batch
     gradient_checkpointing: whether the backward pass computes activations again, so that they take less memory
     evaluate_samples: number of test samples that models are evaluated on, a fixed random subset; default: all
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.algorithms.flexlora import cut, mean_product, merged, split
+from node.algorithms.flexlora import cut, mean_product, merged, split, truncated
 from node.learning.aggregation import State, weighted_mean
 from node.learning.models import build
 from node.messaging.wire import Message, encode
@@ -45,6 +45,16 @@ def test_the_split_is_the_nearest_of_its_rank() -> None:
     lost = np.linalg.svd(w, compute_uv=False)[3:]
     assert np.sum((w - ALPHA / 3 * up @ down) ** 2) == pytest.approx(np.sum(lost**2))
     np.testing.assert_allclose(down @ down.T, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [2, 3, 6])
+def test_what_the_largest_rank_cannot_hold_is_counted(rank: int) -> None:
+    """Two adapters of rank 3 have a mean product of rank 6. The share is of the squares of its singular values."""
+    states, samples = [adapter(1, 3), adapter(2, 3)], [2, 6]
+    singular = np.linalg.svd(mean_product(states, [0.25, 0.75], "layer", ALPHA), compute_uv=False)
+    made = merged(adapter(0, rank), states, samples, ALPHA)
+    expected = np.sum(singular[rank:] ** 2) / np.sum(singular**2)
+    assert truncated(made, states, samples, ALPHA) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_client_has_what_a_split_to_its_rank_gives() -> None:

@@ -125,6 +125,18 @@ def test_accumulated_mini_batches_are_one_batch(digits: Prepared, optimizer: str
         np.testing.assert_allclose(parts.weights[name], values, atol=1e-5)
 
 
+def test_batch_normalisation_takes_the_statistics_of_each_accumulated_mini_batch(digits: Prepared) -> None:
+    one = learner(digits, model="cnn")
+    params = LocalTraining(learning_rate=0.01, batch_size=48, steps=1)
+    whole, parts = (
+        one.train(one.initial(), each, 1) for each in (params, replace(params, batch_size=16, gradient_accumulation=3))
+    )
+    counter = next(name for name in whole.weights if name.endswith("num_batches_tracked"))
+    assert [int(result.weights[counter]) for result in (whole, parts)] == [1, 3]
+    mean = counter.replace("num_batches_tracked", "running_mean")
+    assert not np.allclose(whole.weights[mean], parts.weights[mean], atol=1e-4)
+
+
 @pytest.mark.parametrize(("most", "share"), [(None, None), (1e6, 0.0), (1e-6, 1.0)])
 def test_steps_with_clipped_gradients_are_counted(digits: Prepared, most: float | None, share: float | None) -> None:
     one = learner(digits, model="mlp")

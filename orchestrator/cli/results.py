@@ -96,16 +96,26 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
 
 @click.command("compare")
 @click.argument("names", metavar="RUN RUN...", nargs=-1)
+@click.option("--latex", "as_latex", is_flag=True, help="Print the results as a table for LaTeX.")
 @runs_option
 @json_option
-def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
+def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, as_json: bool) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_each
     from orchestrator.results.record.history import History
-    from orchestrator.verbs.results.compare import compare, compare_many, print_comparison, print_many, run_overview
+    from orchestrator.verbs.results.compare import (
+        compare,
+        compare_many,
+        latex,
+        print_comparison,
+        print_many,
+        run_overview,
+    )
 
     if len(names) < 2:
         raise click.UsageError("name two runs or more")
+    if as_latex and as_json:
+        raise click.UsageError("choose one of --latex and --json")
     found = []
     with waiting("reading the records"):
         for directory in find_each(names, runs):
@@ -113,6 +123,8 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
                 found.append(run_overview(history))
     if as_json:
         print_json((compare(*found) if len(found) == 2 else compare_many(found)).to_json())
+    elif as_latex:
+        click.echo(latex(compare_many(found)), nl=False)
     elif len(found) == 2:
         print_comparison(compare(*found), open_console())
     else:

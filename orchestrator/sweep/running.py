@@ -21,7 +21,7 @@ from orchestrator.sweep.jobs import execute_in_parallel, execute_job, task_words
 from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import COPY, Sweep
 from orchestrator.sweep.sweeper import Sweeper
-from orchestrator.sweep.tables import markdown, to_json
+from orchestrator.sweep.tables import latex, markdown, to_json
 
 PAGE_SHARE = 0.1  # of the time of a sweep that its page may take before the end
 
@@ -168,12 +168,13 @@ class Output:
 
 
 def write_tables(sweep: Sweep, results: Sequence[Result], directory: Path) -> None:
-    """Write sweep.json and sweep.md. RunError if there is no room."""
+    """Write sweep.json, sweep.md and sweep.tex. RunError if there is no room."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / COPY, sweep.source)
         write_whole(directory / "sweep.json", json.dumps(to_json(sweep, results), indent=2) + "\n")
         write_whole(directory / "sweep.md", markdown(sweep, results))
+        write_whole(directory / "sweep.tex", latex(sweep, results))
     except OSError as error:
         raise RunError(
             f"cannot write the tables in {directory} ({error.strerror}): make room, or choose --runs"

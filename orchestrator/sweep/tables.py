@@ -12,6 +12,7 @@ from rich.text import Text
 
 from node.extras import LEARNING, install_command
 from orchestrator import text
+from orchestrator.latex import tabular
 from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.results.evaluation.targets import judged_on
 from orchestrator.sweep.figures import Comparison, Result, Spread, compare, spreads
@@ -140,6 +141,19 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     if failed := failures(results):
         parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
     return "\n\n".join(parts) + "\n"
+
+
+def latex(sweep: Sweep, results: Sequence[Result]) -> str:
+    """The text of sweep.tex: the table, and the comparisons, each as a `tabular` below a comment that explains it."""
+    comparisons = compare(results)
+    tables = [(legend(sweep), table(sweep, results, columns_of(sweep.target)))]
+    tables.append((about_comparisons(sweep, comparisons), comparison_table(comparisons)))
+    parts = []
+    for about, rows in tables:
+        if rows:
+            headings, *body = rows
+            parts.append(f"% {about}\n" + tabular(headings, body, range(1, len(headings) - 1)))
+    return "\n".join(parts)
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:

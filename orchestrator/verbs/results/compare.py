@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
+from orchestrator.latex import tabular
 from orchestrator.layout import Cell, write, write_entries, write_table, write_wide_table
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
@@ -96,14 +97,33 @@ def print_many(compared: ManyRuns, console: Console) -> None:
     once = [name for name in ONCE if all(row[name] == rows[0][name] for row in rows)]
     if once:
         write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in once)}")
+    columns = _columns(rows, once)
+    table = [(number, *_cells(row, columns)) for number, row in zip(numbers, rows, strict=True)]
+    write_wide_table(console, ("run", *map(_heading, columns)), table, right=_figures(columns))
+
+
+def latex(compared: ManyRuns) -> str:
+    """The results of the runs as a table for LaTeX, with a row for each run and its id."""
+    rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
+    columns = _columns(rows, ())
+    headings = [["run"], *([_heading(name)] for name in columns)]
+    cells = [[[str(row["run"])], *([str(cell)] for cell in _cells(row, columns))] for row in rows]
+    return tabular(headings, cells, _figures(columns))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], once: Sequence[str]) -> list[str]:
+    """The names of the columns of a table of runs, without those of ``once`` and of links without bytes."""
     named = dict.fromkeys(name for row in rows for name in row if name not in ("run", *once))
-    columns = [name for name in named if not name.startswith("bytes.") or any(row.get(name) for row in rows)]
-    table = [
-        (number, *(_value(row.get(name), _unit(name)) for name in columns))
-        for number, row in zip(numbers, rows, strict=True)
-    ]
-    figures = {place for place, name in enumerate(columns, start=1) if _unit(name) != "text"}
-    write_wide_table(console, ("run", *map(_heading, columns)), table, right=figures)
+    return [name for name in named if not name.startswith("bytes.") or any(row.get(name) for row in rows)]
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:
+    return [_value(row.get(name), _unit(name)) for name in columns]
+
+
+def _figures(columns: Sequence[str]) -> set[int]:
+    """The places of the columns of numbers, after that of the run."""
+    return {place for place, name in enumerate(columns, start=1) if _unit(name) != "text"}
 
 
 def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:

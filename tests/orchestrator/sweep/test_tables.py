@@ -10,7 +10,7 @@ from node.extras import install_command
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Figures, Result
 from orchestrator.sweep.reading import Combination, Sweep, Target
-from orchestrator.sweep.tables import markdown, print_tables, to_json
+from orchestrator.sweep.tables import latex, markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed
 from tests.shipped import SWEEPS, read_sweep
 
@@ -62,6 +62,16 @@ def test_cases_with_different_rounds_are_named_under_the_table() -> None:
         printed(100, lambda console: print_tables(different, made(different, GOOD), console)).split()
     )
     assert "different numbers of rounds" not in markdown(asked, made(asked, GOOD))
+
+
+def test_latex() -> None:
+    asked = sweep("a_1", "b%")
+    lines = latex(asked, made(asked, GOOD, BETTER, NEVER, GOOD)).splitlines()
+    assert lines[0].startswith("% base.yaml, mean ± standard deviation")
+    assert lines[1] == r"\begin{tabular}{lrrrl}"
+    # The figures of `test_markdown`.
+    assert lines[5] == r"a\_1 & 85.0 $\pm$ 7.1\% & 4 $\pm$ 1.41 & device-edge 2 $\pm$ 1.41 MB & 2 pass \\"
+    assert lines[6].startswith(r"b\% & 60.0 $\pm$ 28.3\% & $\geq$ 3.5")
 
 
 def test_markdown() -> None:

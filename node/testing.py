@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -13,7 +13,17 @@ from typing import Any, Self, cast
 import numpy as np
 
 from node.algorithms.registry import ALGORITHMS
-from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
+from node.assignment import (
+    Assignment,
+    DataAssignment,
+    Gathering,
+    Keypair,
+    PeerAddress,
+    Relation,
+    Stop,
+    Tier,
+    Timeouts,
+)
 from node.catalogue.models import model_of
 from node.catalogue.partitions import IID, PartitionParameters
 from node.learning.aggregation import State
@@ -22,7 +32,8 @@ from node.learning.data.partition import divide, own_test, set_apart
 from node.learning.local_training import LocalTraining
 from node.learning.training import Learner
 from node.messaging.delivery.pair import Delay
-from node.messaging.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork, MemoryTransport
+from node.messaging.wire import Message
 from node.parameters import read_parameters
 from node.plugins import activate, find
 from node.role import Role
@@ -33,6 +44,10 @@ from node.runtime.compute import Mode
 SECONDS_PER_SAMPLE = 0.001  # of virtual time
 SMALL = IID(samples_per_client=60)
 PATIENT = Gathering(deadline=30)
+
+Fate = Callable[[Message], Sequence[float]]
+"""The seconds after which each copy of a message leaves: ``(0,)`` as sent, ``()`` lost, ``(5,)`` late, ``(0, 0)`` sent
+twice."""
 
 
 @dataclass
@@ -75,6 +90,35 @@ class VirtualCompute:
         fn(*args)
 
 
+class FatefulTransport(MemoryTransport):
+    """A transport whose messages have the fate that a test gives them."""
+
+    def __init__(self, network: MemoryNetwork, node: str, peers: Iterable[str], fate: Fate) -> None:
+        super().__init__(network, node, peers, Timeouts())
+        self._fate = fate
+        self._delayed: set[asyncio.Task[None]] = set()
+
+    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+        peers = list(to)
+        for delay in self._fate(message):
+            if delay == 0:
+                await super().send(peers, message, replace=replace)
+            else:
+                task = asyncio.create_task(self._send_later(delay, peers, message))
+                self._delayed.add(task)
+                task.add_done_callback(self._delayed.discard)
+
+    async def close(self, flush: float | None = None) -> None:
+        """Delayed messages of a node that has ended are lost."""
+        for task in self._delayed:
+            task.cancel()
+        await super().close(flush)
+
+    async def _send_later(self, delay: float, peers: Sequence[str], message: Message) -> None:
+        await asyncio.sleep(delay)
+        await super().send(peers, message)
+
+
 @dataclass
 class Federation:
     """A topology and its data. ``tree`` maps each node to its parent, None at the top; names begin with their tier.
@@ -84,9 +128,11 @@ class Federation:
     from its last checkpoint; ``slow``: factors on the time that a node computes. All times are seconds of virtual time:
     a training step takes a millisecond for each sample, and a message one.
 
+    ``fate``: what becomes of each message that a node sends; by default it is delivered once.
+
     ``meshed``: edges exchange messages with one another; None: if the algorithm is declared to need it.
 
-    ``device``: what the nodes train on, as torch names it.
+    ``seed`` is the scenario's. ``device``: what the nodes train on, as torch names it.
 
     After `run`, the ``journals`` of the nodes and `state` tell what happened.
     """
@@ -108,6 +154,8 @@ class Federation:
     cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
     crash: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # node -> (at, back at) seconds
+    fate: Fate | None = None
+    seed: int = 7
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Journal))
     roles: dict[str, Role] = field(default_factory=dict)
 
@@ -165,7 +213,7 @@ class Federation:
     def _role(self, node: str) -> Role:
         assignment = self._assignment(node)
         peers = [peer.name for peer in assignment.peers]
-        transport = self.network.transport(node, peers)
+        transport = self._transport(node, peers)
         kind = ALGORITHMS[self.algorithm].roles[assignment.tier]
         self.roles[node] = kind(
             assignment,
@@ -177,6 +225,11 @@ class Federation:
             restored=load(checkpoint_path(self.folder, node)),
         )
         return self.roles[node]
+
+    def _transport(self, node: str, peers: Sequence[str]) -> MemoryTransport:
+        if self.fate is None:
+            return self.network.transport(node, peers)
+        return FatefulTransport(self.network, node, peers, self.fate)
 
     def _assignment(self, node: str) -> Assignment:
         parent = self.tree[node]
@@ -206,7 +259,7 @@ class Federation:
             node=node,
             tier=tier_of(node),
             index=1,
-            seed=7,
+            seed=self.seed,
             host="",
             port=0,
             keys=Keypair(public="", secret=""),
@@ -245,7 +298,7 @@ def federation(
 ) -> Federation:
     """A `Federation` for an algorithm of a plug-in, with ``samples`` handwritten digits at each client. ``plugin``: a
     file, or the name of a module. ``folder`` takes the files of the run, like pytest's ``tmp_path``. ``params`` are the
-    scenario's; ``more`` are fields of `Federation`.
+    scenario's; ``more`` are fields of `Federation`, such as another ``partition``.
 
     PluginError or ValueError if the plug-in or a parameter cannot be used.
     """
@@ -257,8 +310,7 @@ def federation(
         algorithm,
         read_parameters(ALGORITHMS[algorithm].params, params or {}),
         folder / "run",
-        partition=IID(samples_per_client=samples),
-        **more,
+        **{"partition": IID(samples_per_client=samples)} | more,
     )
 
 

@@ -102,6 +102,19 @@ def bytes_by_class(history: History) -> dict[str, int]:
     return dict(totals)
 
 
+def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
+    """By device, the bytes that its links delivered in training, headers included: ``sent`` by it and ``received``. A
+    population is one device."""
+    devices = [name for name, node in history.nodes.items() if node.get("tier") == "device"]
+    totals = {name: {"sent": 0, "received": 0} for name in devices}
+    for link in link_counters(history):
+        if link.source in totals:
+            totals[link.source]["sent"] += link.delivered_bytes
+        if link.target in totals:
+            totals[link.target]["received"] += link.delivered_bytes
+    return totals
+
+
 def probed_bytes_by_class(history: History) -> dict[str, int]:
     """The bytes that the links of each class delivered in probes, before training began."""
     totals: Counter[str] = Counter()

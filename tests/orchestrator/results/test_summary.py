@@ -21,8 +21,8 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     assert list(result) == [
         *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "training_seconds"),
-        *("wall_seconds", "accuracy", "metrics", "bytes", "probe_bytes", "link_kinds", "messages", "faults"),
-        *("nodes", "overruns", "overloads"),
+        *("wall_seconds", "accuracy", "metrics", "bytes", "device_bytes", "probe_bytes", "link_kinds", "messages"),
+        *("faults", "nodes", "overruns", "overloads"),
         *("ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")
@@ -32,6 +32,10 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     assert 0.8 < result["accuracy"]["global"] < 1.0
     assert set(result["accuracy"]["edge"]) == {"edge-0", "edge-1", "edge-2"}
     assert result["bytes"]["edge-cloud"] > 10 * 6 * 0.8 * MODEL  # 3 edges, both ways, 10 rounds, less the partition
+    devices = result["device_bytes"].values()
+    assert len(devices) == 12
+    assert sum(each["sent"] + each["received"] for each in devices) == result["bytes"]["device-edge"]
+    assert all(min(each.values()) > MODEL for each in devices)
     assert set(result["messages"]) == {"model", "update"}
     assert result["faults"][0] == {"action": "crash", "node": "device-1-2", "at": 9.0, "round": 3}
     assert result["faults"][2] == {"action": "partition", "between": ["edge-0", "cloud"], "at": 22.0, "round": 6}

@@ -23,6 +23,8 @@ PACKAGES = {
     "docker": "docker.io",
     "iperf3": "iperf3",
     "mmdebstrap": "mmdebstrap",
+    "mosquitto": "mosquitto",
+    "mosquitto_pub": "mosquitto-clients",
     "munged": "munge",
     "ping": "iputils-ping",
     "qemu-aarch64-static": "qemu-user-static",

@@ -26,6 +26,11 @@ def test_the_first_scenario_can_be_planned() -> None:
     assert (plan.name, len(plan.nodes), len(plan.faults)) == ("mine", 7, 1)
 
 
+def test_a_fresh_machine_has_the_packages_that_the_readme_names() -> None:
+    (named,) = re.findall(r"^    sudo apt-get install (.*)", README, re.MULTILINE)
+    assert f"PACKAGES={','.join(named.split())}\n" in (ROOT / ".ci" / "fresh-machine").read_text()
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.split()) <= WORDS
 

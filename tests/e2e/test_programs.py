@@ -275,6 +275,7 @@ programs:
     assert delivered >= 400_000 / 1440  # bytes of a segment: a full packet less the headers of IPv6 and TCP
 
 
+@pytest.mark.programs("mosquitto", "mosquitto_pub")
 def test_every_reading_arrives(tmp_path: Path) -> None:
     copied = tmp_path / "scenarios"
     shutil.copytree(ROOT / "scenarios" / "mqtt", copied / "mqtt")

@@ -99,6 +99,17 @@ class Counted:
     came_from: Mapping[str, int] | None = None
 
 
+@runtime_checkable
+class KeepsNetworks(Protocol):
+    """A fabric that keeps the network namespace of a node that has ended, until `forget`. So the kernel sends what it
+    holds for the node, and the end of its connections, as after the end of a process on a device that keeps running."""
+
+    async def unsent(self, handle: NodeHandle) -> int:
+        """The number of the node's connections that still have something to send."""
+
+    async def forget(self, handle: NodeHandle) -> None: ...
+
+
 class Fabric(Protocol):
     """A link engine. Links are directed; nodes without a link cannot exchange packets.
 

@@ -87,6 +87,12 @@ class UserspaceFabric(Coalescing):
             self._attached.discard(node.name)
             await self._switch.request("detach", port=node.name)
 
+    async def unsent(self, handle: NodeHandle) -> int:
+        return await self._hub.unsent(handle.pid)
+
+    async def forget(self, handle: NodeHandle) -> None:
+        await self._hub.forget(handle.pid)
+
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
         self._trunk = replace(self._trunk, remotes=remotes)

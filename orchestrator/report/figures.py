@@ -29,7 +29,18 @@ MANY_SERIES = "var(--many)"
 LINKS = {"device-edge": SERIES[4], "edge-cloud": SERIES[6], "edge-edge": SERIES[0], "device-cloud": GLOBAL}
 FAULTS = {
     action: f"var(--{action})"
-    for action in ("crash", "pause", "disconnect", "partition", "degrade", "handover", "slow", "join", "leave")
+    for action in (
+        "crash",
+        "power-off",
+        "pause",
+        "disconnect",
+        "partition",
+        "degrade",
+        "handover",
+        "slow",
+        "join",
+        "leave",
+    )
 }
 TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}
 FEW = 3  # faults of an action that shade the curves; more would shade them all over

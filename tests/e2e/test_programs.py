@@ -215,6 +215,67 @@ programs:
     assert traces_of(directory.run) == []
 
 
+RECEIVER = """\
+import socket, json
+with socket.create_server(("0.0.0.0", 9000)) as server:
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    connection.settimeout(12)
+    size = 0
+    try:
+        while data := connection.recv(1 << 16):
+            size += len(data)
+        end = "end of file"
+    except TimeoutError:
+        end = "nothing"
+    except ConnectionError:
+        end = "reset"
+print("::edgebed", json.dumps(dict(event="end", end=end, size=size)), flush=True)
+"""
+
+SENDER = """\
+import socket, sys, time
+with socket.create_connection(("cloud", 9000)) as connection:
+    connection.sendall(bytes(200_000))  # held by the kernel: 1.6 s at 1 Mbit/s
+    if "exit" in sys.argv:
+        sys.exit(3)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "least", "most"),
+    [
+        # The kernel delivers what it holds and the end of the connection, as on a device that keeps running: of the
+        # crashed program more than the 125,000 bytes that 1 Mbit/s carries before the crash.
+        ("crash", "end of file", 130_000, 200_000),
+        ("exit", "end of file", 200_000, 200_000),
+        ("power-off", "nothing", 1, 130_000),
+    ],
+)
+def test_what_a_peer_gets_of_a_node_that_ends(tmp_path: Path, how: str, end: str, least: int, most: int) -> None:
+    server, client = ([str(PYTHON), "-c", code] for code in (RECEIVER, SENDER))
+    fault = f"[{{at: 1s, node: device-0, action: {how}}}]" if how != "exit" else "[]"
+    scenario = f"""
+topology: {{edges: 0, devices: 1}}
+probe: {{before: false}}
+links: {{device-cloud: {{latency: 10ms, rate: 1mbit, buffer: 10s}}}}
+restart: never
+programs:
+  cloud: {{command: {json.dumps(server)}, ready: {{line: ready}}, ends_the_run: true}}
+  device: {{command: {json.dumps([*client, how])}, after: cloud}}
+faults: {fault}
+"""
+    result = up(tmp_path, scenario)
+    with History.open(directory_of(result).path) as history:
+        (event,) = history.events("end")
+        events = [(fault.action, fault.start is not None) for fault in history.faults()]
+    assert event.data["end"] == end, (event.data, result.errors)
+    assert least <= event.data["size"] <= most
+    assert events == ([] if how == "exit" else [(how, True)])
+    assert traces_of(directory_of(result).run) == []
+
+
 IPV6_SERVER = """\
 import socket, time
 # As servers do that bind to :: by default: without an IPv6 address this lookup finds nothing

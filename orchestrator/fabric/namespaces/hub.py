@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import ChildError, HostError
 from orchestrator.fabric.namespaces.anchor import PATIENCE, remove
@@ -139,7 +140,8 @@ class Hub:
         self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
     ) -> dict[str, str]:
         """Make TCP ``settings`` and run ``lines`` of `ip -batch` in the network namespace of ``pid`` (None: the hub).
-        HostError if a line fails. Returns all TCP settings in force in it if ``read`` is set."""
+        HostError if a line fails. Returns all TCP settings in force in it if ``read`` is set. The namespace of ``pid``
+        stays, also after the end of its processes, until `forget`."""
         async with self._starting:
             if self._setup is None:
                 self._log.parent.mkdir(exist_ok=True)
@@ -156,6 +158,23 @@ class Hub:
         except ChildError as error:
             raise HostError(str(error)) from None
         return dict(answer["tcp"])
+
+    async def unsent(self, pid: int) -> int:
+        """The connections of a node that has ended that still have something to send; see `set_up`. HostError if that
+        cannot be known."""
+        return int((await self._of_kept("unsent", pid)).get("unsent", 0))
+
+    async def forget(self, pid: int) -> None:
+        """Let the network namespace of a node that has ended go."""
+        await self._of_kept("forget", pid)
+
+    async def _of_kept(self, operation: str, pid: int) -> dict[str, Any]:
+        if self._setup is None:
+            return {}
+        try:
+            return await self._setup.request(operation, SETUP_TIMEOUT, **{operation: pid})
+        except ChildError as error:
+            raise HostError(str(error)) from None
 
     async def close(self) -> None:
         if self._setup is not None:

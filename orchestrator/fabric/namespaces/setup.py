@@ -9,14 +9,20 @@ Requests are JSON objects on standard input, one per line, and so are replies, s
 It writes TCP ``settings`` and runs ``lines`` in the network namespace of ``pid``, or in the hub's: see
 `orchestrator.fabric.namespaces.netlink`. Lines for IPv6 switch it on there, because an Engine switches it off in its
 containers. They are left out if the kernel has no IPv6. With ``"read": true`` the reply has all TCP settings of that
-namespace. A setting that the kernel refuses keeps its value.
+namespace. A setting that the kernel refuses keeps its value. The namespace of a ``pid`` is kept until it is forgotten:
+
+    {"id": 2, "unsent": 4711}
+    {"id": 2, "ok": true, "unsent": 1}                (the connections that still have something to send)
+    {"id": 3, "forget": 4711}
 """
 
 import contextlib
 import ctypes
 import json
 import os
+import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +30,85 @@ from orchestrator.fabric.namespaces.netlink import Netlink
 
 SETTINGS = Path("/proc/sys/net/ipv4")
 IPV6_SETTINGS = Path("/proc/sys/net/ipv6/conf")  # missing if the kernel has no IPv6
+SENDING = ("04", "09", "0B")  # FIN_WAIT1, LAST_ACK and CLOSING in net/tcp_states.h
 CLONE_NEWNS, CLONE_NEWNET, MS_REC, MS_PRIVATE = 0x00020000, 0x40000000, 0x4000, 0x40000
 
 
 def main() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    hub = os.open("/proc/self/ns/net", os.O_RDONLY)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one descriptor for each node
     if not os.access(SETTINGS / "tcp_rmem", os.W_OK):
         mount_proc(libc)
+    networks = Networks(libc)
     print(json.dumps({"event": "ready"}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            with contextlib.ExitStack() as stack:
-                if request["pid"] is not None:
-                    node = os.open(f"/proc/{request['pid']}/ns/net", os.O_RDONLY)
-                    stack.callback(os.close, node)
-                    stack.callback(libc.setns, hub, CLONE_NEWNET)
-                    if libc.setns(node, CLONE_NEWNET) != 0:
-                        raise OSError(f"setns: {os.strerror(ctypes.get_errno())}")
-                print(json.dumps({"id": request["id"], "ok": True, "tcp": set_up(**request)}), flush=True)
+            print(json.dumps({"id": request["id"], "ok": True, **networks.answer(request)}), flush=True)
         except OSError as error:
             print(json.dumps({"id": request["id"], "error": str(error)}), flush=True)
+
+
+class Networks:
+    """The network namespaces of nodes, entered one after the other. Each stays after its node has ended, until it is
+    forgotten, so that the kernel sends what it holds for the node."""
+
+    def __init__(self, libc: ctypes.CDLL) -> None:
+        self._libc = libc
+        self._hub = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self._kept: dict[int, int] = {}  # descriptors of the namespaces, by the process id of their node
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "unsent" in request:
+            return {"unsent": self.unsent(request["unsent"])}
+        if "forget" in request:
+            self.forget(request["forget"])
+            return {}
+        pid = request["pid"]
+        if pid is None:
+            return {"tcp": set_up(**request)}
+        network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        try:
+            with self._inside(network):
+                answer = {"tcp": set_up(**request)}
+        except BaseException:
+            os.close(network)
+            raise
+        self.forget(pid)  # an ended one, whose process id was given to this node
+        self._kept[pid] = network
+        return answer
+
+    def unsent(self, pid: int) -> int:
+        """The connections of a node that still have something to send; 0 if its namespace was not kept."""
+        if pid not in self._kept:
+            return 0
+        with self._inside(self._kept[pid]):
+            return connections_that_send()
+
+    def forget(self, pid: int) -> None:
+        """Let the namespace of a node go. The kernel removes it if no process is left in it."""
+        if pid in self._kept:
+            os.close(self._kept.pop(pid))
+
+    @contextlib.contextmanager
+    def _inside(self, network: int) -> Iterator[None]:
+        if self._libc.setns(network, CLONE_NEWNET) != 0:
+            raise OSError(f"setns: {os.strerror(ctypes.get_errno())}")
+        try:
+            yield
+        finally:
+            self._libc.setns(self._hub, CLONE_NEWNET)
+
+
+def connections_that_send(proc: Path = Path("/proc/self/net")) -> int:
+    """The closed connections of this network namespace whose data or end the other side has not confirmed."""
+    number = 0
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            for row in (proc / name).read_text().splitlines()[1:]:
+                number += row.split()[3] in SENDING
+    return number
 
 
 def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -> dict[str, str]:

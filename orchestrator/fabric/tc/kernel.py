@@ -140,6 +140,12 @@ class KernelFabric(Coalescing):
         for source, link in self._links.to(node.name).items():
             self._ledger.keep((source, node.name), now.links.get(link.index, {}))
 
+    async def unsent(self, handle: NodeHandle) -> int:
+        return await self._hub.unsent(handle.pid)
+
+    async def forget(self, handle: NodeHandle) -> None:
+        await self._hub.forget(handle.pid)
+
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
         remote = self._links.to_remote()

@@ -23,6 +23,7 @@ from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.sections.faults import (
     ON_LINKS,
+    POWER_OFF,
     FaultSpec,
     candidates,
     in_direction,
@@ -179,7 +180,7 @@ class _Targets:
         node = self.nodes[position]
         if self.like.to is not None:
             return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
-        if self.like.action not in ON_LINKS:
+        if self.like.action not in (*ON_LINKS, POWER_OFF):
             return replace(self.like, node=node)
         return _on_links(replace(self.like, node=node), self.spec, self.topology, self.touching.get(node, ()))
 

@@ -80,7 +80,7 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
     moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
     for span in spans:
-        if span.action not in ("disconnect", "partition") or span.start is None:
+        if span.action not in ("disconnect", "partition", "power-off") or span.start is None:
             continue
         end = span.end if span.end is not None else history.seconds
         parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))

@@ -69,7 +69,7 @@ def _takes_away(span: FaultSpan, end: float) -> bool:
         return span.action == "join"
     if span.action == "leave":
         return True
-    return span.action in ("crash", "pause") and (span.end is None or span.end >= end)
+    return span.action in ("crash", "power-off", "pause") and (span.end is None or span.end >= end)
 
 
 def messages_accepted(history: Facts) -> Assessment | None:

@@ -145,6 +145,19 @@ class FaultInjector:
         else:
             self._note(fault, "end", "")
 
+    async def _power_off(self, fault: Fault) -> None:
+        """Cut the links first, so that no peer hears of the end."""
+        await self._links.cut(fault.links, fault.id)
+        try:
+            await self._nodes.crash(_node(fault), without_power=True)
+        except OrchestratorError:
+            await self._links.lift(fault.id)
+            raise
+
+    async def _power_on(self, fault: Fault) -> None:
+        await self._links.lift(fault.id)
+        await self._nodes.revive(_node(fault))
+
     async def _cut(self, fault: Fault) -> None:
         if fault.medium is None:
             await self._links.cut(fault.links, fault.id)
@@ -173,6 +186,7 @@ class FaultInjector:
             lambda it, fault: it._nodes.crash(_node(fault)),
             lambda it, fault: it._nodes.revive(_node(fault)),
         ),
+        "power-off": (_power_off, _power_on),
         "pause": (
             lambda it, fault: it._nodes.pause(_node(fault)),
             lambda it, fault: it._nodes.resume(_node(fault)),

@@ -19,7 +19,7 @@ from orchestrator import text
 from orchestrator.drivers.base import OUT_OF_MEMORY, CanPause, Environment, Exit, UsesHosts
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
-from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.base import KeepsNetworks, NodeHandle
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
@@ -32,6 +32,8 @@ EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process th
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
+LINGER = 15.0  # s after a node's end for the kernel to send what it holds for it
+LOOK_EVERY = 0.1  # s
 LAST_WORD = 10.0  # s after a node's exit for messages that it sent before: a busy orchestrator reads them late
 AT_ONCE = max(4, 2 * processors())  # nodes brought up at the same time
 
@@ -44,6 +46,7 @@ class NodeState:
     state: str = "planned"
     handle: NodeHandle | None = None  # None: it has no running process
     restarts: int = 0
+    without_power: bool = False  # a fault ends its process and its network with it
     expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
     gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
@@ -129,7 +132,9 @@ class NodeProcesses:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
-            state.expected_end, state.error, state.log_size = False, "", tail.size(log)
+            state.expected_end = state.without_power = False
+            state.error = ""
+            state.log_size = tail.size(log)
             self._set(state, "starting")
             state.handle = await self._driver.start(node, assignment, log)
             self._hold(state)
@@ -224,7 +229,7 @@ class NodeProcesses:
             if exit.code != 0:
                 self._set(state, "crashed", self._detail(state, exit))
             return
-        self._works.spawn(self._detach(state))
+        self._works.spawn(self._detach(state, exit.handle, lingers=not state.without_power))
         if state.state == "done":
             return
         if state.expected_end:
@@ -262,10 +267,23 @@ class NodeProcesses:
     def _log(self, state: NodeState) -> Path:
         return self._directory.logs / f"{state.plan.name}.log"
 
-    async def _detach(self, state: NodeState) -> None:
+    async def _detach(self, state: NodeState, handle: NodeHandle, *, lingers: bool) -> None:
+        if isinstance(self._fabric, KeepsNetworks) and lingers:
+            await within(LINGER, self._let_send(self._fabric, state, handle))
         async with state.busy:
             if state.handle is None:
                 await self._fabric.detach(state.plan)
+        if isinstance(self._fabric, KeepsNetworks):
+            with contextlib.suppress(OrchestratorError):  # then the namespace ends with the run
+                await self._fabric.forget(handle)
+
+    async def _let_send(self, fabric: KeepsNetworks, state: NodeState, handle: NodeHandle) -> None:
+        """Wait until a node that has ended has sent what its kernel holds, or starts again."""
+        with contextlib.suppress(OrchestratorError):
+            sending = await fabric.unsent(handle)
+            while sending and state.handle is None:
+                await asyncio.sleep(LOOK_EVERY)  # the kernel reports no end
+                sending = await fabric.unsent(handle)
 
     def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
         name = state.plan.name
@@ -299,9 +317,11 @@ class NodeProcesses:
 
     # The actions of faults. Each raises OrchestratorError if it is not possible now
 
-    async def crash(self, node: str) -> None:
+    async def crash(self, node: str, *, without_power: bool = False) -> None:
+        """Kill the processes of a node. ``without_power``: its network ends with them, and sends nothing more."""
         state = self._running(node)
         state.expected_end = True
+        state.without_power = without_power
         await self._driver.kill(node)
         if state.state != "crashed":  # its exit may have been handled already
             self._set(state, "crashed", "fault")

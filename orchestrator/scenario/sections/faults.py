@@ -1,6 +1,7 @@
 """Faults in a scenario: time, target and action.
 
     - {at: 20s, node: device-1-2, action: crash, for: 15s}
+    - {at: 20s, node: device-1-2, action: power-off, for: 15s}
     - {round: 3, of: edges, count: 1, action: pause, for: 5s}
     - {every_round: 30%, of: devices, action: disconnect}
     - {random: {mean: 30s}, of: devices, action: crash, for: 10s}
@@ -27,10 +28,13 @@ from orchestrator.scenario.language.words import describe
 from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import Ends, Topology
 
-Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"]
+Action = Literal[
+    "crash", "power-off", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"
+]
 TierGroup = Literal["devices", "edges"]
 
 ON_LINKS = ("disconnect", "partition", "degrade")
+POWER_OFF = "power-off"
 WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "between", "medium")
 _OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have
@@ -66,10 +70,12 @@ class FaultSpec(LinkKeys):
     short: ClassVar[str | None] = None
 
     action: Action = Field(
-        description="crash: the process of a node is killed, and restarts when the fault ends. pause: it is stopped. "
-        "slow: its steps take longer. disconnect: its links are cut. join: it starts only then. leave: it ends for "
-        "good. partition: the links between two sides are cut. degrade: links of a node or between two sides get other "
-        "settings, or a medium another rate or buffer. handover: a node moves to another shared medium"
+        description="crash: the processes of a node are killed, and restart when the fault ends; its kernel sends what "
+        "it holds and the end of its connections. power-off: the same, but its links are cut before, so that peers "
+        "receive nothing more. pause: it is stopped. slow: its steps take longer. disconnect: its links are cut. "
+        "join: it starts only then. leave: it ends for good. partition: the links between two sides are cut. degrade: "
+        "links of a node or between two sides get other settings, or a medium another rate or buffer. handover: a node "
+        "moves to another shared medium"
     )
     at: Duration | None = Field(default=None, description="when: this time after training started")
     round: int | None = Field(default=None, ge=1, description="when: at the start of this round")

@@ -570,7 +570,8 @@ FAULTS = [
     ("{at: 1s, node: cloud, action: leave}", ".action: cloud leads the rounds and cannot leave"),
     (
         "{at: 1s, node: cloud, action: crsh}",
-        ".action: 'crsh' is not one of: crash, pause, disconnect, partition, degrade, slow, join, leave, handover; "
+        ".action: 'crsh' is not one of: crash, power-off, pause, disconnect, partition, degrade, slow, join, leave, "
+        "handover; "
         "did you mean 'crash'?",
     ),
     ("{at: 1s, node: cloud}", ": 'action' is missing"),

@@ -88,8 +88,8 @@ def test_what_took_effect_in_words() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["inject", "crush", "edge-0"], "'crush' is not one of 'crash', 'pause'"),
-        (["inject", "mine-1", "crash", "edge-0"], "'mine-1' is not one of 'crash', 'pause'"),
+        (["inject", "crush", "edge-0"], "'crush' is not one of 'crash', 'power-off', 'pause'"),
+        (["inject", "mine-1", "crash", "edge-0"], "'mine-1' is not one of 'crash', 'power-off', 'pause'"),
         (["inject"], "Missing argument 'ACTION'"),
         (["inject", "crash", "edge-0", "--for", "{"], "not readable as YAML"),
         (["pace", "fast"], "'fast' is no pace: write a speed like 10x, pause, step or free"),

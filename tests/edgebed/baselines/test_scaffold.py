@@ -30,9 +30,8 @@ def pair(folder: Path, clients: int, **more: Any) -> tuple[Federation, Federatio
 
 
 def test_a_client_by_hand() -> None:
-    """K η = 2: c_i⁺ = [1, 0] - [0, 1] + ([4, 2] - [2, 0]) / 2 = [2, 0]; Δc_i = [2, 0] - [1, 0] = [1, 0]."""
-    new, change = renewed(w(4, 2), w(2, 0), w(0, 1), w(1, 0), 2.0)
-    assert (new["w"].tolist(), change["w"].tolist()) == ([2.0, 0.0], [1.0, 0.0])
+    """K η = 2: c_i⁺ = [1, 0] - [0, 1] + ([4, 2] - [2, 0]) / 2 = [2, 0]."""
+    assert renewed(w(4, 2), w(2, 0), w(0, 1), w(1, 0), 2.0)["w"].tolist() == [2.0, 0.0]
 
 
 def test_the_server_by_hand() -> None:
@@ -58,7 +57,7 @@ def test_option_2_is_the_mean_gradient(tmp_path: Path) -> None:
     first, _ = pair(tmp_path, 3, rounds=1)
     state = first.state("cloud")
     initial = build("mlp", first.data.shape, 10, 0)
-    assert {name.partition("/")[0] for name in state} == {"model", "control"}
+    assert {name.partition("/")[0] for name in state} == {"model", "control", "counted"}
     for name, _ in initial.named_parameters():
         np.testing.assert_allclose(state[f"control/{name}"], mean_of_steps(first, name), atol=1e-5)
 
@@ -81,6 +80,17 @@ def test_the_rounds_after_that_differ_and_learn(tmp_path: Path) -> None:
     name = next(iter(avg.state("cloud")))
     assert np.abs(scaffold.state("cloud")[f"model/{name}"] - avg.state("cloud")[name]).max() > 1e-4
     assert scaffold.journals["cloud"].series("global")[6] > 0.6
+
+
+def test_the_servers_control_variate_is_the_mean_of_the_clients_after_crashes(tmp_path: Path) -> None:
+    """Each counted update replaces what the server counted of its client, so a lost one leaves nothing behind."""
+    scaffold, _ = pair(tmp_path, 3, rounds=6, crash={"cloud": (1.5, 3.0), "device-0": (1.0, 4.0)})
+    state = scaffold.state("cloud")
+    controls = [name for name in state if name.startswith("control/")]
+    assert controls
+    for name in controls:
+        counted = state[name.replace("control/", "counted/", 1)]
+        np.testing.assert_allclose(state[name], counted.sum(axis=0) / 3, atol=1e-5)
 
 
 def test_other_optimizers_are_refused() -> None:

@@ -38,6 +38,7 @@ class MeterKind(NamedTuple):
 
 
 METERS = (
+    MeterKind("power", re.compile("rail VIN")),  # the input of a Jetson's carrier board, and so of its module
     MeterKind("power", re.compile("rail (VDD_IN|POM_5V_IN)")),  # the input of a Jetson module: all its other rails
     MeterKind("energy", re.compile("psys")),  # the platform, of which the packages are a part
     MeterKind("power", re.compile("PMIC rails")),

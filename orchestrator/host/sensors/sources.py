@@ -83,9 +83,9 @@ def hwmon(sys: Path) -> Iterator[Sensor]:
             label = text_of(chip / f"temp{number}_label") or f"temp{number}"
             if name not in zones and not label.startswith("Core "):
                 yield Sensor(TEMPERATURE, source, label, (file,), _degrees)
-        for number, file in _channels(chip, r"power(\d+)_(?:input|average)"):
-            label = text_of(chip / f"power{number}_label") or text_of(chip / f"in{number}_label") or f"power{number}"
-            yield Sensor(POWER, source, f"rail {label}", (file,), _micro)
+        powers = list(_channels(chip, r"power(\d+)_(?:input|average)"))
+        for number, file in powers:
+            yield Sensor(POWER, source, f"rail {_rail(chip, number, single=len(powers) == 1)}", (file,), _micro)
         for number, file in _channels(chip, r"curr(\d+)_input") if name == "ina3221" else ():
             rail, volts = text_of(chip / f"in{number}_label"), chip / f"in{number}_input"
             if rail not in (None, "NC") and volts.exists() and not (chip / f"power{number}_input").exists():
@@ -94,6 +94,19 @@ def hwmon(sys: Path) -> Iterator[Sensor]:
             yield Sensor(THROTTLE_EVENTS, source, OVER_CURRENT.get(number, f"oc{number}"), (file,), _number)
         if name == "rpi_volt" and (alarm := chip / "in0_lcrit_alarm").exists():
             yield Sensor(THROTTLED, source, FLAGS[0], (alarm,), _number)
+
+
+def _rail(chip: Path, number: str, *, single: bool) -> str:
+    """The name of a channel of power: its own label, else that of the chip, which names a ``single`` channel alone
+    (an INA238 at the input of a Jetson AGX Thor: "VIN"), else the channel."""
+    channel = f"power{number}"
+    own = text_of(chip / f"{channel}_label") or text_of(chip / f"in{number}_label")
+    if own:
+        return own
+    of_chip = text_of(chip / "label")
+    if not of_chip:
+        return channel
+    return of_chip if single else f"{of_chip} {channel}"
 
 
 def ina3221x(sys: Path) -> Iterator[Sensor]:
@@ -146,15 +159,31 @@ def raspberry_pi(root: Path) -> Iterator[Sensor]:
 
 def rapl(sys: Path) -> Iterator[Sensor]:
     """class/powercap/intel-rapl:*, of Intel and AMD: energy_uj, which begins anew at max_energy_range_uj. Only root may
-    read it since Linux 5.10 (CVE-2020-8694). A zone inside another one is named after both: "package-0 dram"."""
-    for zone in sorted((sys / "class/powercap").glob("intel-rapl:*")):  # intel-rapl-mmio shows the package once more
-        numbers = zone.name.split(":")[1:]
-        parts = [zone.with_name(":".join(["intel-rapl", *numbers[: depth + 1]])) for depth in range(len(numbers))]
-        names = [text_of(part / "name") or part.name for part in parts]
-        if (zone / "energy_uj").exists():
+    read it since Linux 5.10 (CVE-2020-8694). A zone inside another one is named after both: "package-0 dram".
+
+    intel-rapl-mmio shows a package by other registers. Its zones are read only for packages that intel-rapl lacks."""
+    shown: set[str] = set()
+    for driver in ("intel-rapl", "intel-rapl-mmio"):
+        of_driver: set[str] = set()
+        for zone in sorted((sys / "class/powercap").glob(f"{driver}:*")):
+            name = _zone_name(zone)
+            if name in shown or not (zone / "energy_uj").exists():
+                continue
+            of_driver.add(name)
             top = text_of(zone / "max_energy_range_uj") or ""
             wraps_at = int(top) / 1e6 if top.isdecimal() else 0.0
-            yield Sensor(ENERGY, "rapl", " ".join(names), (zone / "energy_uj",), _micro, wraps_at=wraps_at)
+            yield Sensor(ENERGY, "rapl", name, (zone / "energy_uj",), _micro, wraps_at=wraps_at)
+        shown |= of_driver
+
+
+def _zone_name(zone: Path) -> str:
+    """The names of the zones that a powercap zone is in, and its own: intel-rapl:0:2 is "package-0 dram"."""
+    driver, *numbers = zone.name.split(":")
+    names = []
+    for depth in range(1, len(numbers) + 1):
+        part = zone.with_name(":".join([driver, *numbers[:depth]]))
+        names.append(text_of(part / "name") or part.name)
+    return " ".join(names)
 
 
 def batteries(sys: Path) -> Iterator[Sensor]:

@@ -68,6 +68,16 @@ def test_a_rail_is_not_added_to_the_rail_that_it_is_a_part_of(tmp_path: Path) ->
     assert (energy["joules"], energy["scope"]) == (100.0, "rail VDD_IN")
 
 
+def test_the_input_of_a_board_includes_all_rails(tmp_path: Path) -> None:
+    """23 W for 20 s; a rail whose name starts with VIN is a part of it, and alone no measure of the host."""
+    board = "power", "hwmon ina238", "rail VIN"
+    part = "power", "hwmon ina3221", "rail VIN_SYS_5V0"
+    rows = [(-1, *part, 6.52), (-1, *VDD_IN, 12.0), (-1, *board, 23.0)]
+    energy = told(run(tmp_path / "all", rows))["energy"]
+    assert (energy["joules"], energy["scope"]) == (460.0, "rail VIN")
+    assert told(run(tmp_path / "part", [(-1, *part, 6.52)]))["energy"] is None
+
+
 def test_the_platform_includes_its_packages(tmp_path: Path) -> None:
     rows = [(t, *zone, watts * (t + 1)) for t in (-1, 20) for zone, watts in ((PACKAGE, 4.0), (DRAM, 1.0), (PSYS, 9.0))]
     energy = told(run(tmp_path, rows))["energy"]

@@ -93,6 +93,23 @@ def test_a_jetson_nano_with_the_old_driver(tmp_path: Path) -> None:
     }
 
 
+def test_a_jetson_agx_thor(tmp_path: Path) -> None:
+    """The channel of the INA238 has the label of its chip; each rail of the INA3221 has its own."""
+    assert told(trees.jetson_agx_thor(tmp_path)) == {
+        MEMORY,
+        ("power", "hwmon ina238", "rail VIN", 23.0),
+        ("power", "hwmon ina3221", "rail VDD_GPU", 2.4),
+        ("power", "hwmon ina3221", "rail VDD_CPU_SOC_MSS", 6.48),
+        ("power", "hwmon ina3221", "rail VIN_SYS_5V0", 6.52),
+    }
+
+
+def test_the_label_of_a_chip_with_several_channels_names_none_of_them_alone(tmp_path: Path) -> None:
+    trees.write(trees.jetson_agx_thor(tmp_path), {"sys/class/hwmon/hwmon4/power2_input": 1_000_000})
+    scopes = {scope for _, source, scope, _ in told(tmp_path) if source == "hwmon ina238"}
+    assert scopes == {"rail VIN power1", "rail VIN power2"}
+
+
 def test_an_intel_laptop(tmp_path: Path) -> None:
     assert told(trees.intel_laptop(tmp_path)) == {
         MEMORY,
@@ -110,6 +127,15 @@ def test_an_intel_laptop(tmp_path: Path) -> None:
         ("power", "power_supply BAT0", "battery", 18.0),  # 12 V and 1.5 A
     }
     assert {sensor.wraps_at for sensor in discover(tmp_path) if sensor.source == "rapl"} == {trees.RANGE}
+
+
+def test_a_package_that_only_its_mapped_registers_show(tmp_path: Path) -> None:
+    """package-0 is counted once, and package-1 too, which intel-rapl does not show."""
+    files = {"name": "package-1", "energy_uj": 2_000_000}
+    folder = "sys/class/powercap/intel-rapl-mmio:1"
+    trees.write(trees.intel_laptop(tmp_path), {f"{folder}/{name}": content for name, content in files.items()})
+    packages = [(scope, value) for _, source, scope, value in told(tmp_path) if source == "rapl" and " " not in scope]
+    assert sorted(packages) == [("package-0", 1000.0), ("package-1", 2.0), ("psys", 3000.0)]
 
 
 @pytest.mark.parametrize(("status", "watts"), [("Charging", -18.0), ("Full", -18.0), ("Discharging", 18.0)])

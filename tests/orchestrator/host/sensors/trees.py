@@ -126,6 +126,20 @@ def jetson_nano(root: Path) -> Path:
     return write(root, {"proc/meminfo": MEMINFO, **zones, **files, **powers, **_frequencies(1479000)})
 
 
+def jetson_agx_thor(root: Path) -> Path:
+    """The rails of an INA3221, and an INA238 with the input of the carrier board in its only channel, which has no
+    label of its own: the chip has one (sysfs-class-hwmon of the kernel: "label")."""
+    rails, board = "sys/class/hwmon/hwmon3", "sys/class/hwmon/hwmon4"
+    files: dict[str, object] = {f"{rails}/name": "ina3221"}
+    channels = (("VDD_GPU", 12000, 200), ("VDD_CPU_SOC_MSS", 12000, 540), ("VIN_SYS_5V0", 5000, 1304))
+    for number, (rail, millivolts, milliamperes) in enumerate(channels, start=1):
+        files[f"{rails}/in{number}_label"] = rail
+        files[f"{rails}/in{number}_input"] = millivolts
+        files[f"{rails}/curr{number}_input"] = milliamperes
+    files |= {f"{board}/name": "ina238", f"{board}/label": "VIN", f"{board}/power1_input": 23_000_000}
+    return write(root, {"proc/meminfo": MEMINFO, **files})
+
+
 RANGE = 262143.328850  # J, a max_energy_range_uj of many Intel processors
 
 

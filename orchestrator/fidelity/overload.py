@@ -121,6 +121,12 @@ def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
     return _saturated(*_host_shares(before, now, seconds))
 
 
+def busy_share(before: HostLoad, now: HostLoad, seconds: float) -> float:
+    """The share of the processors' time that was used in the ``seconds`` between two readings."""
+    processors, _ = _host_shares(before, now, seconds)
+    return processors
+
+
 def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float, float | None]:
     """``processors`` and ``waiting``, see `Overload`; not known of less than `SHORTEST`."""
     if seconds < SHORTEST:

@@ -65,9 +65,13 @@ class Figure:
     def judged(cls, judgement: Judgement) -> Self:
         return cls(**vars(judgement))
 
-    def on_a_busy_host(self) -> Self:
-        """The figure; one that is not as configured says that the host had too much work."""
-        return replace(self, detail=f"{self.detail}; {BUSY_MEANWHILE}") if self.verdict == "fail" else self
+    def on_host(self, *, saturated: bool, share: float) -> Self:
+        """The figure; one that is not as configured names the load of this host, if there was any. ``share``: of the
+        time of its processors."""
+        if self.verdict != "fail" or not (saturated or share):
+            return self
+        load = BUSY_MEANWHILE if saturated else f"this host's processors were {share:.0%} busy"
+        return replace(self, detail=f"{self.detail}; {load}")
 
     @classmethod
     def only_measured(cls, quantity: str, measured: float | None, detail: str) -> Self:

@@ -8,8 +8,7 @@ figures from the record.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
@@ -19,19 +18,20 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
-from orchestrator.fidelity.overload import was_saturated
-from orchestrator.host.kernel.load import read_load
+from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
-from orchestrator.run.links.channel_probe import measured_alone, others_of
+from orchestrator.run.links.channel_probe import ProbedChannel, measured_alone, others_of
 from orchestrator.run.links.figures import Figure, ProbedPair, figures
+from orchestrator.run.links.repetition import ON_SEVERAL_HOSTS, REPETITIONS, Host, Meanwhile, measure_until_valid
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
 
 PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
+ChannelFigures = list[tuple[str, Figure]] | str  # each with the link or member that it is about
 
 TIMEOUT = 120.0  # s for one pair
 AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
@@ -82,29 +82,94 @@ async def probe_links(
     network: HostsNetwork | None = None,
     *,
     quick: bool = True,
+    host: Host | None = None,
 ) -> None:
-    """Measure one link of each kind and record the verdicts. ``quick``: see `netem.measurement.measure.plan_probe`."""
+    """Measure one link of each kind and record the verdicts. On one host, a failure while it was saturated is measured
+    again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles, engine)
     run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
+    host = host or Host()
     for batch in batches(pairs):
-        began, before = time.monotonic(), read_load()
-        results = await asyncio.gather(
-            *(
-                _measure(pair, handles, prober, delays.get(pair_of(pair.source.host, pair.target.host)), quick)
-                for pair in batch
+
+        async def measure(chosen: Sequence[ProbedPair]) -> list[PairFigures]:
+            return await asyncio.gather(
+                *(
+                    _measure(pair, handles, prober, delays.get(pair_of(pair.source.host, pair.target.host)), quick)
+                    for pair in chosen
+                )
             )
-        )
-        busy = network is None and was_saturated(before, read_load(), time.monotonic() - began)
-        for pair, result in zip(batch, results, strict=True):
-            _write(run, pair, result, busy=busy)
+
+        def again(pair: ProbedPair, result: PairFigures, repetition: int) -> None:
+            found = result if isinstance(result, str) else [*result[0], *result[1]]
+            _note_repetition(run, f"the link {pair.source.name} - {pair.target.name}", found, repetition)
+
+        if network is None:
+            outcomes = await measure_until_valid(batch, measure, _pair_failed, again, host)
+        else:
+            outcomes = [(result, ON_SEVERAL_HOSTS) for result in await measure(batch)]
+        for pair, (result, meanwhile) in zip(batch, outcomes, strict=True):
+            _write(run, pair, result, meanwhile)
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
         run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
-        began, before = time.monotonic(), read_load()
-        found = await channel_probe.measure(probed, run.plan, handles, prober, engine)
-        busy = was_saturated(before, read_load(), time.monotonic() - began)
-        _write_channel(run, probed.name, found, busy=busy)
+        await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
+
+
+async def _probe_channel(
+    run: RunContext,
+    probed: ProbedChannel,
+    handles: dict[str, NodeHandle],
+    prober: Prober,
+    engine: str,
+    host: Host,
+    *,
+    alone: bool,
+) -> None:
+    """Measure a channel and record its figures. ``alone``: this host is the only one of the run."""
+
+    async def measure(chosen: Sequence[ProbedChannel]) -> list[ChannelFigures]:
+        return [await channel_probe.measure(each, run.plan, handles, prober, engine) for each in chosen]
+
+    def again(channel: ProbedChannel, result: ChannelFigures, repetition: int) -> None:
+        found = result if isinstance(result, str) else [figure for _, figure in result]
+        _note_repetition(run, channel.name, found, repetition)
+
+    if alone:
+        ((result, meanwhile),) = await measure_until_valid([probed], measure, _channel_failed, again, host)
+    else:
+        (result,) = await measure([probed])
+        meanwhile = ON_SEVERAL_HOSTS
+    _write_channel(run, probed.name, result, meanwhile)
+
+
+def _pair_failed(result: PairFigures) -> bool:
+    """Whether there are no figures, or one is not as configured."""
+    if isinstance(result, str):
+        return True
+    forward, back = result
+    return any(figure.verdict == "fail" for figure in (*forward, *back))
+
+
+def _channel_failed(result: ChannelFigures) -> bool:
+    """Whether there are no figures, or one is not as configured."""
+    return isinstance(result, str) or any(figure.verdict == "fail" for _, figure in result)
+
+
+def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, repetition: int) -> None:
+    """Record and show what a repetition replaces."""
+    if isinstance(result, str):
+        reason = f"not measured: {result}"
+    else:
+        reason = text.some([_as_measured(figure) for figure in result if figure.verdict == "fail"])
+    sentence = f"{what} is measured again ({repetition} of at most {REPETITIONS} repetitions), because {BUSY_MEANWHILE}"
+    run.note("note", {"text": f"{sentence}; not counted: {reason}"})
+    run.view.line(sentence)
+
+
+def _as_measured(figure: Figure) -> str:
+    value = "nothing" if figure.measured is None else text.quantity(figure.quantity, figure.measured)
+    return f"{figure.quantity} {value}"
 
 
 def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
@@ -129,20 +194,20 @@ async def _measure(
         return str(error) or f"it took more than {TIMEOUT:.0f} s"
 
 
-def _write_channel(run: RunContext, channel: str, found: list[tuple[str, Figure]] | str, *, busy: bool) -> None:
+def _write_channel(run: RunContext, channel: str, found: ChannelFigures, meanwhile: Meanwhile) -> None:
     """Record the figures of a channel, and show those that are not as configured."""
     t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
     if isinstance(found, str):
         say(f"{channel} could not be measured: {found}")
         found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
     for target, figure in found:
-        each = figure.on_a_busy_host() if busy else figure
+        each = figure.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
         run.record.probe(ProbeResult(t, channel, target, SHARED, **vars(each), kind=kind))
         if each.verdict == "fail":
             say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
 
 
-def _write(run: RunContext, pair: ProbedPair, result: PairFigures, *, busy: bool) -> None:
+def _write(run: RunContext, pair: ProbedPair, result: PairFigures, meanwhile: Meanwhile) -> None:
     """Record the figures, and show those of real links and those that are not as configured."""
     t, say = run.clock(), run.view.line
     if isinstance(result, str):
@@ -150,7 +215,7 @@ def _write(run: RunContext, pair: ProbedPair, result: PairFigures, *, busy: bool
         result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []
     for link, of_link in zip((pair.forward, pair.back), result, strict=True):
         for figure in of_link:
-            each = figure.on_a_busy_host() if busy else figure
+            each = figure.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
             kind = link_kind(run.plan.driver, real=each.asked is None and pair.real)
             run.record.probe(ProbeResult(t, link.source, link.target, link.link_class, **vars(each), kind=kind))
             if each.verdict == "fail":

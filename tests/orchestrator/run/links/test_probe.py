@@ -1,0 +1,99 @@
+"""What the record gets of a link that was measured on a saturated host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any, cast
+
+from netem.measurement.measure import Measurement, OneWay
+from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.underlay import HostsNetwork
+from orchestrator.planning.making import make_plan
+from orchestrator.results.record.rows import ProbeResult
+from orchestrator.run.context import RunContext
+from orchestrator.run.links.probe import probe_links
+from orchestrator.run.nodes.session import Session
+from orchestrator.scenario.reading import parse
+from tests.fakes.prober import FakeProber
+from tests.orchestrator.run.links.test_repetition import TOOK, OneProcessor
+
+TEXT = """\
+algorithm: fedavg
+topology: {edges: 0, devices: 1}
+links: {device-cloud: {latency: 10ms}}
+"""
+
+
+class LateWhileSaturated(FakeProber):
+    """A link of 20 ms there and back, on which echoes are late while the processor is saturated."""
+
+    def __init__(self, processor: OneProcessor) -> None:
+        super().__init__()
+        self.processor = processor
+
+    def result(self, arguments: Sequence[str], plan: dict[str, Any]) -> dict[str, Any]:
+        late = 0.03 if self.processor.now < self.processor.free else 0.0
+        self.processor.now += TOOK
+        way = OneWay(sent=plan["count"], received=plan["count"], delay=0.01 + late / 2)
+        trip = 0.02 + late
+        found = Measurement(rtt_median=trip, rtt_p99=trip, rtt_samples=plan["count"], forward=way, back=way)
+        return asdict(found)
+
+
+class Recorder:
+    """A run that keeps what is recorded and shown."""
+
+    def __init__(self) -> None:
+        self.plan = make_plan(parse(TEXT, "f.yaml"), None)
+        self.probes: list[ProbeResult] = []
+        self.notes: list[str] = []
+        self.lines: list[str] = []
+        self.record = SimpleNamespace(probe=self.probes.append)
+        self.view = SimpleNamespace(line=self.lines.append)
+
+    def clock(self) -> float:
+        return 1.0
+
+    def note(self, event: str, data: dict[str, str]) -> None:
+        assert event == "note"
+        self.notes.append(data["text"])
+
+    async def measure(self, free: float, network: HostsNetwork | None = None) -> set[str]:
+        """Measure on a processor that is saturated until the time ``free``; the verdicts that failed."""
+        processor = OneProcessor(free)
+        handles = {node.name: NodeHandle(place) for place, node in enumerate(self.plan.nodes, start=1)}
+        nodes = {name: SimpleNamespace(handle=handle) for name, handle in handles.items()}
+        await probe_links(
+            cast(RunContext, self),
+            cast(Session, SimpleNamespace(nodes=nodes)),
+            LateWhileSaturated(processor),
+            "kernel",
+            network,
+            host=processor.host,
+        )
+        return {probe.quantity for probe in self.probes if probe.verdict == "fail"}
+
+
+async def test_a_link_that_failed_on_a_saturated_host_passes_when_the_host_has_processors_left() -> None:
+    run = Recorder()
+    assert await run.measure(free=TOOK) == set()
+    assert {probe.measured for probe in run.probes if probe.quantity == "rtt"} == {0.02}
+    (note,) = run.notes
+    assert "is measured again (1 of at most 3 repetitions)" in note
+    assert "not counted: rtt 50 ms" in note
+
+
+async def test_the_figures_of_a_host_that_stays_saturated_say_so() -> None:
+    run = Recorder()
+    assert await run.measure(free=1e6) == {"rtt", "delay"}
+    assert run.notes == []
+    assert all("saturated at that time" in probe.detail for probe in run.probes if probe.verdict == "fail")
+
+
+async def test_between_hosts_nothing_is_repeated() -> None:
+    run = Recorder()
+    network = cast(HostsNetwork, SimpleNamespace(first=SimpleNamespace(pairs=[])))
+    assert await run.measure(TOOK, network) == {"rtt", "delay"}
+    assert run.notes == []

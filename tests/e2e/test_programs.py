@@ -307,9 +307,16 @@ print("::edgebed", json.dumps(event), flush=True)
 """
 
 
-@pytest.mark.parametrize("driver", ["namespaces", pytest.param("docker", marks=pytest.mark.engine)])
-def test_programs_reach_nodes_by_ipv6(request: pytest.FixtureRequest, tmp_path: Path, driver: str) -> None:
-    image = f', image: "{request.getfixturevalue("place").image}"' if driver == "docker" else ""
+def test_programs_reach_nodes_by_ipv6(tmp_path: Path) -> None:
+    reaches_by_ipv6(tmp_path, "namespaces", "")
+
+
+@pytest.mark.usefixtures("engine")
+def test_programs_in_containers_reach_nodes_by_ipv6(tmp_path: Path, place: Place) -> None:
+    reaches_by_ipv6(tmp_path, "docker", f', image: "{place.image}"')
+
+
+def reaches_by_ipv6(tmp_path: Path, driver: str, image: str) -> None:
     server, client = ([str(PYTHON), "-c", code] for code in (IPV6_SERVER, IPV6_CLIENT))  # without literal braces
     scenario = f"""
 driver: {driver}

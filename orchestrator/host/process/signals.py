@@ -152,12 +152,19 @@ def interruptible() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
+LOOK_EVERY = 0.5  # s, in which a signal to another thread is handled at the latest
+
+
 def in_thread(work: Callable[[], T]) -> T:
     """The result of ``work``, a run in a thread of its own, which signals to the main thread end."""
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, wait
 
     with interruptible() as interruption, ThreadPoolExecutor(1, "run") as pool:
-        return pool.submit(ended_by, interruption, work).result()
+        run = pool.submit(ended_by, interruption, work)
+        while not run.done():
+            # The kernel may give a signal to any thread. Python then handles it when the main thread wakes up.
+            wait([run], LOOK_EVERY)
+        return run.result()
 
 
 def ended_by(interruption: Interruption, work: Callable[[], T]) -> T:

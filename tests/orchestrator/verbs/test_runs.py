@@ -193,7 +193,8 @@ print(edgebed.up({scenario!r}, {{"algorithm.rounds": 1}}, driver="sim", runs={ru
 @pytest.mark.parametrize("driver", ["sim", "namespaces"])
 def test_an_interruption_of_a_cell_ends_the_run_in_order(tmp_path: Path, driver: str) -> None:
     code = CELL.format(scenario=SCENARIO | {"driver": driver}, runs=str(tmp_path / "runs"))
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout == "interrupted\nrounds\n", done.stderr
     assert run_processes(load(runs=tmp_path / "runs").path.name) == []
 

@@ -91,8 +91,8 @@ def open_up(openness: Openness) -> list[str]:
 
 
 def show_own_network(flags: int) -> list[str]:
-    """Mount /sys again, for writing to nobody: it shows the interfaces of the network namespace in which it was
-    mounted. The control groups of the host stay in it. Returns a note if the kernel refuses."""
+    """Mount /sys again, read-only. It shows the interfaces of the network namespace in which it was mounted. The
+    control groups of the host stay in it. Returns a note if the kernel refuses."""
     groups = os.open(GROUPS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if GROUPS.is_dir() else None
     try:
         namespaces.mount("sysfs", SYS, flags | namespaces.MS_RDONLY)

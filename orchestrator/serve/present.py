@@ -20,6 +20,7 @@ from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story
 from orchestrator.results.traffic.media import utilisation
 from orchestrator.results.traffic.usage import GrowingCount
+from orchestrator.scenario.sections.faults import CUTS
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
 
@@ -27,7 +28,6 @@ COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as c
 SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
-CUTS = ("disconnect", "partition", "power-off")
 
 
 def planned(history: History) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Networks:
         except BaseException:
             os.close(network)
             raise
-        self.forget(pid)  # an ended one, whose process id was given to this node
+        self.forget(pid)  # the kernel may give the process id of an ended node to another one
         self._kept[pid] = network
         return answer
 
@@ -102,7 +102,7 @@ class Networks:
 
 
 def connections_that_send(proc: Path = Path("/proc/self/net")) -> int:
-    """The closed connections of this network namespace whose data or end the other side has not confirmed."""
+    """The number of closed connections of this network namespace that still send: data, or their end."""
     number = 0
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6

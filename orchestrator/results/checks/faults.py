@@ -13,6 +13,7 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import FaultSpan
 from orchestrator.results.record.writer import CONTINUED
 from orchestrator.results.traffic import volumes
+from orchestrator.scenario.sections.faults import CUTS
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut
@@ -80,7 +81,7 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
     moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
     for span in spans:
-        if span.action not in ("disconnect", "partition", "power-off") or span.start is None:
+        if span.action not in CUTS or span.start is None:
             continue
         end = span.end if span.end is not None else history.seconds
         parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))

@@ -35,6 +35,9 @@ TierGroup = Literal["devices", "edges"]
 
 ON_LINKS = ("disconnect", "partition", "degrade")
 POWER_OFF = "power-off"
+CUTS = ("disconnect", "partition", POWER_OFF)
+"""The actions during which no packet crosses the fault's links."""
+
 WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "between", "medium")
 _OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have

@@ -26,7 +26,7 @@ from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
 from orchestrator.run.links.channel_probe import ProbedChannel, measured_alone, others_of
 from orchestrator.run.links.figures import Figure, ProbedPair, figures
-from orchestrator.run.links.repetition import ON_SEVERAL_HOSTS, REPETITIONS, Host, Meanwhile, measure_until_valid
+from orchestrator.run.links.repetition import REPETITIONS, Host, Meanwhile, measure_once, measure_until_valid
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
 
@@ -108,7 +108,7 @@ async def probe_links(
         if network is None:
             outcomes = await measure_until_valid(batch, measure, _pair_failed, again, host)
         else:
-            outcomes = [(result, ON_SEVERAL_HOSTS) for result in await measure(batch)]
+            outcomes = await measure_once(batch, measure, host)
         for pair, (result, meanwhile) in zip(batch, outcomes, strict=True):
             _write(run, pair, result, meanwhile)
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
@@ -138,8 +138,7 @@ async def _probe_channel(
     if alone:
         ((result, meanwhile),) = await measure_until_valid([probed], measure, _channel_failed, again, host)
     else:
-        (result,) = await measure([probed])
-        meanwhile = ON_SEVERAL_HOSTS
+        ((result, meanwhile),) = await measure_once([probed], measure, host)
     _write_channel(run, probed.name, result, meanwhile)
 
 

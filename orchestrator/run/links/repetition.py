@@ -39,13 +39,20 @@ class Meanwhile(NamedTuple):
     share: float
 
 
-ON_SEVERAL_HOSTS = Meanwhile(saturated=False, share=0.0)
-"""For measurements between hosts, because the load of this host alone explains no failure."""
-
-
 def needs_repetition(meanwhile: Meanwhile, repetitions: int, *, failed: bool) -> bool:
     """Whether a measurement is repeated that was already repeated so many times."""
     return failed and meanwhile.saturated and repetitions < REPETITIONS
+
+
+async def measure_once(
+    items: Sequence[Item], measure: Callable[[Sequence[Item]], Awaitable[Sequence[Outcome]]], host: Host
+) -> list[tuple[Outcome, Meanwhile]]:
+    """Measure the items together. For links between hosts: a repetition would need that all of them have processors
+    left, and only this one is known."""
+    load, start = host.load(), host.clock()
+    outcomes = await measure(items)
+    meanwhile = _since(load, start, host)
+    return [(outcome, meanwhile) for outcome in outcomes]
 
 
 async def measure_until_valid(
@@ -62,19 +69,19 @@ async def measure_until_valid(
     waiting = list(range(len(items)))
     repetitions = 0
     while True:
-        load, start = host.load(), host.clock()
-        measured = await measure([items[place] for place in waiting])
-        meanwhile = _since(load, start, host)
-        for place, outcome in zip(waiting, measured, strict=True):
-            outcomes[place] = outcome, meanwhile
-        waiting = [
-            place for place in waiting if needs_repetition(meanwhile, repetitions, failed=failed(outcomes[place][0]))
-        ]
+        measured = await measure_once([items[place] for place in waiting], measure, host)
+        outcomes.update(zip(waiting, measured, strict=True))
+        waiting = [place for place in waiting if _needs_repetition(outcomes[place], repetitions, failed)]
         if not waiting or not await is_calm(host):
             return [outcomes[place] for place in range(len(items))]
         repetitions += 1
         for place in waiting:
             record(items[place], outcomes[place][0], repetitions)
+
+
+def _needs_repetition(measured: tuple[Outcome, Meanwhile], repetitions: int, failed: Callable[[Outcome], bool]) -> bool:
+    outcome, meanwhile = measured
+    return needs_repetition(meanwhile, repetitions, failed=failed(outcome))
 
 
 async def is_calm(host: Host) -> bool:

@@ -46,7 +46,8 @@ Verdict = Literal["pass", "fail", "unknown"]
 class Judgement:
     """One quantity, asked and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
     quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
-    (bit/s) or "queue" (s, the queueing delay of a saturated link)."""
+    (bit/s) or "queue" (s, the queueing delay of a saturated link). ``expected``: what a link that is as asked shows
+    in this measurement; of a delay, the latency with jitter and the time that a probe takes at the rate."""
 
     quantity: str
     asked: float
@@ -55,16 +56,26 @@ class Judgement:
     high: float
     verdict: Verdict
     detail: str
+    expected: float
 
 
 def judged(
-    quantity: str, asked: float, measured: float | None, low: float, high: float, detail: str, *, unsure: bool = False
+    quantity: str,
+    asked: float,
+    measured: float | None,
+    low: float,
+    high: float,
+    detail: str,
+    *,
+    unsure: bool = False,
+    expected: float | None = None,
 ) -> Judgement:
-    """The verdict on a measured quantity: "unknown" without a value, and if the data are ``unsure``."""
+    """The verdict on a measured quantity: "unknown" without a value, and if the data are ``unsure``. ``expected``: if
+    it is not what was asked."""
     verdict: Verdict = "unknown"
     if measured is not None and not unsure:
         verdict = "pass" if low <= measured <= high + ROUNDING else "fail"
-    return Judgement(quantity, asked, measured, low, high, verdict, detail)
+    return Judgement(quantity, asked, measured, low, high, verdict, detail, asked if expected is None else expected)
 
 
 def judge_direction(
@@ -92,19 +103,21 @@ def judge_direction(
 def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
     """Compare the median round trip with the link model's prediction for the same train, within a tolerance. Jitter
     shifts the median: probes closer together than the jitter wait for one another, and a finite train varies. Trains
-    through netem.impair with several seeds predict both. `asked`: the configured sum of the latencies."""
+    through netem.impair with several seeds predict both. `asked`: the configured sum of the latencies. `expected`: the
+    prediction."""
     configured = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * configured) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
     measured, samples = measurement.rtt_median, measurement.rtt_samples
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
-        return Judgement("rtt", configured, None, low, high, "fail", f"no echo of {plan.count} probes came back")
+        detail = f"no echo of {plan.count} probes came back"
+        return Judgement("rtt", configured, None, low, high, "fail", detail, predicted)
     if unsure := measured is None or samples < RTT_SAMPLES:
         detail = f"{samples} echoes are too few"
     else:
         detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return judged("rtt", configured, measured, low, high, detail, unsure=unsure)
+    return judged("rtt", configured, measured, low, high, detail, unsure=unsure, expected=predicted)
 
 
 def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
@@ -114,7 +127,8 @@ def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Jud
     low, high = max(0.0, predicted - margin), predicted + margin
     unsure = direction.delay is None or (direction.received or 0) < RTT_SAMPLES
     detail = "too few arrived" if unsure else f"median of {direction.received}"
-    return judged("delay", profile.latency, direction.delay, low, high, detail, unsure=unsure)
+    asked = profile.latency
+    return judged("delay", asked, direction.delay, low, high, detail, unsure=unsure, expected=predicted)
 
 
 def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> tuple[float, float]:

@@ -79,7 +79,7 @@ def probe_rows(history: History) -> list[dict[str, Any]]:
     for probe in sorted(
         history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1
     ):
-        numbers = ("asked", "measured", "low", "high")
+        numbers = ("asked", "expected", "measured", "low", "high")
         rows.append(
             {
                 **{"link": probe.link, "link_class": probe.link_class, "kind": probe.kind},
@@ -153,21 +153,22 @@ def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
 
 
 def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
-    """One row per direction: the accepted range as a bar, the configured value as a stroke, the measured as a dot."""
+    """One row per direction: the accepted range as a bar, the expected value as a stroke, the measured as a dot. The
+    expected value is the middle of the range; the configured one may lie outside of it, for instance with jitter."""
     numbered = list(enumerate(probes))
     bounds = [(row, _scaled(probe.low, factor), _scaled(probe.high, factor)) for row, probe in numbered]
     known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]
-    values = [f"configured {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
+    expected = [probe.asked if probe.expected is None else probe.expected for probe in probes]
     marks = [
         bars("accepted", [(low, high, row - 0.25, row + 0.25) for row, low, high in known], MANY_SERIES, opacity=0.45),
         points(
-            "configured",
-            [_scaled(probe.asked, factor) for probe in probes],
+            "expected",
+            [_scaled(value, factor) for value in expected],
             [float(row) for row, _ in numbered],
             "var(--text)",
             size=16,
             stroke=True,
-            notes=values,
+            notes=list(map(_expected_in_words, probes)),
         ),
     ]
     for verdict, colour in COLOURS.items():
@@ -184,7 +185,16 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
             )
     labels = [f"{probe.link_class}: {probe.link}{' (real)' * (probe.kind == 'real')}" for probe in probes]
     x, y = axis(f"{title}, {unit}", zero=True), axis(labels=labels)
-    return figure(f"{title.capitalize()}: configured and measured", x, y, marks, 34 * len(probes))
+    return figure(f"{title.capitalize()}: expected and measured", x, y, marks, 34 * len(probes))
+
+
+def _expected_in_words(probe: ProbeResult) -> str:
+    """The expected value, and the configured one if it reads differently."""
+    configured = f"configured {text.quantity(probe.quantity, probe.asked)}"
+    expected = text.quantity(probe.quantity, probe.expected)
+    if probe.expected is None or expected == text.quantity(probe.quantity, probe.asked):
+        return configured
+    return f"expected {expected}, {configured}"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

@@ -64,8 +64,6 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
     kept = readings[::step]
     if readings and kept[-1] != readings[-1]:
         kept.append(readings[-1])
-    requested = [
-        {"quantity": each.quantity, "asked": each.asked, "measured": each.measured, "verdict": each.verdict}
-        for each in probes
-    ]
-    return {"probes": requested, "readings": [list(each) for each in kept]}
+    shown = ("quantity", "asked", "expected", "measured", "verdict")
+    figures = [{name: getattr(each, name) for name in shown} for each in probes]
+    return {"probes": figures, "readings": [list(each) for each in kept]}

@@ -1,4 +1,4 @@
-"""The output of `calibrate`: for every measured link, each quantity as asked and as measured."""
+"""The output of `calibrate`: for every measured link, each quantity as configured, expected and measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measured(directory: RunDirectory) -> list[dict[str, Any]]:
 
 def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
     """Print a table for each direction of a link, then the overall verdict."""
-    headings = ("quantity", "asked", "measured", "accepted", "", "how")
+    headings = ("quantity", "configured", "expected", "measured", "accepted", "", "how")
     for (link_class, *ends), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
         rows_of = list(group)
         cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in rows_of]
@@ -37,11 +37,10 @@ def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, c
     write_entries(console, [("verdict", _mark(verdict)), ("report", str(report))])
 
 
-def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    requested, found, low, high = (
-        text.quantity(row["quantity"], row[key]) for key in ("asked", "measured", "low", "high")
-    )
-    return requested, found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
+def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
+    names = ("asked", "expected", "measured", "low", "high")
+    *found, low, high = (text.quantity(row["quantity"], row[name]) for name in names)
+    return *found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
 
 
 def _mark(verdict: str) -> Text:

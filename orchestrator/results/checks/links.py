@@ -215,9 +215,20 @@ def _name(probe: ProbeResult) -> str:
 
 def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe with the largest relative error, in words."""
-    probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
-    measured, configured = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
-    return f"{_name(probe)} is {measured}, configured {configured}"
+    probe = max(failed, key=_relative_error)
+    values = (probe.measured, probe.asked, _expected(probe))
+    measured, configured, expected = (text.quantity(probe.quantity, value) for value in values)
+    instead = f", expected {expected}" if expected != configured else ""
+    return f"{_name(probe)} is {measured}{instead}, configured {configured}"
+
+
+def _relative_error(probe: ProbeResult) -> float:
+    expected = _expected(probe) or 0.0
+    return abs((probe.measured or 0.0) - expected) / (expected or 1.0)
+
+
+def _expected(probe: ProbeResult) -> float | None:
+    return probe.asked if probe.expected is None else probe.expected
 
 
 def _classes(number: int) -> str:

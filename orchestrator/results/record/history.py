@@ -190,7 +190,10 @@ class History(Facts):
         return [State(*row) for row in rows]
 
     def probes(self) -> list[ProbeResult]:
-        return [ProbeResult(*row) for row in self.rows(f"SELECT {', '.join(ProbeResult._fields)} FROM probe")]
+        """The probes in the order of recording. The last columns may be missing in a record of an older edgebed."""
+        present = {name for _, name, *_ in self.rows("PRAGMA table_info(probe)")}
+        columns = [name for name in ProbeResult._fields if name in present]
+        return [ProbeResult(*row) for row in self.rows(f"SELECT {', '.join(columns)} FROM probe")]
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""

@@ -57,6 +57,8 @@ class ProbeResult(NamedTuple):
 
     ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured". Of a shared medium
     ``link_class`` is `SHARED`, ``source`` the channel, ``target`` the link that it was measured with, if any.
+    ``expected``: what a link as asked shows in this measurement, with jitter and the time that a packet takes at the
+    rate; None of a real link, and in records without it.
     """
 
     t: float
@@ -71,6 +73,7 @@ class ProbeResult(NamedTuple):
     verdict: str
     detail: str = ""
     kind: str = "emulated"
+    expected: float | None = None
 
     @property
     def link(self) -> str:

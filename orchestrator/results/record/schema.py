@@ -3,6 +3,9 @@
 Counts of links and of messages only grow, so a row has what was added since the row before it: most of these numbers
 are small, and SQLite stores a small number in few bytes. What a row belongs to is in a table of its own, written once.
 The views ``counters`` and ``traffic`` give the totals.
+
+A column that is added at the end of a table and may be NULL leaves the version as it is: records without it are read,
+and get it when their run is resumed.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ TABLES = {
     "probe": (
         *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
         *("quantity TEXT NOT NULL", "asked REAL", "measured REAL", "low REAL", "high REAL"),
-        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL", _KIND),
+        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL", _KIND, "expected REAL"),
     ),
     "link": (
         *("id INTEGER PRIMARY KEY", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
@@ -136,10 +139,14 @@ class Totals:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Create missing tables, views and the index, and set the version of the schema."""
+    """Create missing tables, views and the index, add the columns that an older record of this version lacks, and set
+    the version of the schema."""
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     for table, columns in TABLES.items():
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+        present = connection.execute(f"PRAGMA table_info({table})").fetchall()
+        for column in columns[len(present) :]:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
     connection.execute("CREATE INDEX IF NOT EXISTS event_name ON event (name)")  # a program may report a million events
     for counted in COUNTED:
         connection.execute(f"CREATE VIEW IF NOT EXISTS {counted.view} AS {_totals(counted)}")

@@ -98,6 +98,7 @@ class Record:
         in an event. All counters of links and nodes restart at 0."""
         try:
             connection = _begun(directory)
+            make_tables(connection)
             connection.execute("DELETE FROM outcome")
             connection.execute(INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
             connection.commit()

@@ -51,7 +51,8 @@ class ProbedPair:
 
 @dataclass(frozen=True)
 class Figure:
-    """A quantity of a direction, as a `Judgement` has it; the verdict on a real link is "measured"."""
+    """A quantity of a direction, as a `Judgement` has it; the verdict on a real link is "measured". `expected` is None
+    of what was not judged."""
 
     quantity: str
     asked: float | None
@@ -60,6 +61,7 @@ class Figure:
     high: float | None
     verdict: Verdict
     detail: str
+    expected: float | None = None
 
     @classmethod
     def judged(cls, judgement: Judgement) -> Self:

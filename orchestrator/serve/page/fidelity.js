@@ -15,7 +15,7 @@ export function fidelity(story, run) {
   const probes = details("", () =>
     table(
       "Probes",
-      ["verdict", "link", "class", "kind", "quantity", ["configured"], ["measured"], ["accepted"]],
+      ["verdict", "link", "class", "kind", "quantity", ["configured"], ["expected"], ["measured"], ["accepted"]],
       rows.map((row) => [
         badge(row.verdict),
         row.link,
@@ -23,6 +23,7 @@ export function fidelity(story, run) {
         row.kind,
         row.quantity,
         row.asked,
+        row.expected,
         row.measured,
         row.kind === "real" ? "–" : `${row.low} … ${row.high}`,
       ]),

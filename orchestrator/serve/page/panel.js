@@ -176,10 +176,11 @@ function linkFiller(run, plan, ends, body) {
           probes.length
             ? table(
                 `Probes of ${link.source} → ${link.target}`,
-                ["quantity", ["configured"], ["measured"], "verdict"],
+                ["quantity", ["configured"], ["expected"], ["measured"], "verdict"],
                 probes.map((probe) => [
                   probe.quantity,
                   number(probe.asked),
+                  number(probe.expected),
                   number(probe.measured),
                   badge(probe.verdict),
                 ]),

@@ -81,6 +81,25 @@ class TestRtt:
             expected = jittery.jitter * math.sqrt(math.pi / 2 / count)
             assert predict_rtt(*ways, plan)[1] == pytest.approx(expected, rel=0.5)
 
+    def test_jitter_without_reordering_is_in_what_is_expected(self) -> None:
+        """A probe every 2 ms waits for the ones before it, so the median is above the latency, and so is the middle of
+        what passes."""
+        jittery = LinkProfile(latency=0.040, jitter=0.005)
+        plan = plan_probe(jittery, jittery)
+        trip = judge_rtt(jittery, jittery, plan, measured(0.092))
+        assert trip.asked == 0.080
+        assert trip.expected > 0.085
+        assert trip.expected == pytest.approx((trip.low + trip.high) / 2)
+        there = judge_delay(jittery, plan, direction(250, 0))
+        assert (there.asked, there.expected > 0.0425) == (0.040, True)
+
+    def test_what_is_expected_without_an_echo(self) -> None:
+        slow = LinkProfile(latency=0.5, rate=5000)
+        trip = judge_rtt(slow, slow, plan_probe(slow, slow), measured(None))
+        # 1 s of latency, and 82 bytes at 5 kbit/s take 0.1312 s in each direction.
+        assert trip.verdict == "fail"
+        assert trip.expected == pytest.approx(1.2624)
+
     def test_few_echoes_say_nothing(self) -> None:
         verdict = judge_rtt(PERFECT, PERFECT, plan_probe(PERFECT, PERFECT), measured(0.0001, samples=4))
         assert verdict.verdict == "unknown"
@@ -91,7 +110,7 @@ class TestFractions:
     def test_loss_within_the_binomial_interval(self, lost: int, verdict: Verdict) -> None:
         # The central 99 % for n = 2000 and p = 0.05 are 76..126.
         assert judge_loss(LinkProfile(loss=0.05), direction(2000, lost)) == Judgement(
-            "loss", 0.05, lost / 2000, 76 / 2000, 126 / 2000, verdict, f"{lost} of 2000"
+            "loss", 0.05, lost / 2000, 76 / 2000, 126 / 2000, verdict, f"{lost} of 2000", expected=0.05
         )
 
     def test_bursts_widen_the_interval_of_the_loss(self) -> None:

@@ -114,7 +114,8 @@ def test_a_run_without_either(tmp_path: Path) -> None:
 def calibrated(directory: Path, ended: str = "calibrated") -> History:
     record = Record.create(directory, json.dumps(plan_of(Example(edges=1, devices_per_edge=1))), {})
     up, down = ("device-0-0", "edge-0", "device-edge"), ("edge-0", "device-0-0", "device-edge")
-    record.probe(ProbeResult(1.0, *up, "rtt", 0.006, 0.0062, 0.005, 0.007, "pass", "median of 200"))
+    how = ("median of 200", "emulated")
+    record.probe(ProbeResult(1.0, *up, "rtt", 0.003, 0.0062, 0.005, 0.007, "pass", *how, expected=0.006))
     record.probe(ProbeResult(1.0, *up, "rate", 40e6, 35e6, 38.8e6, 41.2e6, "fail", "udp for 2 s"))
     record.probe(ProbeResult(1.0, *down, "rate", 40e6, None, 38.8e6, 41.2e6, "unknown", "too little arrived"))
     record.probe(ProbeResult(1.0, *up, "burst", 3.0, 2.8, 1.0, math.inf, "unknown", "4 bursts"))
@@ -126,14 +127,17 @@ def calibrated(directory: Path, ended: str = "calibrated") -> History:
 def test_a_figure_for_each_quantity(tmp_path: Path) -> None:
     figures = probe_figures(calibrated(tmp_path).probes())
     assert list(figures) == ["calibration-rtt", "calibration-burst", "calibration-rate"]
-    accepted, asked, measured = figures["calibration-rate"]["marks"]
+    accepted, expected, measured = figures["calibration-rate"]["marks"]
     names = ["device-edge: device-0-0 → edge-0", "device-edge: edge-0 → device-0-0"]
     assert figures["calibration-rate"]["y"]["labels"] == names
     assert (accepted["y0"], accepted["x0"]) == ([-0.25, 0.75], [38.8, 38.8])
     assert accepted["x1"] == pytest.approx([41.2, 41.2])
-    assert (asked["y"], asked["x"]) == ([0.0, 1.0], [40.0, 40.0])
+    assert (expected["y"], expected["x"]) == ([0.0, 1.0], [40.0, 40.0])
+    assert expected["notes"] == ["configured 40 mbit", "configured 40 mbit"]
     assert (measured["name"], measured["y"], measured["x"]) == ("measured: fail", [0.0], [35.0])
     assert measured["notes"] == ["measured 35 mbit, udp for 2 s"]
+    trip = figures["calibration-rtt"]["marks"][1]
+    assert (trip["name"], trip["x"], trip["notes"]) == ("expected", [6.0], ["expected 6 ms, configured 3 ms"])
     burst, *_ = figures["calibration-burst"]["marks"]
     assert burst["x0"] == []  # no upper bound is known
 

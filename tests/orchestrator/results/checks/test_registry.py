@@ -180,6 +180,22 @@ def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
     assert run.ended().verdict("links as configured")[1].endswith(f"configured 40 ms; {BUSY_MEANWHILE}")
 
 
+@pytest.mark.parametrize(
+    ("measured", "worst"),
+    [
+        (0.093, "delay of cloud → edge-0 is 42 ms, configured 40 ms"),
+        (0.1, "rtt of edge-0 → cloud is 100 ms, expected 92 ms, configured 80 ms"),
+    ],
+)
+def test_a_failed_probe_is_compared_with_what_is_expected(tmp_path: Path, measured: float, worst: str) -> None:
+    """Jitter without reordering delays: 80 ms configured are 92 ms expected, of which 93 ms is the smaller error."""
+    run = Run(tmp_path)
+    trip = ("edge-0", "cloud", "edge-cloud", "rtt", 0.08, measured, 0.09, 0.0925)
+    run.record.probe(ProbeResult(0.5, *trip, "fail", expected=0.092))
+    run.record.probe(ProbeResult(0.6, "cloud", "edge-0", "edge-cloud", "delay", 0.04, 0.042, 0.0, 0.041, "fail"))
+    assert run.verdict("links as configured")[1].endswith(worst)
+
+
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))

@@ -12,6 +12,7 @@ from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.damage import using_record
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import ProbeResult
 from orchestrator.results.record.schema import SCHEMA_VERSION
 from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
@@ -64,6 +65,22 @@ def test_a_record_of_another_version(schema: int, message: str, tmp_path: Path) 
     record.close()
     with pytest.raises(RecordError, match=message):
         History.open(tmp_path)
+
+
+def test_probes_of_a_record_without_what_is_expected(tmp_path: Path) -> None:
+    """The column came later, at the end of the table. A resumed run adds it."""
+    probe = ProbeResult(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.093, 0.09, 0.1, "pass", "", "emulated")
+    record = begin(tmp_path)
+    record.probe(probe)
+    record.close()
+    with closing(sqlite3.connect(tmp_path / "run.db")) as database:
+        database.execute("ALTER TABLE probe DROP COLUMN expected")
+        database.commit()
+    assert History.open(tmp_path).probes() == [probe]
+    resumed = Record.resume(tmp_path, 2.0, "failed", 1)
+    resumed.probe(probe._replace(expected=0.092))
+    resumed.close()
+    assert [each.expected for each in History.open(tmp_path).probes()] == [None, 0.092]
 
 
 @pytest.mark.parametrize(

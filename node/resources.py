@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 OF_JOB, OF_POD = "SLURM_CPUS_ON_NODE", "EDGEBED_PROCESSORS"
 """The variables with the number of a job's processors on its node (sbatch(1)), and of a pod's."""
+SHARE = 0.001
+"""The share of the time that a `Pace` allows."""
 
 
 def affinity() -> set[int]:
@@ -30,17 +37,38 @@ def resident_bytes() -> int:
         return 0
 
 
-def proportional_bytes(process: int | str = "self") -> int | None:
-    """Proportional set size in bytes: a page that n processes share counts 1/n. None if the kernel does not show it, or
-    the process has ended or belongs to another user.
+def proportional_bytes(process: Path = Path("/proc/self")) -> int | None:
+    """Proportional set size in bytes of the process with this folder of /proc: a page that n processes share counts
+    1/n. None if the kernel does not show it, or the process has ended or belongs to another user.
 
     Takes milliseconds for a large process.
     """
     try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = (process / "smaps_rollup").read_text().splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+class Pace:
+    """When to repeat a measurement that takes long: so rarely that it takes at most `SHARE` of the time.
+
+    The kernel walks all pages of a process for its proportional set size, which takes 10 ms for one with PyTorch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = clock()
+
+    def measured(self, measure: Callable[[], T]) -> T | None:
+        """What ``measure`` returns, or None if it is too early to measure again."""
+        start = self._clock()
+        if start < self._next:
+            return None
+        found = measure()
+        end = self._clock()
+        self._next = end + (end - start) / SHARE
+        return found
 
 
 def available_bytes() -> int:

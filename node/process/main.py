@@ -220,9 +220,9 @@ async def _report(beat: float, transport: Transport, control: ControlClient, sta
     waits for the start sends one beat, and leaves the processors to nodes that have not registered yet."""
     control.send(_beat())
     await started.wait()
-    reported, standstill = None, Standstill()
+    reported, standstill, pace = None, Standstill(), resources.Pace()
     while True:
-        control.send(_beat())
+        control.send(_beat() | {"memory_pss": pace.measured(resources.proportional_bytes)})
         traffic = transport.traffic()
         if traffic != reported:
             _report_traffic(transport, control)

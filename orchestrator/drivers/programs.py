@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from orchestrator.fabric.namespaces.wiring import ipv6_address
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import is_loopback, listening_on
-from orchestrator.host.kernel.usage import ProcessUsage, usage
+from orchestrator.host.kernel.usage import ProcessUsage, UsageReader
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.together import Tasks
@@ -83,7 +84,11 @@ class NodesHere:
         return listening_on(node.pid, port)
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
+        return await asyncio.to_thread(self._usage.read, {name: handle.pid for name, handle in nodes.items()})
+
+    @cached_property
+    def _usage(self) -> UsageReader:
+        return UsageReader()
 
 
 class Phase(Enum):
@@ -187,7 +192,8 @@ class Programs:
             for node, used in (await self._driver.usage(requested)).items():
                 if used.rss and self._nodes.get(node) == requested[node]:
                     self._used[node] = max(self._used[node], used.cpu)  # that of a program leaves with it
-                    self._tell(node, {"type": "beat", "cpu": self._used[node], "rss": used.rss})
+                    memory = {"rss": used.rss, "memory_pss": used.pss}
+                    self._tell(node, {"type": "beat", "cpu": self._used[node], **memory})
 
     def _forget(self, program: _Program) -> None:
         """Make a program ready for its next start."""

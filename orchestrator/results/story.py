@@ -338,7 +338,7 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "fault": (("t", "fault", "action", "target", "phase", "round", "detail"), Story._add_fault),
     "event": (("t", "node", "name", "round", "edge_round", "data"), Story._add_event),
     "metric": (("t", "node", "round", "scope", "name", "value"), Story._add_metric),
-    "resources": (("t", "node", "cpu_seconds", "rss"), lambda story, *row: story.usage.add_resources(*row)),
+    "resources": (("t", "node", "cpu_seconds", "rss", "pss"), lambda story, *row: story.usage.add_resources(*row)),
     "channel": (
         ("t", "channel", "member", "packets", "bytes", "seconds"),
         lambda story, t, channel, *counts: story.usage.add_channel(t, channel, counts[-1]),

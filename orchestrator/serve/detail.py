@@ -22,7 +22,8 @@ ROWS = 30  # links of a figure of probes; of more, the table tells
 
 
 def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
-    """The record of a node as lines, the end of its log, and [t, cores, bytes]. RunError without it."""
+    """The record of a node as lines, the end of its log, and [t, cores, bytes of memory or None]. RunError without
+    it."""
     with History.open(directory.path) as history:
         lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
         used = _used(history.resources(node))
@@ -41,16 +42,30 @@ def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
         return {"probes": probe_rows(history), "looks": look_rows(history), "figures": drawn}
 
 
-def _used(readings: list[Resources]) -> list[list[float]]:
+def _used(readings: list[Resources]) -> list[list[float | None]]:
     """The cores that a node used between two readings, and its memory at the second. A count that fell restarted."""
+    with_memory = [row._replace(pss=memory) for row, memory in zip(readings, _memory(readings), strict=True)]
     kept: list[Resources] = []
-    for row in readings[:: max(1, len(readings) // READINGS)]:
+    for row in with_memory[:: max(1, len(readings) // READINGS)]:
         if not kept or row.t - kept[-1].t >= SHORTEST:
             kept.append(row)
     return [
-        [now.t, round(max(0.0, now.cpu_seconds - before.cpu_seconds) / (now.t - before.t), 3), now.rss]
+        [now.t, round(max(0.0, now.cpu_seconds - before.cpu_seconds) / (now.t - before.t), 3), now.pss]
         for before, now in pairwise(kept)
     ]
+
+
+def _memory(readings: list[Resources]) -> list[int | None]:
+    """The memory at each reading in bytes: the latest proportional set size until then. Without any in the run, the
+    resident set sizes."""
+    if all(row.pss is None for row in readings):
+        return [row.rss for row in readings]
+    found: list[int | None] = []
+    latest = None
+    for row in readings:
+        latest = latest if row.pss is None else row.pss
+        found.append(latest)
+    return found
 
 
 def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:

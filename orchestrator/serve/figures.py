@@ -63,7 +63,8 @@ def _processor(story: Story) -> Figure | None:
 def _memory(story: Story) -> Figure | None:
     if story.simulated:
         return None
-    return figures.bars_of_nodes(story, "Memory of each node", "bytes", dict(story.usage.rss), text.size)
+    title = f"Memory of each node ({story.usage.memory_measure})"
+    return figures.bars_of_nodes(story, title, "bytes", dict(story.usage.memory), text.size)
 
 
 FIGURES: dict[str, Callable[[Story], Figure | None]] = {

@@ -64,10 +64,10 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     ``rates``: see `rates_of`.
 
     trained: the seconds of training; None before it starts. round: the one that goes on; when the run has ended, how
-    many were done. nodes: [activity, detail, cores used, resident bytes], links: [state, bytes/s, bytes delivered,
+    many were done. nodes: [activity, detail, cores used, bytes of memory], links: [state, bytes/s, bytes delivered,
     packets that did not arrive], each in the plan's order. media: the fraction of its time for which
     each channel of a shared medium was occupied lately. handovers: the present medium of each node that was handed
-    over.
+    over. memory_measure: which memory that of the nodes is (`Usage.memory`).
     """
     outcome, status = story.outcome, story.status
     running = status == "running"
@@ -91,6 +91,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "left": left._asdict() if (left := story.time_left() if running else None) else None,
         "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
+        "memory_measure": story.usage.memory_measure,
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
         "media": {name: _busy(story, name) if running else 0.0 for name in story.usage.occupied},
         "handovers": {fault["node"]: fault["to"] for fault in in_force if fault["action"] == "handover"},
@@ -115,7 +116,7 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
         sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
         does = "computing" if share >= COMPUTES * min(1.0, speed) else "sending" * sends
         detail = ", ".join(filter(None, (detail, does)))
-    return [activity, detail, round(share, 3), story.usage.rss.get(name, 0)]
+    return [activity, detail, round(share, 3), story.usage.memory.get(name, 0)]
 
 
 def _flow(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from node.resources import Pace, proportional_bytes
 from orchestrator.host.kernel.small_files import text_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -16,24 +17,55 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 @dataclass(frozen=True)
 class ProcessUsage:
     """``cpu``: seconds, of living processes and of those that they have waited for. ``rss``: resident memory in bytes;
-    pages that processes share are counted for each of them."""
+    pages that processes share are counted for each of them. ``pss``: proportional memory in bytes, in which a page that
+    n processes share counts 1/n; None if it was not measured."""
 
     cpu: float = 0.0
     rss: int = 0
+    pss: int | None = None
 
     def __add__(self, other: ProcessUsage) -> ProcessUsage:
-        return ProcessUsage(self.cpu + other.cpu, self.rss + other.rss)
+        pss = None if self.pss is None or other.pss is None else self.pss + other.pss
+        return ProcessUsage(self.cpu + other.cpu, self.rss + other.rss, pss)
 
 
-def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, ProcessUsage]:
-    """What the PID namespaces use of which these processes are members. A process that has ended uses nothing."""
-    names = {space: name for name, pid in members.items() if (space := _space(proc / str(pid))) is not None}
-    found = dict.fromkeys(members, ProcessUsage())
-    if names:
-        for folder in proc.glob("[0-9]*"):
-            if (name := names.get(_space(folder) or "")) is not None:
-                found[name] += of_process(folder)
-    return found
+class UsageReader:
+    """Reads what PID namespaces use."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._pace = Pace()
+
+    def read(self, members: Mapping[str, int]) -> dict[str, ProcessUsage]:
+        """What the PID namespaces use of which these processes are members. A process that has ended uses nothing. The
+        proportional memory is only in some readings, since the kernel takes long for it."""
+        processes = self._processes(members)
+        found = {name: sum(map(of_process, folders), ProcessUsage()) for name, folders in processes.items()}
+        proportional = self._pace.measured(lambda: {name: _proportional(of) for name, of in processes.items()})
+        if proportional is None:
+            return found
+        return {name: replace(used, pss=proportional[name]) for name, used in found.items()}
+
+    def _processes(self, members: Mapping[str, int]) -> dict[str, list[Path]]:
+        """The folders in /proc of all processes of each namespace."""
+        names = {space: name for name, pid in members.items() if (space := _space(self._proc / str(pid))) is not None}
+        found: dict[str, list[Path]] = {name: [] for name in members}
+        if names:
+            for folder in self._proc.glob("[0-9]*"):
+                if (name := names.get(_space(folder) or "")) is not None:
+                    found[name].append(folder)
+        return found
+
+
+def _proportional(processes: Iterable[Path]) -> int | None:
+    """The proportional memory of all these processes in bytes. None if the kernel does not show that of each."""
+    total = 0
+    for process in processes:
+        own = proportional_bytes(process)
+        if own is None and of_process(process).rss:  # a process that has ended has none
+            return None
+        total += own or 0
+    return total
 
 
 def _space(process: Path) -> str | None:

@@ -47,7 +47,8 @@ class Usage:
         self.now = 0.0
         self.packets: int | None = None
         self.cpu: defaultdict[str, GrowingCount] = defaultdict(GrowingCount)  # processor seconds by node
-        self.rss: dict[str, int] = {}
+        self.rss: dict[str, int] = {}  # bytes by node, with pages that it shares with other nodes
+        self.pss: dict[str, int] = {}  # bytes by node; a page that n processes share counts 1/n
         self.sending: dict[str, float] = {}  # by node, when its messages last grew
         self.links: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # delivered bytes
         self.dropped: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # packets lost, overflowed or cut
@@ -95,10 +96,22 @@ class Usage:
                 if direction == "sent":
                     self._add_sent(t, node, kind, messages, size)
 
-    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int) -> None:
+    @property
+    def memory(self) -> dict[str, int]:
+        """The latest memory of each node in bytes: proportional set sizes, or resident set sizes if this host shows no
+        others. `memory_measure` names them."""
+        return self.pss or self.rss
+
+    @property
+    def memory_measure(self) -> str:
+        return "PSS" if self.pss else "RSS"
+
+    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None) -> None:
         """Take a row of the table resources."""
         self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
+        if pss is not None:
+            self.pss[node] = pss
 
     def add_channel(self, t: float, channel: str, seconds: float) -> None:
         """Take a row of the table channel."""

@@ -61,7 +61,7 @@ function nodeFiller(run, story, name, body) {
     plot(id, () =>
       used.length
         ? {
-            title,
+            title: title(),
             x: seconds,
             y: {zero: true, ...y},
             height: 110,
@@ -77,8 +77,8 @@ function nodeFiller(run, story, name, body) {
         : null,
     );
   const figures = [
-    figure("node-processor", "Processor", 1, {title: "cores"}),
-    figure("node-memory", "Memory", 2, {title: "bytes", format: "bytes"}),
+    figure("node-processor", () => "Processor", 1, {title: "cores"}),
+    figure("node-memory", () => `Memory (${story.present.memory_measure})`, 2, {title: "bytes", format: "bytes"}),
   ];
   const text = (label) => el("pre", {tabindex: 0, role: "region", "aria-label": label});
   const now = el("p"),

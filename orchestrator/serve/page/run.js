@@ -226,7 +226,7 @@ function picture(story, run) {
   const nodes = details("Nodes as a table", () =>
     table(
       "Nodes",
-      ["node", "does", "detail", "hardware", ["cores used"], ["memory"]],
+      ["node", "does", "detail", "hardware", ["cores used"], [`memory (${story.present.memory_measure})`]],
       plan.nodes.map((node) => {
         const [state, detail, share, memory] = story.stateOf(node.name);
         return [

@@ -30,7 +30,12 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
     if phase == "orphaned":
         states = {name: state if name in pids else "gone" for name, state in states.items()}
     nodes = [
-        {"node": name, "state": state, "pid": pid, "pss": None if pid is None else proportional_bytes(pid)}
+        {
+            "node": name,
+            "state": state,
+            "pid": pid,
+            "pss": None if pid is None else proportional_bytes(Path(f"/proc/{pid}")),
+        }
         for name, state, pid in ((name, state, pids.get(name)) for name, state in states.items())
     ]
     return {"run": run, "directory": str(directory.path) if directory else None, "phase": phase, "nodes": nodes}

@@ -14,9 +14,11 @@ from orchestrator.report import figures
 from orchestrator.report.marks import axis, figure, line, thinned
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.record.history import History
+from orchestrator.results.record.rows import Resources
 from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story
 from orchestrator.results.summary import summary
+from orchestrator.serve.detail import _used
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import planned, present, rates_of
 from tests.orchestrator.example_run import ROUND, SETUP, Example
@@ -158,7 +160,16 @@ def test_figures_are_those_of_the_report(tmp_path: Path) -> None:
     assert [mark["name"] for mark in drawn["bytes"]["marks"]] == list(dict.fromkeys(story.link_classes.values()))
     assert [mark["name"] for mark in drawn["coordinators"]["marks"]] == ["cloud", "edge-0", "edge-1", "edge-2"]
     assert [len(mark["x0"]) for mark in drawn["memory"]["marks"]] == [1, 3, 12]
+    assert drawn["memory"]["title"] == "Memory of each node (PSS)"
+    assert drawn["memory"]["marks"][0]["y1"] == [31_000_000]  # the example's nodes share the rest of their 182 MB
     assert drawn["processor"]["title"] == "Processor time of each node"
+
+
+def test_memory_that_was_read_only_now_and_then() -> None:
+    rows = [(2.0, 190, None), (3.0, 191, 30), (4.0, 192, None), (5.0, 193, 31)]
+    readings = [Resources(t, "cloud", t, rss, pss) for t, rss, pss in rows]
+    assert _used(readings) == [[3.0, 1.0, 30], [4.0, 1.0, 30], [5.0, 1.0, 31]]
+    assert [row[2] for row in _used([row._replace(pss=None) for row in readings])] == [191, 192, 193]
 
 
 def test_a_long_curve_keeps_its_ends_and_extremes() -> None:

@@ -20,6 +20,9 @@ from typing import Any
 from node.messaging.wire import LAST_ROUND
 
 MARK = "::edgebed "
+ENDED = "program ended"  # an event: a program has ended before the run was asked to end: {program, code}
+KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
+RESERVED = (ENDED, KILLED)  # events that no program can print, since checks trust them
 LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
 
@@ -78,6 +81,8 @@ class Printed:
         event, round, phase = entry.pop("event", None), _whole(entry.pop("round", None)), entry.pop("phase", None)
         if event is not None and not _finite(entry):
             yield _unreadable("an event has NaN or an infinity, and JSON has no such number: leave it out")
+        elif event in RESERVED:
+            yield _unreadable(f"the event '{event}' is the orchestrator's own: name it differently")
         elif event is not None:
             fields = {key: value for key, value in entry.items() if key not in ("type", "name")}
             yield {"type": "event", "name": event, "round": round, **fields}

@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
-from orchestrator.drivers.printed import MARK, Lines, Printed
+from orchestrator.drivers.printed import ENDED, KILLED, MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.wiring import ipv6_address
@@ -33,7 +33,6 @@ from orchestrator.planning.programs import ProgramPlan
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
-KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
 PIECE = 1 << 16  # bytes of a log that are read at once
 
 
@@ -336,9 +335,11 @@ class Programs:
         program.phase, program.code = Phase.ENDED, end.code
         if node in self._stopping:
             await self._release_if_idle(node)
-        elif self.over.done():
             return
-        elif end.code == 0:
+        if self.over.done():
+            return
+        self._tell(node, {"type": "event", "name": ENDED, "program": plan.label, "code": end.code})
+        if end.code == 0:
             self._start_what_can()
             self._finish_if_over()
         elif plan.ends_the_run:

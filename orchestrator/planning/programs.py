@@ -26,8 +26,8 @@ class ProgramPlan:
 
     ``label`` names it and its log: the node, or ``node.key`` for a further program. ``after``: the labels of the
     programs that must be ready before it starts. ``command``: its words, with no placeholder but {files}, and with
-    doubled braces as in the scenario. ``image``: of its container; None: the driver makes no containers.
-    ``stop_grace``: seconds from SIGTERM to SIGKILL.
+    doubled braces as in the scenario. ``expected_to_end``: it may end before the run does. ``image``: of its container;
+    None: the driver makes no containers. ``stop_grace``: seconds from SIGTERM to SIGKILL.
     """
 
     label: str
@@ -36,6 +36,7 @@ class ProgramPlan:
     ready: Readiness
     after: tuple[str, ...] = ()
     ends_the_run: bool = False
+    expected_to_end: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     stop_grace: float = STOP_GRACE
@@ -65,6 +66,7 @@ def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[Pro
             ready=Readiness(each.spec.ready.port, each.spec.ready.line, each.spec.ready.delay, each.spec.ready.within),
             after=tuple(labels[id(other)] for other in waits_for(each, there)),
             ends_the_run=each.spec.ends_the_run,
+            expected_to_end=each.spec.expected_to_end,
             environment={k: filled(text, each, addresses) for k, text in each.spec.environment.items()},
             image=each.spec.image,
             stop_grace=each.spec.stop_grace,

@@ -29,6 +29,7 @@ from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, timeline
 from orchestrator.report.topology import picture
 from orchestrator.results.checks.network import real_networks
+from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import MARKS, Verdict
 from orchestrator.results.evaluation.inversion import EVENT as INVERTED
@@ -82,6 +83,7 @@ def context(history: History) -> dict[str, Any]:
         "states": _states(moved),
         "fault_colours": {action: colour for action, colour in figures.FAULTS.items() if action in acted},
         "programs": history.plan.get("programs", ()),
+        "ended_programs": _ended_programs(history),
         "whose": _whose(history),
         "clients": client_rows(history),
         "personalisation": personalisation(history),
@@ -232,6 +234,15 @@ def _whose(history: History) -> str:
     data = " or ".join(words for scope, words in on.items() if scope in devices)
     sentences += [f"Devices: each on {data}."] if devices else []
     return " ".join(sentences) if len(sentences) > 1 else ""
+
+
+def _ended_programs(history: History) -> defaultdict[str, list[str]]:
+    """By the label of a program: when and how it ended before the run was asked to end."""
+    began = history.training_began or 0.0
+    found = defaultdict(list)
+    for each in ended_programs(history):
+        found[each.label].append(f"at {_clock(each.t, began)} ({each.how})")
+    return found
 
 
 def _links(history: History) -> list[dict[str, Any]]:

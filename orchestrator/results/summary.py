@@ -15,6 +15,7 @@ from node.catalogue.datasets import CLIENTS
 from orchestrator import text
 from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
+from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.inversion import inversion
@@ -43,8 +44,9 @@ def summary(history: History) -> dict[str, Any]:
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
     population, personalisation, privacy, inversion, real_links, hosts,
-    accelerators {device: [nodes that train on it]}, and mean_over {clients, of}: how many of the run's clients, or
-    leading nodes, the mean ``accuracy.global`` covers.
+    accelerators {device: [nodes that train on it]},
+    ended_programs [{program, node, code, at: s of training}: those that ended before the run did], and
+    mean_over {clients, of}: how many of the run's clients, or leading nodes, the mean ``accuracy.global`` covers.
     """
     results = checks(history)
     began = history.training_began
@@ -57,6 +59,7 @@ def summary(history: History) -> dict[str, Any]:
         "real_links": real_links(history),
         "hosts": hosts(history),
         "accelerators": _accelerators(history),
+        "ended_programs": _ended_programs(history, began or 0.0),
     }
     return {
         "run": str(history.directory),
@@ -165,6 +168,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
     by_hand = sum("by" in fault for fault in made)
     rows.append(("faults", f"{len(made)}, {by_hand} of them manual" if by_hand else str(len(made))))
+    for each in summary.get("ended_programs") or ():
+        rows.append(("program", f"{each['program']} ended at {each['at']:.1f} s ({text.how_ended(each['code'])})"))
     for device, nodes in (summary.get("accelerators") or {}).items():
         rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
@@ -182,6 +187,16 @@ def _covered(summary: Mapping[str, Any]) -> str:
         return ""
     covered = str(Coverage(means["clients"], means["of"]))
     return f" ({covered})" if covered else ""
+
+
+def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | None:
+    """The programs that ended before the run was asked to end; None for runs without programs."""
+    if not history.plan.get("programs"):
+        return None
+    return [
+        {"program": each.label, "node": each.node, "code": each.code, "at": round(each.t - began, 3)}
+        for each in ended_programs(history)
+    ]
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:

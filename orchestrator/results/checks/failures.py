@@ -1,10 +1,11 @@
-"""The check for unplanned failures in a run, from its record: lost hosts, ends of nodes, standstills, gaps in
-monitoring.
+"""The check for unplanned failures in a run, from its record: lost hosts, ends of nodes and programs, standstills, gaps
+in monitoring.
 
 If a host is lost, or a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
 standstill, or of a busy host that kept the orchestrator from monitoring, is unknown, unless it is a negligible part of
-the training. What ended before the start of the training, or began after its end, did not change it.
+the training. So is the effect of a program that ended early with exit code 0. What ended before the start of the
+training, or began after its end, did not change it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 from node.process.standstill import LEAST
 from orchestrator import text
+from orchestrator.results.checks.programs import EndedProgram, early_ends
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
@@ -56,12 +58,19 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     training = max(history.training_ended - began, 1e-9)
     busy = max(BUSY, NEGLIGIBLE_SHARE * training)
     gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= busy]
+    early = early_ends(history)
     said = list(lost)
     if with_host:
         names = list(dict.fromkeys(state.node for state in with_host))
         said.append(f"{text.count(len(names), 'node')} ended with the host: {text.some(names)}")
     if ends:
         said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
+    if early:
+        listed = text.some(_early(each, began) for each in early)
+        said.append(
+            f"{text.count(len(early), 'program')} ended before the run did: {listed}; write `expected_to_end: true` if"
+            " that is right"
+        )
     if own:
         said.append(f"stalled: {_list(own, began)}")
     if nodes:
@@ -78,7 +87,8 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     stalled = _most(own + nodes) / training
     if lost or ends or stalled > SMALL_SHARE:
         return "fail", "; ".join(said)
-    return "unknown" if gaps or stalled > NEGLIGIBLE_SHARE else "pass", "; ".join(said)
+    uncertain = gaps or early or stalled > NEGLIGIBLE_SHARE
+    return "unknown" if uncertain else "pass", "; ".join(said)
 
 
 def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
@@ -117,6 +127,11 @@ def _most(standstills: list[StoodStill]) -> float:
 def _list(standstills: list[StoodStill], began: float) -> str:
     longest = sorted(standstills, key=lambda each: -each.seconds)
     return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
+
+
+def _early(end: EndedProgram, began: float) -> str:
+    what = end.label if end.label == end.node else f"{end.label} on {end.node}"
+    return f"{what} at {end.t - began:.1f} s ({end.how})"
 
 
 def _end(state: State, began: float) -> str:

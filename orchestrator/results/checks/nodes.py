@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator import text
+from orchestrator.drivers.printed import KILLED
 from orchestrator.fabric.namespaces.tcp import STACK, refused
 from orchestrator.results.checks.links import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
@@ -54,7 +55,7 @@ def nodes_responded(history: History) -> Assessment:
     away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
     note = f", {away} away as planned" if away else ""
     if silent:
-        killed = {event.node: event.data["grace"] for event in history.events("killed at the end")}
+        killed = {event.node: event.data["grace"] for event in history.events(KILLED)}
         listed = text.some(
             f"{name} ({state if name not in killed else STILL_RAN.format(text.duration(killed[name]))})"
             for name, state in silent.items()

@@ -25,6 +25,7 @@ from orchestrator.results.checks.links import (
 from orchestrator.results.checks.network import network_held
 from orchestrator.results.checks.nodes import compute_on_time, messages_accepted, nodes_responded, stack_as_configured
 from orchestrator.results.checks.participation import participation
+from orchestrator.results.checks.programs import all_ended_idle, stopped_rounds
 from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts
@@ -85,15 +86,24 @@ def finished(history: History) -> Assessment:
         case "accuracy" | "target" as goal:
             return "pass", f"the target{' accuracy' * (goal == 'accuracy')} was reached after {rounds}"
         case "programs":
-            return enough, "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
+            said = "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
+            return _without_doubt(enough, said, all_ended_idle(history) or stopped_rounds(history))
         case "after":
-            return "pass", f"the time given was over after {rounds} and {text.duration(outcome.t)}"
+            said = f"the time given was over after {rounds} and {text.duration(outcome.t)}"
+            return _without_doubt("pass", said, stopped_rounds(history))
         case "calibrated":
             return "pass", "the links were measured; there was no training"
         case "interrupted":
             return "fail", f"interrupted after {rounds}{remedy}"
         case _:
             return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}{remedy}"
+
+
+def _without_doubt(verdict: Verdict, said: str, doubt: str | None) -> Assessment:
+    """The assessment; unknown instead of pass if there is a reason to ``doubt`` that the run did what it should."""
+    if doubt is None:
+        return verdict, said
+    return worst((verdict, "unknown")), f"{said}; {doubt}"
 
 
 def came_to_what_was_expected(history: History) -> Assessment | None:

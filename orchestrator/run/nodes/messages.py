@@ -15,6 +15,7 @@ from typing import Any
 
 from node.messaging.control import SHARES
 from node.messaging.wire import LAST_ROUND
+from orchestrator.drivers.printed import ENDED, KILLED
 from orchestrator.results.record.writer import Record
 
 LONGEST_NAME = 200  # characters
@@ -51,6 +52,11 @@ def _text(value: Any) -> bool:
 
 def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
+
+
+def _exit_code(value: Any) -> bool:
+    """An exit code, or a negative number of a signal."""
+    return type(value) is int and abs(value) < 2**31
 
 
 def _seconds(value: Any) -> bool:
@@ -140,7 +146,8 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "bad_message": {"peer": _name, "reason": _text, "kind": _or_none(_name)},
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
-    "killed at the end": {"grace": _seconds},
+    KILLED: {"grace": _seconds},
+    ENDED: {"program": _name, "code": _exit_code},
     "frozen": {"seconds": _seconds},
     "not_finite": {"what": _name, "at": _or_none(_text)},
     "peers": {"shares": _shares, "queue": _queue},

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.base import Environment, HostChange, HostReadings, NodeMove, UsesHosts
+from orchestrator.drivers.printed import ENDED
 from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
@@ -155,6 +156,8 @@ class Session:
                 self.faults.round_started(round)
                 if first:
                     self.round_began(round)
+            case {"type": "event", "name": name, "code": 0} if name == ENDED and self.plan.programs:
+                self._say(f"program {message['program']} ended ({text.how_ended(0)})")
             case {"type": "done"}:
                 self.processes.done(state, message["reason"])
             case {"type": "failed"}:

@@ -125,6 +125,9 @@ class ProgramSpec(Strict):
     )
     ready: ReadySpec = Field(default=ReadySpec(), description="when it counts as ready; default: immediately")
     ends_the_run: bool = Field(default=False, description="whether the run ends when this program ends")
+    expected_to_end: bool = Field(
+        default=False, description="whether it may end with exit code 0 before the run does, without a remark"
+    )
     stop_grace: Duration = Field(
         default=STOP_GRACE, gt=0, description="time from SIGTERM to SIGKILL if it still runs when the run ends"
     )

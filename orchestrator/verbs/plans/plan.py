@@ -215,6 +215,7 @@ def _print_programs(console: Console, plan: Plan) -> None:
     for program in plan.programs:
         remarks = [f"after {text.some(program.after)}"] if program.after else []
         remarks += ["ends the run"] if program.ends_the_run else []
+        remarks += ["may end before"] if program.expected_to_end else []
         rows.append([program.label, shlex.join(program.command), ", ".join(remarks)])
     write_table(console, ("program", "command", "remarks"), rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.printed import LONGEST_LINE, MARK, Lines, Printed
+from orchestrator.drivers.printed import LONGEST_LINE, MARK, RESERVED, Lines, Printed
 from orchestrator.run.nodes.messages import problem
 
 
@@ -128,6 +128,13 @@ def test_what_is_no_number_of_json_is_refused_and_its_round_counts(written: str)
     assert others == [begins(1), ends(1), begins(2)]
     (event,) = told(f'::edgebed {{"event": "diverged", "of": [{{"loss": {written}}}]}}')
     assert event["type"] == "unreadable"
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_no_program_prints_an_event_of_the_orchestrator(name: str) -> None:
+    (message,) = told(f'::edgebed {{"event": "{name}", "program": "cloud", "code": 0}}')
+    assert message["type"] == "unreadable"
+    assert f"the event '{name}' is the orchestrator's own" in message["reason"]
 
 
 def test_some_languages_print_a_round_with_a_point() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers import programs as control
+from orchestrator.drivers.printed import ENDED, KILLED
 from orchestrator.drivers.programs import Programs, hosts_file, kernel_notes, quota_notes
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
@@ -122,6 +123,8 @@ async def test_the_run_is_over_when_all_programs_have_ended(tmp_path: Path) -> N
         it.print("cloud", "serving")
         await it.until(("run", "device-0"))
         it.driver.end_program("device-0", 0)
+        told = await it.until_heard("device-0", name=ENDED)
+        assert (told["program"], told["code"]) == ("device-0", 0)
         it.driver.end_program("cloud", 0)
         assert await it.programs.over == ("programs", None)
 
@@ -247,6 +250,7 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until(("release", "cloud", 0))
         assert ("terminate", "cloud") in it.driver.requests
         await it.until_heard("cloud", type="done", reason="stopped")
+        assert ENDED not in [message.get("name") for _, message in it.heard]  # it was asked to end
         await it.programs.send("device-0", {"type": "stop"})  # its program never started
         await it.until(("release", "device-0", 0))
 
@@ -258,7 +262,7 @@ async def test_a_program_that_does_not_end_is_killed_after_its_grace(tmp_path: P
         await it.until(("run", "cloud"))
         began = asyncio.get_running_loop().time()
         await it.programs.send("cloud", {"type": "stop"})
-        told = await it.until_heard("cloud", name=control.KILLED)
+        told = await it.until_heard("cloud", name=KILLED)
         assert asyncio.get_running_loop().time() - began >= 0.05
         assert (told["programs"], told["grace"]) == (["cloud"], 0.05)
         await it.until(("release", "cloud", 0))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from netem.media.profile import ChannelProfile
+from orchestrator.drivers.printed import ENDED
 from orchestrator.errors import RecordError
 from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
@@ -449,8 +450,12 @@ def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path)
     program = {"label": "cloud.control", "command": ["flwr", "run", "<b>"], "after": ["cloud"], "ends_the_run": True}
     plan = json.loads((run / "plan.json").read_text()) | {"programs": [program]}
     (run / "plan.json").write_text(json.dumps(plan))
+    with contextlib.closing(sqlite3.connect(run / "run.db")) as record, record:
+        ended = (SETUP + 5, "cloud", ENDED, '{"program": "cloud.control", "code": 0}')
+        record.execute("INSERT INTO event (t, node, name, data) VALUES (?, ?, ?, ?)", ended)
     with History.open(run) as history:
         page = render(history)
+    assert "at 5.00 s (exit code 0)" in page
     assert "flwr run &#39;&lt;b&gt;&#39;" in page
     assert "ends the run" in page
     assert '<section id="learning">' in page  # the example has accuracies

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestrator.drivers.printed import ENDED
 from orchestrator.report.topology import picture
 from orchestrator.results.record.catalogue import node_rows
 from orchestrator.results.record.history import History
@@ -59,6 +60,18 @@ def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:
     assert result["accuracy"] == {"global": None, "edge": {}}
     assert all(fault["at"] is None for fault in result["faults"])
     assert result["verdict"] == "fail"
+
+
+def test_programs_that_ended_before_the_run(tmp_path: Path) -> None:
+    program = {"label": "edge-0.watch", "node": "edge-0", "command": ["watch"], "after": [], "expected_to_end": True}
+    record = Record.create(tmp_path, json.dumps(plan_of(Example()) | {"programs": [program]}), {})
+    record.event(2.0, None, "training", None, {})
+    record.event(6.5, "edge-0", ENDED, None, {"program": "edge-0.watch", "code": 0})
+    record.close()
+    result = summary(History.open(tmp_path))
+    assert result["ended_programs"] == [{"program": "edge-0.watch", "node": "edge-0", "code": 0, "at": 4.5}]
+    words = printed(120, lambda console: print_summary(result, tmp_path, console))
+    assert "edge-0.watch ended at 4.5 s (exit code 0)" in words
 
 
 def test_which_nodes_trained_on_accelerators(tmp_path: Path) -> None:

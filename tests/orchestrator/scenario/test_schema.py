@@ -154,7 +154,7 @@ FILES["others.csv"] = "t_s,rate_mbit\n0,20\n10,0\n"
 PROGRAMS = """\
 programs:
   cloud: {command: "serve --on {self}", ready: {port: 8000, within: 5s}, environment: {COLOUR: blue}, image: "serve:1"}
-  device: {command: [ask, "{cloud}"], after: cloud, ready: {line: here}}
+  device: {command: [ask, "{cloud}"], after: cloud, ready: {line: here}, expected_to_end: true}
   control: {on: cloud, command: end, after: [cloud, device], ready: {delay: 1s}, ends_the_run: true, stop_grace: 20s}
 topology: {devices: 3, edges: 0, cloud: true}
 """

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
+from orchestrator.drivers.printed import ENDED
 from orchestrator.errors import FabricError, HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
@@ -524,6 +525,18 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
         stage.control.say("cloud", type, **fields)
         await asyncio.sleep(1)
         assert (stage.session.ended.result().reason if stage.session.ended.done() else None) == ended
+
+    play(act, PROGRAMS)
+
+
+def test_the_end_of_a_program_is_recorded_and_said(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("device-0", "event", name=ENDED, program="device-0", code=0)
+        await asyncio.sleep(1)
+        (event,) = stage.events(ENDED)
+        assert (event.node, event.data) == ("device-0", {"program": "device-0", "code": 0})
+        assert "program device-0 ended (exit code 0)" in stage.lines
 
     play(act, PROGRAMS)
 

@@ -28,6 +28,18 @@ class PartitionParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PeopleParameters(PartitionParameters):
+    """Parameters of a partition that keeps people whole: all samples of a person are at one client.
+
+    min_samples: smallest number of training samples of a client; see few_samples
+    few_samples: what to do if a client's people have fewer than min_samples: refuse; leave-out: people with fewer
+        samples are at no client; join: whole people move to this client from others
+    """
+
+    few_samples: str = word("refuse", "refuse", "leave-out", "join")
+
+
+@dataclass(frozen=True, kw_only=True)
 class IID(PartitionParameters):
     """Samples divided at random, in numbers that differ by one at most."""
 
@@ -72,7 +84,7 @@ class LabelsPerEdge(PartitionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BySubject(PartitionParameters):
+class BySubject(PeopleParameters):
     """Each client holds all samples of one or more people."""
 
 
@@ -93,16 +105,27 @@ class FromFile(PartitionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromFlower(PartitionParameters):
+class FromFlower(PeopleParameters):
     """The samples of each client by a partitioner of `flwr_datasets`.
 
+    min_samples: smallest number of training samples of a client; a smaller part is filled up from the largest ones,
+        but if it keeps people whole, see few_samples
+    few_samples: with partition_by subject, if a client's people have fewer than min_samples: refuse; leave-out: people
+        with fewer samples are at no client; join: whole people move to this client from others
     partitioner: its name, such as DirichletPartitioner
     arguments: its arguments, such as alpha; num_partitions is the number of clients, and the seed is the scenario's
+    shuffle_seed: seed of the shuffling before; default: from the scenario's seed
     """
 
     partitioner: str = text()
     arguments: Mapping[str, Any] = mapping()
+    shuffle_seed: int | None = whole(None, low=0, none=True)
     min_samples: int = whole(0, low=0)
+
+    @property
+    def by_subject(self) -> bool:
+        """Whether the partitioner divides by person."""
+        return self.arguments.get("partition_by") == "subject"
 
 
 @dataclass(frozen=True)
@@ -110,8 +133,9 @@ class PartitionScheme:
     """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
 
     `labels`: divides by class, so it needs data with classes.
-    `subjects`: clients hold whole people. If the data set also names the people of its test samples, a client's own
-    test set has the test samples of its people.
+    `subjects`: clients hold whole people, and samples of a person at two clients are refused. If the data set also
+    names the people of its test samples, a client's own test set has the test samples of its people. Parameters that
+    are `PeopleParameters` let the scenario choose what becomes of people with too few samples.
 
     A plug-in's partition has ``divide(labels, groups, params, random)``. It returns the sample indices of each client.
     `labels` (N,) are those of all training samples. `groups` are the numbers of clients below each edge. `random` is a

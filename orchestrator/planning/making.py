@@ -244,6 +244,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         columns=data.columns,
         shards_sha256=shards.sha256,
         moves=shards.moves,
+        partition_notes=shards.notes,
         unheld=_unheld(data, shards),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
-from node.learning.data.partition import taken_by_mix
+from node.learning.data.dirichlet import taken_by_mix
 
 Indices = NDArray[np.int64]
 

@@ -58,6 +58,7 @@ PLUGIN = [
     "Parameters",
     "PartitionParameters",
     "PartitionScheme",
+    "PeopleParameters",
     "Plugin",
     "Role",
     "State",

@@ -9,6 +9,7 @@ import numpy as np
 
 from node.catalogue.partitions import FromFlower
 from node.extras import lacking
+from node.learning.data import people
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[Indices]:
-    """The samples of each client. The partitioner gets the columns index, label and, if known, subject, in random order
-    as `FederatedDataset` does. Its arguments default to the scenario's clients and seed, and to the column label."""
+    """The samples of each client. The partitioner gets the columns index, label and, if known, subject, shuffled as
+    `FederatedDataset` does: the columns stay in the order of the data, which `Dataset.unique` and with it partitioners
+    by person follow. Its arguments default to the scenario's clients and seed, and to the column label."""
     try:
         from datasets import Dataset
         from flwr_datasets import partitioner
@@ -29,14 +31,32 @@ def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[
         raise PartitionError(f"{name!r} is no partitioner of flwr_datasets (known: {', '.join(known)})")
     allowed = signature(getattr(partitioner, name)).parameters
     usual = {"num_partitions": task.clients, "partition_by": "label", "seed": int(random.integers(2**31))}
-    order = random.permutation(len(task.labels))
-    columns = {"index": order, "label": task.labels[order]}
-    columns |= {} if task.subjects is None else {"subject": task.subjects[order]}
+    drawn = int(random.integers(2**31))
+    shuffle_seed = drawn if scheme.shuffle_seed is None else scheme.shuffle_seed
     try:
         given = {key: np.array(value) if np.ndim(value) > 1 else value for key, value in scheme.arguments.items()}
         made = getattr(partitioner, name)(**{key: usual[key] for key in usual if key in allowed} | given)
-        made.dataset = Dataset.from_dict(columns)
+        made.dataset = Dataset.from_dict(_columns(scheme, task)).shuffle(seed=shuffle_seed)
         count = made.num_partitions
         return [np.asarray(made.load_partition(client)["index"], np.int64) for client in range(count)]
     except Exception as error:
+        if "min_partition_size" in allowed and "attempts" in str(error):
+            raise PartitionError(_TOO_SMALL.format(name=name)) from error
         raise PartitionError(f"{name}({', '.join(allowed)}): {error}") from error
+
+
+# The library proposes another alpha, which would be another experiment, and which seeds fail is no random choice.
+_TOO_SMALL = (
+    "{name}: none of its draws with this seed gives each client arguments.min_partition_size samples: set it to 0; "
+    "min_samples of flwr then fills up small clients, for every seed"
+)
+
+
+def _columns(scheme: FromFlower, task: Task) -> dict[str, Indices]:
+    """The columns of all samples that may be dealt, in the order of the data."""
+    index = np.arange(len(task.labels))
+    if task.subjects is None:
+        return {"index": index, "label": task.labels}
+    if scheme.by_subject:
+        index = people.dealt(scheme.few_samples, scheme.min_samples, task.subjects)
+    return {"index": index, "label": task.labels[index], "subject": task.subjects[index]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -22,13 +22,16 @@ from node.catalogue.partitions import (
     ByAuthor,
     BySubject,
     Dirichlet,
+    FromFile,
     FromFlower,
     LabelShards,
     LabelsPerEdge,
     PartitionParameters,
     PartitionScheme,
+    PeopleParameters,
 )
-from node.learning.data import flower
+from node.learning.data import flower, people
+from node.learning.data.dirichlet import by_dirichlet
 from node.learning.data.labels import apportion, take, take_in_proportion
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
@@ -48,10 +51,13 @@ class LabelMove:
 
 @dataclass(frozen=True)
 class Partition:
-    """Ascending sample indices of each client, in the plan's order of clients, and the moves that were needed."""
+    """Ascending sample indices of each client, in the plan's order of clients, and the moves that were needed.
+    `whole_people`: no person has samples at two clients. `notes`: what became of people with too few samples."""
 
     parts: tuple[Indices, ...]
     moves: tuple[LabelMove, ...] = ()
+    whole_people: bool = False
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def sha256(self) -> str:
@@ -100,10 +106,18 @@ def divide(
     else:
         parts = _SCHEMES[type(scheme)](scheme, task, random)
     _refuse_wrong(entry.name, parts, task)
-    parts, moves = top_up(parts, labels, scheme.min_samples)
+    whole = _keeps_people_whole(entry, scheme, parts, subjects)
+    moves: list[LabelMove] = []
+    notes: list[str] = []
+    if whole:
+        assert subjects is not None
+        parts, notes = _with_enough_people(entry.name, scheme, parts, task, random)
+    else:
+        parts, moves = top_up(parts, labels, scheme.min_samples)
     if scheme.samples_per_client is not None:
         parts = [part[take_in_proportion(labels[part], scheme.samples_per_client, random)] for part in parts]
-    return Partition(tuple(np.sort(part).astype(np.int64) for part in parts), tuple(moves))
+    ascending = tuple(np.sort(part).astype(np.int64) for part in parts)
+    return Partition(ascending, tuple(moves), whole, tuple(notes))
 
 
 def _by_plugin(entry: PartitionScheme, params: PartitionParameters, task: Task, random: np.random.Generator) -> Parts:
@@ -123,6 +137,63 @@ def _refuse_wrong(name: str, parts: Parts, task: Task) -> None:
         raise PartitionError(f"{name}: each sample, 0 to {count - 1}, may be dealt once at most")
 
 
+def _keeps_people_whole(
+    entry: PartitionScheme, scheme: PartitionParameters, parts: Parts, subjects: NDArray[np.int64] | None
+) -> bool:
+    """Whether no person may have samples at two clients: as the partition declares, or as a file or Flower has it."""
+    declared = entry.subjects
+    given = isinstance(scheme, FromFile) or (isinstance(scheme, FromFlower) and scheme.by_subject)
+    if subjects is None or not (declared or given):
+        return _without_whole_people(scheme)
+    divided = people.first_divided(parts, subjects)
+    if divided is None:
+        return True
+    if declared:
+        raise PartitionError(
+            f"{entry.name} declares subjects=True, and person {divided} has samples at two clients: give all samples "
+            "of a person to one client, or leave subjects out"
+        )
+    return _without_whole_people(scheme)
+
+
+def _without_whole_people(scheme: PartitionParameters) -> bool:
+    """False; PartitionError if the scenario says what becomes of whole people."""
+    if _few_samples(scheme) != "refuse":
+        raise PartitionError(
+            f"few_samples: {_few_samples(scheme)} moves or leaves out whole people, and this partition divides the "
+            "samples of a person: leave few_samples out"
+        )
+    return False
+
+
+def _few_samples(scheme: PartitionParameters) -> str:
+    return scheme.few_samples if isinstance(scheme, PeopleParameters) else "refuse"
+
+
+def _with_enough_people(
+    name: str, scheme: PartitionParameters, parts: Parts, task: Task, random: np.random.Generator
+) -> tuple[Parts, list[str]]:
+    """The parts in which each client has `min_samples`, and notes on the people who were left out or moved."""
+    assert task.subjects is not None
+    least = scheme.min_samples
+    if _few_samples(scheme) == "leave-out":
+        kept = people.of_people_with(least, task.subjects)
+        parts = [part[np.isin(part, kept)] for part in parts]
+        known = len(np.unique(task.subjects))
+        left_out = known - len(np.unique(task.subjects[kept]))
+        notes = [f"{left_out} of {known} people have fewer than min_samples {least}: no client has their samples"]
+        people.refuse_short(name, parts, least, "take fewer clients or lower min_samples")
+        return parts, notes if left_out else []
+    if _few_samples(scheme) == "join":
+        parts, moved = people.join(parts, task.subjects, least, random)
+        who = "1 person" if moved == 1 else f"{moved} people"
+        notes = [f"{who} moved to another client, with all samples, so that each client has min_samples {least}"]
+        return parts, notes if moved else []
+    remedy = people.REMEDY if isinstance(scheme, PeopleParameters) else "take fewer clients or lower min_samples"
+    people.refuse_short(name, parts, least, remedy)
+    return parts, []
+
+
 @dataclass(frozen=True)
 class Task:
     labels: NDArray[np.int64]
@@ -136,70 +207,6 @@ class Task:
 
     def shuffled(self, label: int, random: np.random.Generator) -> Indices:
         return random.permutation(np.flatnonzero(self.labels == label))
-
-
-def _dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> Parts:
-    if scheme.over == "edges":
-        if len(task.groups) == 1:
-            raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
-        of_edges = _dirichlet(replace(scheme, over="clients"), replace(task, clients=len(task.groups)), random)
-        dealt = zip(of_edges, task.groups, strict=True)
-        return [part for mine, clients in dealt for part in np.array_split(random.permutation(mine), clients)]
-    if scheme.variant == "client":
-        return _dirichlet_by_client(scheme.alpha, task, random)
-    return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
-
-
-def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *, capped: bool) -> Parts:
-    """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
-
-    `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
-    """
-    share = len(task.labels) / task.clients
-    parts: list[list[Indices]] = [[] for _ in range(task.clients)]
-    sizes = np.zeros(task.clients)
-    for label in range(task.classes):
-        samples = task.shuffled(label, random)
-        proportions = random.dirichlet(np.full(task.clients, alpha))
-        if capped:
-            proportions = proportions * (sizes < share)
-            if proportions.sum() == 0:  # the draw gave all samples to full clients
-                proportions = (sizes < share).astype(float)
-            if proportions.sum() == 0:
-                proportions = np.ones(task.clients)
-        cuts = (np.cumsum(proportions / proportions.sum())[:-1] * len(samples)).astype(int)
-        for client, piece in enumerate(np.split(samples, cuts)):
-            parts[client].append(piece)
-            sizes[client] += len(piece)
-    return [np.concatenate(pieces) for pieces in parts]
-
-
-def _dirichlet_by_client(alpha: float, task: Task, random: np.random.Generator) -> Parts:
-    """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
-
-    If a class is used up, the rest is drawn from the mix over the remaining classes.
-    """
-    pools = [task.shuffled(label, random) for label in range(task.classes)]
-    left = np.array([len(pool) for pool in pools])
-    parts = []
-    for size in (len(piece) for piece in np.array_split(task.labels, task.clients)):
-        mix = random.dirichlet(np.full(task.classes, alpha))
-        taken = taken_by_mix(mix, size, left, random)
-        parts.append(np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)]))
-        left -= taken
-    return parts
-
-
-def taken_by_mix(
-    mix: NDArray[np.float64], size: int, left: NDArray[np.int64], random: np.random.Generator
-) -> NDArray[np.int64]:
-    """How many samples of each class make ``size`` samples of this ``mix`` (classes,), of those that are ``left``."""
-    taken = np.zeros(len(mix), dtype=np.int64)
-    while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
-        weights = np.where(left - taken > 0, mix, 0)
-        weights = weights if weights.sum() > 0 else (left - taken).astype(float)
-        taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
-    return taken
 
 
 def _shards(scheme: LabelShards, task: Task, random: np.random.Generator) -> Parts:
@@ -283,19 +290,22 @@ def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(shares)), [int(share * count) for share in shares])
 
 
-def _by_subject(_: BySubject, task: Task, random: np.random.Generator) -> Parts:
+def _by_subject(scheme: BySubject, task: Task, random: np.random.Generator) -> Parts:
     """Divide people in random order in equal numbers. A client gets all samples of each of its people."""
     assert task.subjects is not None
-    people = random.permutation(np.unique(task.subjects))
-    if len(people) < task.clients:
-        few = f"{len(people)} people or authors in the data for {task.clients} clients"
+    kept = people.dealt(scheme.few_samples, scheme.min_samples, task.subjects)
+    dealt = random.permutation(np.unique(task.subjects[kept]))
+    if len(dealt) < task.clients:
+        few = f"{len(dealt)} people or authors in the data for {task.clients} clients"
+        if len(kept) < len(task.labels):
+            few = f"{len(dealt)} people or authors with min_samples {scheme.min_samples} for {task.clients} clients"
         raise PartitionError(f"{few}: take fewer clients")
-    return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(people, task.clients)]
+    return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(dealt, task.clients)]
 
 
 _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
     IID: lambda _, task, random: np.array_split(random.permutation(len(task.labels)), task.clients),
-    Dirichlet: _dirichlet,
+    Dirichlet: by_dirichlet,
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
     BySubject: _by_subject,

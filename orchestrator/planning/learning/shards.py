@@ -107,6 +107,7 @@ class Shards:
     test_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, number of samples
     sha256: str = ""
+    notes: tuple[str, ...] = ()  # what became of people with too few samples
 
     def arrays(self) -> dict[str, Indices]:
         """Every array by its key in the file."""
@@ -159,7 +160,7 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     counts = _counts(holders, partition.label_counts(data.train, data.counted))
-    people = _people(holders, partition.parts, data) if scheme.subjects else {}
+    people = _people(holders, partition.parts, data) if partition.whole_people else {}
     balanced = scenario.data.test == "balanced"
     tests = {} if listed_tests is None else _with_edges(holders, listed_tests)
     for node, held in counts.items() if not tests else ():
@@ -183,7 +184,7 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
     parts = dict(zip(names, partition.parts, strict=True))
     test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
-    return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256)
+    return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256, partition.notes)
 
 
 def _groups(holders: list[Member]) -> list[int]:

@@ -36,6 +36,13 @@ def made(partitioner: str, clients: int = 5, seed: int = 3, people: Any = None, 
     return divide(FromFlower(partitioner=partitioner, arguments=arguments), LABELS, (clients,), seed, people)
 
 
+def divide_by(
+    partitioner: str, clients: int, seed: int, people: Any, min_samples: int = 0, **arguments: Any
+) -> Partition:
+    scheme = FromFlower(partitioner=partitioner, arguments=arguments, min_samples=min_samples)
+    return divide(scheme, LABELS, (clients,), seed, people)
+
+
 def test_each_client_has_an_equal_share_of_the_shuffled_samples() -> None:
     parts = made("IidPartitioner").parts
     assert [len(part) for part in parts] == [40] * 5
@@ -44,7 +51,9 @@ def test_each_client_has_an_equal_share_of_the_shuffled_samples() -> None:
 
 
 def test_draws_follow_the_seed_of_the_scenario() -> None:
-    first, again, other = (made("DirichletPartitioner", seed=seed, alpha=0.5) for seed in (3, 3, 4))
+    first, again, other = (
+        made("DirichletPartitioner", seed=seed, alpha=0.5, min_partition_size=0) for seed in (3, 3, 4)
+    )
     assert first.sha256 == again.sha256 != other.sha256
     assert sorted(np.concatenate(first.parts)) == list(range(200))
 
@@ -59,6 +68,48 @@ def test_arguments_reach_the_partitioner() -> None:
 def test_people_are_a_column() -> None:
     parts = made("NaturalIdPartitioner", people=PEOPLE, partition_by="subject").parts
     assert sorted(PEOPLE[part].tolist() for part in parts) == [[person] * 40 for person in range(5)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_of_people_follow_the_order_of_the_data(seed: int) -> None:
+    """Person 0 has the most samples. In shuffled columns, those with many samples occur first and are one group."""
+    people = np.repeat([3, 0, 4, 1, 2, 5], [2, 140, 3, 40, 5, 10])
+    parts = divide_by(
+        "GroupedNaturalIdPartitioner", 3, seed, people, partition_by="subject", group_size=2, min_samples=1
+    ).parts
+    assert [sorted(set(people[part].tolist())) for part in parts] == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_people_are_kept_whole_and_left_out() -> None:
+    people = np.repeat(np.arange(5), [100, 40, 30, 20, 10])
+    natural = {"partitioner": "NaturalIdPartitioner", "arguments": {"partition_by": "subject"}}
+    with pytest.raises(PartitionError, match=r"^2 clients have fewer than min_samples 30 \(the fewest: 10\), and flwr"):
+        divide(FromFlower(**natural, min_samples=30), LABELS, (5,), 3, people)  # type: ignore[arg-type]
+    leave_out = FromFlower(**natural, min_samples=30, few_samples="leave-out")  # type: ignore[arg-type]
+    partition = divide(leave_out, LABELS, (3,), 3, people)
+    assert sorted(len(part) for part in partition.parts) == [30, 40, 100]
+    assert partition.whole_people
+    assert partition.notes == ("2 of 5 people have fewer than min_samples 30: no client has their samples",)
+    divided = FromFlower(partitioner="IidPartitioner", few_samples="join")
+    with pytest.raises(PartitionError, match="few_samples: join moves or leaves out whole people, and this partition"):
+        divide(divided, LABELS, (3,), 3, people)
+
+
+def test_a_draw_with_small_clients_names_the_remedy() -> None:
+    message = r"^DirichletPartitioner: none of its draws .*arguments.min_partition_size samples: set it to 0; min_samp"
+    with pytest.raises(PartitionError, match=message):
+        made("DirichletPartitioner", clients=20, alpha=0.01)
+    filled = divide_by("DirichletPartitioner", 20, 3, None, alpha=0.01, min_partition_size=0, min_samples=3)
+    assert min(len(part) for part in filled.parts) == 3
+
+
+def test_shuffling_has_a_seed_of_its_own() -> None:
+    """Flower's own partition is that of its defaults, 42 and 42."""
+    order = np.random.default_rng(42).permutation(200)
+    for seed in (1, 2):
+        scheme = FromFlower(partitioner="IidPartitioner", shuffle_seed=42)
+        parts = divide(scheme, LABELS, (4,), seed).parts
+        assert [part.tolist() for part in parts] == [sorted(part.tolist()) for part in np.array_split(order, 4)]
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,29 @@ def test_own_tests_are_of_the_same_people() -> None:
         assert sum(made.test_counts[edge]) == len(below)
 
 
+CASE = """\
+algorithm: fedavg
+data: {{dataset: har, partition: {{by-subject: {{min_samples: 30, few_samples: {few}}}}}}}
+topology: {{devices: {devices}}}
+"""
+
+
+@pytest.mark.parametrize("few", ["join", "leave-out"])
+def test_own_tests_are_of_the_people_of_the_client_however_few_their_samples(few: str) -> None:
+    """Ten writers with 200 to 4 samples, and test samples of the same writers; three have fewer than 30 samples."""
+    writers = np.repeat(np.arange(10), [200, 150, 120, 90, 60, 40, 30, 12, 6, 4])
+    test_writers = np.repeat(np.arange(10), [40, 30, 24, 18, 12, 8, 6, 3, 2, 2])
+    data = replace(prepared(len(writers), len(test_writers)), subjects=writers, test_subjects=test_writers)
+    made = make_shards(parse(CASE.format(few=few, devices=7), "f.yaml"), data)
+    for node, mine in made.train.items():
+        assert len(mine) >= 30
+        people = sorted(set(writers[mine]))
+        assert sorted(set(test_writers[made.own_test[node]])) == people
+    assert sum(len(own) for own in made.own_test.values()) == {"join": 145, "leave-out": 138}[few]
+    with pytest.raises(PlanError, match=r"^data.partition: 3 clients have fewer than min_samples 30 \(the fewest: 4\)"):
+        make_shards(parse(CASE.format(few="refuse", devices=10), "f.yaml"), data)
+
+
 def test_balanced_own_tests_of_people() -> None:
     """Each label is once in ten samples that follow one another, so the own test sets are balanced already."""
     (proportional, _), (balanced, _) = of_people(), of_people(test="balanced")

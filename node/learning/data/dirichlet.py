@@ -1,0 +1,81 @@
+"""Dirichlet partitions: each class over the clients, or each client's mix of classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue.partitions import Dirichlet
+from node.learning.data.shards import Indices
+from node.learning.errors import PartitionError
+
+if TYPE_CHECKING:
+    from node.learning.data.partition import Task
+
+
+def by_dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> list[Indices]:
+    """The samples of each client. Raises PartitionError if `over` is edges, and there is one group only."""
+    if scheme.over == "edges":
+        if len(task.groups) == 1:
+            raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
+        of_edges = by_dirichlet(replace(scheme, over="clients"), replace(task, clients=len(task.groups)), random)
+        dealt = zip(of_edges, task.groups, strict=True)
+        return [part for mine, clients in dealt for part in np.array_split(random.permutation(mine), clients)]
+    if scheme.variant == "client":
+        return _dirichlet_by_client(scheme.alpha, task, random)
+    return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
+
+
+def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *, capped: bool) -> list[Indices]:
+    """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
+
+    `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
+    """
+    share = len(task.labels) / task.clients
+    parts: list[list[Indices]] = [[] for _ in range(task.clients)]
+    sizes = np.zeros(task.clients)
+    for label in range(task.classes):
+        samples = task.shuffled(label, random)
+        proportions = random.dirichlet(np.full(task.clients, alpha))
+        if capped:
+            proportions = proportions * (sizes < share)
+            if proportions.sum() == 0:  # the draw gave all samples to full clients
+                proportions = (sizes < share).astype(float)
+            if proportions.sum() == 0:
+                proportions = np.ones(task.clients)
+        cuts = (np.cumsum(proportions / proportions.sum())[:-1] * len(samples)).astype(int)
+        for client, piece in enumerate(np.split(samples, cuts)):
+            parts[client].append(piece)
+            sizes[client] += len(piece)
+    return [np.concatenate(pieces) for pieces in parts]
+
+
+def _dirichlet_by_client(alpha: float, task: Task, random: np.random.Generator) -> list[Indices]:
+    """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
+
+    If a class is used up, the rest is drawn from the mix over the remaining classes.
+    """
+    pools = [task.shuffled(label, random) for label in range(task.classes)]
+    left = np.array([len(pool) for pool in pools])
+    parts = []
+    for size in (len(piece) for piece in np.array_split(task.labels, task.clients)):
+        mix = random.dirichlet(np.full(task.classes, alpha))
+        taken = taken_by_mix(mix, size, left, random)
+        parts.append(np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)]))
+        left -= taken
+    return parts
+
+
+def taken_by_mix(
+    mix: NDArray[np.float64], size: int, left: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """How many samples of each class make ``size`` samples of this ``mix`` (classes,), of those that are ``left``."""
+    taken = np.zeros(len(mix), dtype=np.int64)
+    while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
+        weights = np.where(left - taken > 0, mix, 0)
+        weights = weights if weights.sum() > 0 else (left - taken).astype(float)
+        taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
+    return taken

@@ -4,6 +4,7 @@ A run of a few rounds takes milliseconds. `edgebed.testing` exports this for the
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,8 +126,8 @@ class Federation:
     ``model`` may be a group, whose models the nodes of each tier take in turn.
 
     ``cuts``: from when to when two nodes do not reach each other; ``crash``: when a node ends, and when it begins again
-    from its last checkpoint; ``slow``: factors on the time that a node computes. All times are seconds of virtual time:
-    a training step takes a millisecond for each sample, and a message one.
+    from its last checkpoint (infinity: never); ``slow``: factors on the time that a node computes. All times are
+    seconds of virtual time: a training step takes a millisecond for each sample, and a message one.
 
     ``fate``: what becomes of each message that a node sends; by default it is delivered once.
 
@@ -207,6 +208,8 @@ class Federation:
         await asyncio.sleep(at)
         task.cancel()  # a role that is cancelled ends without a word
         await asyncio.gather(task, return_exceptions=True)
+        if back == math.inf:
+            return
         await asyncio.sleep(back - at)
         await self._role(node).perform()
 

@@ -12,16 +12,19 @@ Control variates of zero are FedAvg with equal weights: the first round is, and 
 
 Departures:
 - A client sends y_i and c_i⁺. The server keeps c̃_i, the c_i⁺ of each client that it counted last, 0 at first, and
-  takes Δc_i = c_i⁺ − c̃_i. Without a fault c̃_i = c_i. After an update that was lost, dropped or late, and after a crash,
+  takes their mean for c. Without a fault c̃_i = c_i. After an update that was lost, dropped or late, and after a crash,
   c is the mean of the c_i again as soon as the client is counted again. The paper's sum would stay wrong for good.
-- Every client is asked in every round, and S are those that answered. N are the clients but for those that answer that
-  they have no samples.
+- The mean is over the clients that are present when the round starts. The control variate of a client that is away is
+  a gradient at a model of the past: in c it would pull the others away from their minimum, if the client stays away for
+  good. It counts again when the client is back. In a population c is the mean over all clients, present or not.
+- Every client is asked in every round, and S are those that answered. N are the clients of the mean but for those that
+  answer that they have no samples.
 - The term (c − c_i)·y of the loss has the gradient c − c_i. Only trained parameters have control variates. Batch
   normalisation's statistics are averaged, and its counters take the maximum.
 - Option II supposes plain SGD: momentum, Adam, weight decay and clipping are refused.
 
 A client's c_i is in its checkpoint, together with that from before the round: a client that gets the model of a round
-again repeats its answer. x, c and the c̃_i are in the server's checkpoint. The c̃_i take the memory of one control
+again repeats its answer. x and the c̃_i are in the server's checkpoint. The c̃_i take the memory of one control
 variate for each client that was counted: 10,000 clients of a model with 10,000 parameters take 0.4 GB.
 """
 
@@ -60,11 +63,6 @@ def zeros(x: edgebed.State, names: Iterable[str]) -> edgebed.State:
     return {name: np.zeros_like(x[name]) for name in names}
 
 
-def difference(a: edgebed.State, b: edgebed.State) -> edgebed.State:
-    """a − b, of the entries of a."""
-    return {name: each - b[name] for name, each in a.items()}
-
-
 def renewed(x: edgebed.State, y: edgebed.State, c: edgebed.State, c_i: edgebed.State, rate: float) -> edgebed.State:
     """c_i⁺ = c_i − c + (x − y_i) / (K η_ℓ) (line 12). ``rate``: K η_ℓ."""
     return {name: (c_i[name] - c[name] + (x[name] - y[name]) / rate).astype(c[name].dtype) for name in c}
@@ -76,9 +74,16 @@ def advanced(x: edgebed.State, states: Sequence[edgebed.State], rate: float, tra
     return mean | {name: (x[name] + rate * (mean[name] - x[name])).astype(x[name].dtype) for name in trained}
 
 
-def controlled(c: edgebed.State, changes: Sequence[edgebed.State], clients: int) -> edgebed.State:
-    """c + (1 / N) Σ_i Δc_i (lines 16 and 17)."""
-    return {name: (c[name] + sum(each[name] for each in changes) / clients).astype(c[name].dtype) for name in c}
+def controlled(counted: Sequence[edgebed.State], clients: int, form: edgebed.State) -> edgebed.State:
+    """c = (1 / N) Σ_i c̃_i, which is the sum of all changes Δc_i / N (line 17). It has the shapes of `form`. The control
+    variates of clients that were not counted are 0."""
+    found: edgebed.State = {}
+    for name, values in form.items():
+        total = np.zeros(values.shape, np.float64)
+        for each in counted:
+            total += each[name]
+        found[name] = (total / max(clients, 1)).astype(values.dtype)
+    return found
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Correction:
     def _differences(self) -> dict[str, Tensor]:
         import torch
 
-        return {name: torch.tensor(each) for name, each in difference(self.c, self.c_i).items()}
+        return {name: torch.tensor(each - self.c_i[name]) for name, each in self.c.items()}
 
 
 class Cloud(edgebed.Role):
@@ -108,9 +113,12 @@ class Cloud(edgebed.Role):
 
     async def run(self) -> None:
         trained, p = self.learner.trained, self.params
-        x, c = self.start()
-        form = edgebed.joined(model=x, control=c)
+        x = self.start()
+        zero = zeros(x, trained)
+        form = edgebed.joined(model=x, control=zero)
         async for t in self.rounds():
+            counted, clients = self.members()
+            c = await self.compute(controlled, counted, clients, zero, mode="other")
             await self.publish(self.children, "model", edgebed.joined(model=x, control=c), owned=True, round=t)
             gathered = await self.gather("update", self.children, round=t)
             fitting = edgebed.fitting(self, gathered, form)
@@ -119,39 +127,39 @@ class Cloud(edgebed.Role):
             if updates:
                 states = [edgebed.parted(update.tensors, "model") for update in updates]
                 x = await self.compute(advanced, x, states, p.server_learning_rate, trained, mode="other")
-                changes = [self.change(update, c) for update in updates]
-                clients = self.clients - len(self.without_samples)
-                c = await self.compute(controlled, c, changes, clients, mode="other")
+            for update in updates:
+                self.counted[update.sender] = edgebed.parted(update.tensors, "control")
             await edgebed.evaluate(self, x, t)
-            await self.keep(t, x, c)
+            await self.keep(t, x)
 
-    def start(self) -> tuple[edgebed.State, edgebed.State]:
-        """x and c before the first round, or as they were kept."""
+    def start(self) -> edgebed.State:
+        """x before the first round, or as it was kept."""
         self.counted: dict[str, edgebed.State] = {}  # c̃_i of each client
         self.without_samples: set[str] = set()
         if self.restored is None:
-            x: edgebed.State = self.learner.initial()
-            return x, zeros(x, self.learner.trained)
-        x, c, kept = (edgebed.parted(self.restored.tensors, part) for part in ("model", "control", "counted"))
+            initial: edgebed.State = self.learner.initial()
+            return initial
+        x, kept = (edgebed.parted(self.restored.tensors, part) for part in ("model", "counted"))
         for row, client in enumerate(self.restored.fields["counted"]):
             self.counted[client] = {name: stacked[row] for name, stacked in kept.items()}
         self.without_samples = set(self.restored.fields["without_samples"])
-        return x, c
+        return x
 
-    def change(self, update: edgebed.Message, c: edgebed.State) -> edgebed.State:
-        """Δc_i = c_i⁺ − c̃_i, and c̃_i ← c_i⁺."""
-        before = self.counted.get(update.sender) or zeros(c, c)
-        now = edgebed.parted(update.tensors, "control")
-        self.counted[update.sender] = now
-        return difference(now, before)
+    def members(self) -> tuple[list[edgebed.State], int]:
+        """The c̃_i that make c in the round that starts, in the order of names, and N."""
+        if self.selector is not None:
+            return [self.counted[client] for client in sorted(self.counted)], self.clients - len(self.without_samples)
+        there = (self.present & set(self.children)) - self.without_samples
+        return [self.counted[client] for client in sorted(there & self.counted.keys())], len(there)
 
-    async def keep(self, t: int, x: edgebed.State, c: edgebed.State) -> None:
+    async def keep(self, t: int, x: edgebed.State) -> None:
         """Write the checkpoint. The c̃_i of all clients are stacked: a file holds many numbers, but few names."""
         clients = list(self.counted)
         stacked = {}
         if clients:
-            stacked = {name: np.stack([self.counted[client][name] for client in clients]) for name in c}
-        state = edgebed.joined(model=x, control=c, counted=stacked)
+            names = self.counted[clients[0]]
+            stacked = {name: np.stack([self.counted[client][name] for client in clients]) for name in names}
+        state = edgebed.joined(model=x, counted=stacked)
         await self.checkpoint(t, state, counted=clients, without_samples=sorted(self.without_samples))
 
 

@@ -1,13 +1,7 @@
-"""What one lost, late or repeated message of a paper's algorithm leaves behind, and a restart of all nodes.
-
-Every fault strikes in one of the first rounds. Afterwards the rounds are undisturbed, so that the end is that of the
-run without the fault: exactly if nothing was missed, else within the spread over seeds."""
+"""What one lost, late or repeated message of a paper's algorithm leaves behind, and a restart of all nodes."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +11,13 @@ from node.algorithms.common import parted
 from node.algorithms.feelpgen.roles import Edge as Silo
 from node.algorithms.feelpgen.roles import published
 from node.algorithms.phefl import cloud_model
-from node.algorithms.registry import ALGORITHMS
-from node.assignment import Gathering
 from node.catalogue.partitions import Dirichlet, LabelShards
 from node.learning.data.datasets import Prepared, prepare
 from node.messaging.wire import Message
-from node.parameters import read_parameters
-from node.testing import Fate, Federation, hierarchy, same, star
+from node.testing import Federation, hierarchy, same, star
+from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
 
-SEEDS = (7, 8, 9)
-DEADLINE = 5.0  # s; no round takes as long without a fault
-RULE = Gathering(quorum=0.5, deadline=DEADLINE)
 SKEWED = Dirichlet(alpha=0.3, variant="client", samples_per_client=60)
-SGD: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
 SILO: dict[str, Any] = {
     "steps": 8,
     "inner_rounds": 2,
@@ -48,50 +36,6 @@ SMALL_DFFKE = {
     "embeddings": 40,
 }
 FEATURES = {"partition": LabelShards(shard_size="auto", samples_per_client=60)}
-
-
-@dataclass(frozen=True)
-class Case:
-    """The message of ``sender`` that a fault meets: of its ``kind``, the one with the number ``place``, from 1.
-    ``ends``: the nodes with the result. ``scope``: the accuracy that is compared, on so many test ``samples``."""
-
-    algorithm: str
-    tree: Mapping[str, str | None]
-    sender: str
-    kind: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    ends: tuple[str, ...] = ("cloud",)
-    rounds: int = 8
-    place: int = 2
-    scope: str = "global"
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def run(self, digits: Prepared, folder: Path, **faults: Any) -> Federation:
-        params = read_parameters(ALGORITHMS[self.algorithm].params, SGD | dict(self.params))
-        fields = {"gathering": RULE} | dict(self.more) | faults
-        return Federation(digits, self.tree, self.algorithm, params, folder, self.rounds, **fields).run()
-
-    def fate(self, *delays: float) -> Fate:
-        """A fate that meets the message."""
-        sent = 0
-
-        def fate(message: Message) -> Sequence[float]:
-            nonlocal sent
-            if (message.sender, message.kind) != (self.sender, self.kind):
-                return (0.0,)
-            sent += 1
-            return delays if sent == self.place else (0.0,)
-
-        return fate
-
-    def accuracy(self, run: Federation) -> float:
-        """The mean over the nodes with the result, in the last round that has one."""
-        values = []
-        for node in self.ends:
-            series = run.journals[node].series(self.scope)
-            values.append(series[max(series)])
-        return sum(values) / len(values)
-
 
 TREE = hierarchy([2, 2, 2])
 SILOS = hierarchy([2, 2, 2], cloud=False)
@@ -119,8 +63,6 @@ CASES = {
     "dffke": Case("dffke", star(3, "edge"), "edge-1", "knowledge", SMALL_DFFKE, ends=EDGES, rounds=4),
     "dffke-logits": Case("dffke", star(3, "edge"), "edge-1", "logits", SMALL_DFFKE, ends=EDGES, rounds=4),
 }
-FAULTS = {"lost": (), "late": (DEADLINE + 0.05,), "repeated": (0.0, 0.0), "repeated later": (0.0, 0.4)}
-HARMLESS = ("repeated", "repeated later")
 ASYNCHRONOUS = ("feelpgen", "feelpgen-plus", "feelpgen-device")
 
 pytestmark = pytest.mark.slow
@@ -132,19 +74,8 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def calm(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Federation]]:
-    """Each case without a fault, with three seeds."""
-    folder = tmp_path_factory.mktemp("calm")
-    return {
-        name: [case.run(digits, folder / f"{name}-{seed}", seed=seed) for seed in SEEDS] for name, case in CASES.items()
-    }
-
-
-def bound(case: Case, runs: Sequence[Federation]) -> float:
-    """The spread over the seeds, and two standard errors of an accuracy on the test samples of a node."""
-    accuracies = [case.accuracy(run) for run in runs]
-    samples = runs[0].roles[case.ends[0]].learner.test_samples(case.scope)
-    return max(accuracies) - min(accuracies) + 2 * math.sqrt(0.25 / samples)
+def calm(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> CalmRuns:
+    return CalmRuns(CASES, digits, tmp_path_factory.mktemp("calm"))
 
 
 def assert_agreement(run: Federation) -> None:
@@ -179,23 +110,21 @@ def assert_agreement(run: Federation) -> None:
                 assert same(first[round].to_tensors(), other.memory[round].to_tensors())
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", MESSAGES)
 @pytest.mark.parametrize("name", CASES)
-def test_a_message_that_meets_a_fault(
-    name: str, fault: str, calm: dict[str, list[Federation]], digits: Prepared, tmp_path: Path
-) -> None:
+def test_a_message_that_meets_a_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     case, undisturbed = CASES[name], calm[name][0]
-    run = case.run(digits, tmp_path, fate=case.fate(*FAULTS[fault]))
+    run = case.run(digits, tmp_path, fate=case.fate(*MESSAGES[fault]))
     assert_agreement(run)
     if fault in HARMLESS:
         for node in case.ends:
             assert same(run.state(node), undisturbed.state(node)), node
-    difference = abs(case.accuracy(run) - case.accuracy(undisturbed))
+    difference = abs(case.value(run) - case.value(undisturbed))
     assert difference <= bound(case, calm[name])
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].algorithm != "dffke"])
-def test_all_nodes_restart(name: str, calm: dict[str, list[Federation]], digits: Prepared, tmp_path: Path) -> None:
+def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     """As `resume` does. DFFKE's clients lose their memory (test_roles of dffke)."""
     case, undisturbed = CASES[name], calm[name][0]
     run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (1.5, 1.9)))
@@ -204,4 +133,4 @@ def test_all_nodes_restart(name: str, calm: dict[str, list[Federation]], digits:
     if name not in ASYNCHRONOUS:
         for node in case.ends:
             assert same(run.state(node), undisturbed.state(node)), node
-    assert abs(case.accuracy(run) - case.accuracy(undisturbed)) <= bound(case, calm[name])
+    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])

@@ -1,0 +1,99 @@
+"""Whole runs of an algorithm with a fault in one of the first rounds, and what their ends are compared with.
+
+Afterwards the rounds are undisturbed, so that the end is that of the run without the fault: exactly if nothing was
+missed, else within the spread over seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node.algorithms.registry import ALGORITHMS
+from node.assignment import Gathering
+from node.learning.data.datasets import Prepared
+from node.messaging.wire import Message
+from node.parameters import read_parameters
+from node.plugins import activate, find
+from node.testing import Fate, Federation
+
+SEEDS = (7, 8, 9)
+DEADLINE = 5.0  # s; no round takes as long without a fault
+RULE = Gathering(quorum=0.5, deadline=DEADLINE)
+SGD: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
+
+MESSAGES = {"lost": (), "late": (DEADLINE + 0.05,), "repeated": (0.0, 0.0), "repeated later": (0.0, 0.4)}
+"""The delays of each copy of the message that a fault meets."""
+HARMLESS = ("repeated", "repeated later")
+
+
+@dataclass(frozen=True)
+class Case:
+    """The message of ``sender`` that a fault meets: of its ``kind``, the one with the number ``place``, from 1.
+    ``ends``: the nodes with the result. ``scope``: the accuracy that is compared, on so many test ``samples``.
+    ``plugin``: the module with the algorithm."""
+
+    algorithm: str
+    tree: Mapping[str, str | None]
+    sender: str
+    kind: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    ends: tuple[str, ...] = ("cloud",)
+    rounds: int = 8
+    place: int = 2
+    scope: str = "global"
+    plugin: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, digits: Prepared, folder: Path, **faults: Any) -> Federation:
+        activate([find(self.plugin, folder)] if self.plugin else [])
+        params = read_parameters(ALGORITHMS[self.algorithm].params, SGD | dict(self.params))
+        fields = {"gathering": RULE} | dict(self.more) | faults
+        return Federation(digits, self.tree, self.algorithm, params, folder, self.rounds, **fields).run()
+
+    def fate(self, *delays: float) -> Fate:
+        """A fate that meets the message."""
+        sent = 0
+
+        def fate(message: Message) -> Sequence[float]:
+            nonlocal sent
+            if (message.sender, message.kind) != (self.sender, self.kind):
+                return (0.0,)
+            sent += 1
+            return delays if sent == self.place else (0.0,)
+
+        return fate
+
+    def value(self, run: Federation, name: str = "accuracy") -> float:
+        """The mean over the nodes with the result, in the last round that has one."""
+        values = []
+        for node in self.ends:
+            series = run.journals[node].series(self.scope, name)
+            values.append(series[max(series)])
+        return sum(values) / len(values)
+
+
+class CalmRuns:
+    """Each case without a fault, with three seeds. A case runs when it is first needed."""
+
+    def __init__(self, cases: Mapping[str, Case], digits: Prepared, folder: Path) -> None:
+        self._cases, self._digits, self._folder = cases, digits, folder
+        self._runs: dict[str, list[Federation]] = {}
+
+    def __getitem__(self, name: str) -> list[Federation]:
+        if name not in self._runs:
+            case, folders = self._cases[name], [self._folder / f"{name}-{seed}" for seed in SEEDS]
+            self._runs[name] = [
+                case.run(self._digits, folder, seed=seed) for folder, seed in zip(folders, SEEDS, strict=True)
+            ]
+        return self._runs[name]
+
+
+def bound(case: Case, runs: Sequence[Federation]) -> float:
+    """The spread over the seeds, and two standard errors of an accuracy on the test samples of a node."""
+    accuracies = [case.value(run) for run in runs]
+    samples = runs[0].roles[case.ends[0]].learner.test_samples(case.scope)
+    return max(accuracies) - min(accuracies) + 2 * math.sqrt(0.25 / samples)

@@ -1,0 +1,86 @@
+"""What a fault leaves behind in each baseline: a lost, late or repeated message, a crash, a cut link, and a restart of
+all nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.catalogue.partitions import Dirichlet
+from node.learning.data.datasets import Prepared, prepare
+from node.testing import hierarchy, star
+from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
+
+SKEWED = {"partition": Dirichlet(alpha=0.5, variant="client", samples_per_client=60)}
+PERSONAL: dict[str, Any] = SKEWED | {"model": "small", "model_params": {"features": 8}}
+OWN = ("device-0", "device-1", "device-2")
+TREE, CLUSTERS = hierarchy([2, 2, 2]), hierarchy([2, 2, 2], cloud=False)
+EDGES = ("edge-0", "edge-1", "edge-2")
+
+
+def of_star(module: str, algorithm: str = "", kind: str = "update", more: Any = SKEWED, **fields: Any) -> Case:
+    name = algorithm or module
+    return Case(name, star(3), "device-1", kind, plugin=f"edgebed.baselines.{module}", more=more, **fields)
+
+
+def of_tree(module: str, algorithm: str, sender: str, kind: str = "update", **fields: Any) -> Case:
+    fields = {"tree": TREE, "plugin": f"edgebed.baselines.{module}", "more": SKEWED} | fields
+    return Case(algorithm, sender=sender, kind=kind, **fields)
+
+
+VERSIONS = {"rounds": 24, "place": 2}
+ASYNCHRONOUS: tuple[str, ...] = ()
+SHARED = {"kind": "shared", "more": PERSONAL, "ends": OWN}
+CASES = {
+    "scaffold": of_star("scaffold", rounds=12),
+}
+TROUBLES = ("crash", "crash above", "cut")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare("digits", tmp_path_factory.getbasetemp() / "data")
+
+
+@pytest.fixture(scope="module")
+def calm(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> CalmRuns:
+    return CalmRuns(CASES, digits, tmp_path_factory.mktemp("calm"))
+
+
+def trouble(case: Case, kind: str) -> dict[str, Any]:
+    """A fault of the sender, of the node above it or of the first one without a cloud, or of the link between them."""
+    above = case.tree[case.sender] or "edge-0"
+    match kind:
+        case "crash":
+            return {"crash": {case.sender: (0.15, 0.5)}}
+        case "crash above":
+            return {"crash": {above: (0.35, 0.6)}}
+        case _:
+            return {"cuts": {(above, case.sender): (0.15, 3.0)}}
+
+
+@pytest.mark.parametrize("fault", [*MESSAGES, *TROUBLES])
+@pytest.mark.parametrize("name", CASES)
+def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
+    case, undisturbed = CASES[name], calm[name][0]
+    faults = {"fate": case.fate(*MESSAGES[fault])} if fault in MESSAGES else trouble(case, fault)
+    run = case.run(digits, tmp_path, **faults)
+    if fault in HARMLESS:
+        for node in case.ends:
+            assert run.journals[node].metrics == undisturbed.journals[node].metrics, node
+    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
+    """As `resume` does."""
+    case, undisturbed = CASES[name], calm[name][0]
+    run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (0.5, 0.8)))
+    assert any(run.journals[node].rounds("resumed") for node in case.tree)
+    if name not in ASYNCHRONOUS:
+        assert case.value(run, "loss") == case.value(undisturbed, "loss")
+    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])

@@ -47,6 +47,9 @@ class Flight:
         if link.cut:
             link.cut_dropped += packets
             return
+        if link.nat is not None and not link.nat(packet, now):
+            link.nat_expired += packets
+            return
         flight = self._flight
         for at, damaged in link.impairment.offer(now, size, packets):
             copy = (corrupt(packet, link.random) or b"") if damaged else packet

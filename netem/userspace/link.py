@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from operator import attrgetter
 from random import Random
@@ -45,7 +45,10 @@ class Link:
         self.epoch = 0  # number of cuts so far; a packet in flight belongs to the epoch in which it entered the link
         self.cut_dropped = 0  # packets in flight at a cut, and offered during one
         self.overflowed = 0  # packets for which a channel had no room
-        self.reported: tuple[int, int] | None = None  # packets offered and cut, if `counted` was last called at rest
+        self.nat: Callable[[bytes, float], bool] | None = None  # whether the NAT at the inner end lets a packet pass
+        self.nat_expired = 0  # packets that it did not
+        # Packets offered, cut and expired, if `counted` was last called at rest.
+        self.reported: tuple[int, int, int] | None = None
 
     def stop(self, now: float) -> None:
         """Cut the link: the packets in flight are lost."""
@@ -69,12 +72,13 @@ class Link:
     @property
     def unchanged(self) -> bool:
         """Whether the counters are certainly those that were last `counted`. Unknown if the link crosses channels."""
-        return self.reported == (self.impairment.counters.offered, self.cut_dropped)
+        return self.reported == (self.impairment.counters.offered, self.cut_dropped, self.nat_expired)
 
     def counted(self, now: float) -> dict[str, int | float]:
         """The counters of the Impairments and the packets that channels dropped as one set of `Counters`, and these:
 
         cut_dropped     packets offered during a cut, and packets in flight at a cut; only the latter count as offered
+        nat_expired     packets that a NAT dropped, see `netem.userspace.nat`; they do not count as offered
         drawn           packets that could be lost
         asked_lost, asked_variance   mean and variance of the losses asked for among them, see netem.measurement.losses
         """
@@ -90,10 +94,11 @@ class Link:
             )
         asked, variance = self.asked.of(counters.offered)
         at_rest = self.propagation is None and self.impairment.at_rest
-        self.reported = (counters.offered, self.cut_dropped) if at_rest else None
+        self.reported = (counters.offered, self.cut_dropped, self.nat_expired) if at_rest else None
         return {
             **dict(zip(COUNTED, _counted(counters), strict=True)),
             "cut_dropped": self.cut_dropped,
+            "nat_expired": self.nat_expired,
             "drawn": counters.offered,
             "asked_lost": asked,
             "asked_variance": variance,

@@ -17,6 +17,8 @@ Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}
     link      source, target, profile, seed, crossings     make one direction, or change it in place: then it keeps its
                                         seed, and what is not given. crossings: the channels on the way, in order, each
                                         as [channel, member]. Packets in the channels of a former way still pass it
+    nat       source, target, timeout   put a NAT before target, which forgets flows between the two that were idle for
+                                        longer (s); needs the links in both directions, see `netem.userspace.nat`
     cut       source, target            drop all packets from now on, also those in flight
     restore   source, target            undo a cut
     trunk     interface, remotes        open the trunk; remotes: the addresses of the nodes of other hosts, by name.
@@ -57,10 +59,14 @@ from netem.userspace.frame import HEADER_SIZE, NO_GSO, is_super_packet, is_to_a_
 from netem.userspace.lateness import Lateness
 from netem.userspace.link import Link, segments_together
 from netem.userspace.loop import Loop
+from netem.userspace.nat import Nat
 from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
 from netem.userspace.trunk import TrunkPort
 
-REQUESTS = ("attach", "detach", "link", "cut", "restore", "channel", "occupy", "admit", "pass_on", "counters", "batch")
+REQUESTS = (
+    *("attach", "detach", "link", "nat", "cut", "restore", "channel", "occupy", "admit", "pass_on"),
+    *("counters", "batch"),
+)
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
 LATE = 0.05  # s; a packet later than this violates the link's profile
 DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
@@ -151,6 +157,13 @@ class Switch:
             if configured is not None:
                 self.flight.change(link, configured)
         self._fit(link)
+        return {}
+
+    def nat(self, source: str, target: str, timeout: float) -> dict[str, Any]:
+        inwards, outwards = self._link(source, target), self._link(target, source)
+        if inwards.nat is None:  # otherwise it is there, with its flows
+            nat = Nat(float(timeout))
+            inwards.nat, outwards.nat = nat.admits, nat.leaves
         return {}
 
     def cut(self, source: str, target: str) -> dict[str, Any]:

@@ -15,7 +15,8 @@ ChannelRow = dict[str, int | float | str]
 others), packets, bytes and seconds (what has left the channel, and how long it was occupied by that), overflowed
 (packets), queued_bytes (waiting at present)."""
 
-LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and the losses asked for
+LinkRow = dict[str, int | float | str]
+"""source, target, the record's COUNTERS, the losses asked for, and nat_expired (packets that a NAT dropped)."""
 
 
 @dataclass(frozen=True)

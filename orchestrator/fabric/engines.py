@@ -27,7 +27,7 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
     allowed = candidate_engines(wires.engine, wires.beyond_kernel, media=wires.media)
     if not allowed:
         raise EngineError(
-            f"the {wires.engine} engine cannot share these media: {wires.beyond_kernel}; choose `engine: userspace`"
+            f"the {wires.engine} engine cannot make these links: {wires.beyond_kernel}; choose `engine: userspace`"
         )
     settings = await tcp.in_force(hub)  # before an engine is open, which would have to be closed if this fails
     opening: dict[str, Callable[..., Awaitable[Fabric]]] = {"kernel": _open_kernel, "userspace": UserspaceFabric.open}

@@ -31,6 +31,15 @@ def link_request(link: LinkPlan) -> dict[str, Any]:
     return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed, **crossings}
 
 
+def nat_requests(links: Sequence[LinkPlan]) -> list[dict[str, Any]]:
+    """The requests to the switch that put NATs before the targets of links."""
+    return [
+        {"op": "nat", "source": link.source, "target": link.target, "timeout": link.nat_timeout}
+        for link in links
+        if link.nat_timeout is not None
+    ]
+
+
 class UserspaceFabric(Coalescing):
     """Links through the switch; see Fabric for the verbs."""
 
@@ -101,7 +110,7 @@ class UserspaceFabric(Coalescing):
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         own = [link for link in links if (link.target if link.at_target else link.source) not in self._remote]
-        for error in await self._batch([link_request(link) for link in own]):
+        for error in await self._batch([*(link_request(link) for link in own), *nat_requests(own)]):
             if error is not None:
                 raise error
         leaving = [link for link in links if link.at_target and link.target in self._remote]

@@ -30,6 +30,8 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
                      with the losses, those beyond what chance explains
     most_overflowed  the ``link`` with most of these ``packets``; None without any
     cut_dropped      packets that met a link that was cut, over all links
+    nat_expired      packets that NATs dropped, because their flow had been idle for too long
+    most_nat_expired the ``link`` with most of these ``packets``; None without any
     """
     used = {(str(row["source"]), str(row["target"])): losses for row in rows if (losses := losses_of(row)).packets}
     chance = CHANCE / max(1, len(used))
@@ -54,13 +56,20 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
 
 def _other_drops(rows: Sequence[LinkRow], chance: float) -> dict[str, Any]:
     overflowed = {f"{row['source']} → {row['target']}": overflowed_on(row, chance) for row in rows}
-    total = sum(overflowed.values())
-    fullest = max(overflowed, key=lambda link: overflowed[link], default="")
+    expired = {f"{row['source']} → {row['target']}": int(row.get("nat_expired", 0)) for row in rows}
     return {
-        "overflowed": total,
-        "most_overflowed": {"link": fullest, "packets": overflowed[fullest]} if total else None,
+        "overflowed": sum(overflowed.values()),
+        "most_overflowed": _most(overflowed),
         "cut_dropped": sum(int(row.get("cut_dropped", 0)) for row in rows),
+        "nat_expired": sum(expired.values()),
+        "most_nat_expired": _most(expired),
     }
+
+
+def _most(packets: Mapping[str, int]) -> dict[str, Any] | None:
+    """The link with most packets; None if no link has any."""
+    link = max(packets, key=lambda each: packets[each], default="")
+    return {"link": link, "packets": packets[link]} if packets.get(link) else None
 
 
 def overflowed_on(row: LinkRow, chance: float) -> int:

@@ -217,7 +217,11 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
             seed = derive_seed(scenario.seed, "link", source, target)
             profile, schedule = found.profiles[source, target], found.schedules.get((source, target))
             crossings = scenario.resolved_media.crossings.get((source, target), ())
-            links.append(LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings))
+            nat_timeout = found.nats.get((source, target))
+            link = LinkPlan(
+                source, target, pair.link_class, profile, seed, schedule, crossings, nat_timeout=nat_timeout
+            )
+            links.append(link)
     return tuple(links)
 
 

@@ -155,7 +155,9 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
 
 
 def beyond_kernel_of(plan: Plan) -> str:
-    """What the kernel engine cannot do of a plan's media, see `beyond_kernel`."""
+    """What the kernel engine cannot do of a plan's links and media, see `beyond_kernel`."""
+    if any(link.nat_timeout is not None for link in plan.links):
+        return "it has no NAT"
     ways = [(link.source, link.target, link.profile, link.crossings) for link in plan.links]
     traffic = [each.channel for each in plan.cross_traffic]
     return beyond_kernel(channels_of(plan.media), ways, traffic, several_hosts=bool(plan.hosts))

@@ -80,7 +80,8 @@ class Accelerated(NamedTuple):
 @dataclass(frozen=True)
 class LinkPlan:
     """One direction of a link: its profile, the schedule that changes it, and the channels of shared media that it
-    crosses, in order. ``at_target``: on several hosts, the host of its target shapes it."""
+    crosses, in order. ``at_target``: on several hosts, the host of its target shapes it. ``nat_timeout``: the time in s
+    after which a NAT before the target forgets a flow that was idle."""
 
     source: str
     target: str
@@ -90,6 +91,7 @@ class LinkPlan:
     schedule: Schedule | None = None
     crossings: tuple[Crossing, ...] = ()
     at_target: bool = False
+    nat_timeout: float | None = None
 
     @property
     def extremes(self) -> list[LinkProfile]:
@@ -101,7 +103,8 @@ class LinkPlan:
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is not None:
             data["schedule"] = self.schedule.to_mapping()
-        return {key: value for key, value in data.items() if value or key not in ("schedule", "crossings", "at_target")}
+        optional = ("schedule", "crossings", "at_target", "nat_timeout")
+        return {key: value for key, value in data.items() if value or key not in optional}
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Link(Direction, total=False):
 
     up: str | Direction
     down: str | Direction
+    nat_timeout: str | None
 
 
 _For = TypedDict("_For", {"for": str}, total=False)

@@ -44,6 +44,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         *_hosts(scenario),
         *links.mistakes,
         *_real(scenario, links),
+        *_nats(scenario, links),
         *check_media(scenario),
         *_mesh(scenario),
         *_waiting(scenario, links),
@@ -184,6 +185,25 @@ def _real(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
         others = listed(several_hosts=True)
         why = f"the driver {scenario.driver} computes all links, none is real: give it a profile, or use {others}"
     yield from ((path, why) for path in dict.fromkeys(links.real.values()))
+
+
+def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
+    """Refuse a NAT that the driver or the engine does not have."""
+    if not links.nats:
+        return
+    kind = DRIVERS[scenario.driver]
+    others = " or ".join(each.name for each in DRIVERS.values() if not each.simulated and not each.several_hosts)
+    why = ""
+    if kind.simulated:
+        why = f"the driver {kind.name} computes transfers and has no flows that a NAT could forget"
+    elif kind.several_hosts:
+        why = f"a NAT needs both directions of a link on one host, and the driver {kind.name} may spread them"
+    if why:
+        yield ("driver",), f"{why}: leave nat_timeout out, or use {others}"
+    elif scenario.engine == "kernel":
+        yield ("engine",), "kernel has no NAT: leave nat_timeout out, or take userspace or auto"
+    for direction in links.nats.keys() & links.real.keys():
+        yield (*links.real[direction], "nat_timeout"), "a real link is as it is and takes no settings"
 
 
 def _node_or_tier(scenario: Scenario, section: str, key: str) -> Iterator[Mistake]:

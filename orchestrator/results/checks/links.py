@@ -191,6 +191,10 @@ def _other_drops(found: Mapping[str, Any]) -> str:
         packets = found["most_overflowed"]["packets"]
         most = f"of {link}" if packets == overflowed else f"most of them ({packets:,}) in that of {link}"
         words += f"; {text.count(overflowed, 'packet')} found no room in the buffer {most}"
+    if expired := found.get("nat_expired", 0):
+        link, packets = found["most_nat_expired"]["link"], found["most_nat_expired"]["packets"]
+        most = f"on {link}" if packets == expired else f"most of them ({packets:,}) on {link}"
+        words += f"; {text.count(expired, 'packet')} came for flows that a NAT had forgotten, {most}"
     if cut := found.get("cut_dropped", 0):
         words += f"; {text.count(cut, 'packet')} met a link that was cut"
     return words

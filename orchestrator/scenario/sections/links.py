@@ -8,6 +8,7 @@
     device-edge: {profile: lte, schedule: {...}}             changing over time, see `ScheduleSpec`
     device-1-2 -> edge-1: {loss: 3%}                         one direction of one link, over its class
     edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
+    device-edge: {profile: lte, nat_timeout: 60s}            a NAT before the device forgets idle flows
     device-edge: real                                        the network between the hosts is the link, not shaped
 
 A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a
@@ -27,6 +28,7 @@ from netem.errors import ProfileError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
+from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import nearest
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.sections.profiles import REAL, UNIMPAIRED, LinkKeys
@@ -67,6 +69,13 @@ class LinkSpec(DirectionSpec):
 
     up: DirectionSpec | None = Field(default=None, description="changes to the direction towards the cloud")
     down: DirectionSpec | None = Field(default=None, description="changes to the direction away from the cloud")
+    nat_timeout: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="a NAT before the node that is further from the cloud: without a packet for this time, in either "
+        "direction, it forgets a flow that the node has started, and drops what comes for it until the node sends "
+        "again; null: no NAT, whatever its class has",
+    )
 
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
         """The profiles up and down of a class; ``level``: both ends are in one tier. ProfileError for
@@ -86,20 +95,22 @@ class LinkSpec(DirectionSpec):
 
 
 Mistake = tuple[KeyPath, str]
+_BETWEEN_EDGES = "neither of two edges is behind the other"
 _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 
 
 @dataclass
 class Resolved:
     """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
-    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, and the ``mistakes`` that were
-    found."""
+    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, the time-outs of ``nats``, and the
+    ``mistakes`` that were found."""
 
     profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
     schedules: dict[Ends, Schedule] = field(default_factory=dict)
     extremes: dict[Ends, list[LinkProfile]] = field(default_factory=dict)
     real: dict[Ends, KeyPath] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+    nats: dict[Ends, float] = field(default_factory=dict)  # time-outs in s, by the direction that a NAT closes
     places: dict[Ends, KeyPath] = field(default_factory=dict)  # the path of each direction's schedule
 
     def assign(self, direction: Ends, profile: LinkProfile, entry: KeyPath) -> None:
@@ -113,6 +124,12 @@ class Resolved:
         self.schedules.pop(direction, None)
         if schedule is not None:
             self.schedules[direction], self.places[direction] = schedule, place
+
+    def translate(self, inwards: Ends, timeout: float | None) -> None:
+        """Put a NAT at the end of a direction, or none."""
+        self.nats.pop(inwards, None)
+        if timeout is not None:
+            self.nats[inwards] = timeout
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
@@ -143,6 +160,7 @@ def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved:
     up, down = spec.directions(level=level)
     if level:
         _refuse_sides(spec.schedule, "between edges; name one file")
+        _refuse_nat(spec, _BETWEEN_EDGES)
     schedules = spec.schedules(level=level)
     written: list[KeyPath] = [
         ("links", link_class, side, "schedule")
@@ -156,6 +174,7 @@ def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved:
             for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
                 resolved.assign(direction, profile, ("links", link_class))
                 resolved.schedule(direction, schedule, place)
+            resolved.translate((pair.upper, pair.lower), spec.nat_timeout)
 
 
 def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str], upward: Set[Ends]) -> None:
@@ -172,12 +191,15 @@ def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str],
     both = len(directions) == 2  # for one direction, the profile's name is taken literally, without its -up partner
     if not both or upward.isdisjoint(directions):
         _refuse_sides(spec.schedule, "here; name one file")
+        _refuse_nat(spec, _BETWEEN_EDGES if both else f"write '{match[1]} <-> {match[3]}', it needs both directions")
     for direction in directions:
         up = both and direction in upward
         resolved.assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key))
         if spec.has_schedule or spec.profile is not None:
             schedule = None if spec.schedule is None else spec.schedule.made(upward=up)
             resolved.schedule(direction, schedule, ("links", key, "schedule"))
+        if both and not up and "nat_timeout" in spec.model_fields_set:
+            resolved.translate(direction, spec.nat_timeout)
 
 
 def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
@@ -197,6 +219,11 @@ def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
 def _refuse_sides(schedule: ScheduleSpec | None, where: str) -> None:
     if schedule is not None and schedule.has_sides:
         raise ValueError(f"schedule: up and down have no meaning {where}")
+
+
+def _refuse_nat(spec: LinkSpec, why: str) -> None:
+    if spec.nat_timeout is not None:
+        raise ValueError(f"nat_timeout: {why}")
 
 
 def _lay_over(resolved: Resolved) -> None:

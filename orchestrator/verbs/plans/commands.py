@@ -13,7 +13,7 @@ from netem.kernel.tc import Capabilities
 from orchestrator import text
 from orchestrator.fabric.namespaces.wiring import hub_interface
 from orchestrator.fabric.tc.kernel_links import KernelLinks
-from orchestrator.fabric.userspace import link_request
+from orchestrator.fabric.userspace import link_request, nat_requests
 from orchestrator.layout import write, write_line
 from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
@@ -76,6 +76,8 @@ def _switch_lines(plan: Plan) -> Iterator[str]:
             yield f"  {json.dumps({'op': 'channel', 'name': name, 'profile': profile.to_mapping()})}"
     for links in alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
         yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
+    if nats := nat_requests(plan.links):
+        yield f"  {json.dumps(nats[0])}{_like_it(len(nats), 'NAT')}"
 
 
 _COMMANDS: dict[str, tuple[str, str, Callable[[Plan], Iterator[str]]]] = {

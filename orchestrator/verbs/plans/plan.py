@@ -263,7 +263,11 @@ def _print_links(console: Console, plan: Plan) -> None:
     _title(console, f"Links ({len(plan.links)} directions)")
     rows = []
     tiers = {node.name: node.tier for node in plan.nodes}
-    for links in alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
+
+    def kind_of_link(link: LinkPlan) -> Hashable:
+        return link.link_class, tiers[link.source], link.profile, way(link), link.nat_timeout
+
+    for links in alike(plan.links, kind_of_link):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
         kind = link_kind(plan.driver, real=first.profile.real)
@@ -276,7 +280,8 @@ def _print_links(console: Console, plan: Plan) -> None:
 def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
     """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
     if not links[0].profile.real:
-        return links[0].profile.describe()
+        nat = links[0].nat_timeout
+        return links[0].profile.describe() + ("" if nat is None else f", NAT forgets after {format_duration(nat)}")
     crossings = plan.placement.crossings if plan.placement is not None else ()
     networks = {(each.source, each.target): each.underlay for each in crossings}
     found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]

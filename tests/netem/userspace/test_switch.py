@@ -407,6 +407,26 @@ class TestConnections:
         assert datagrams(lab, "a", "b", 5) == []
         assert datagrams(lab, "b", "a", 5) == list(range(5))
 
+    def test_a_nat_drops_an_idle_flow_until_its_node_sends_again(self, pair: Lab) -> None:
+        pair.shape("a", "b", {}, {})
+        pair.ask("nat", source="b", target="a", timeout=0.3)
+        with pair.bound("a", socket.SOCK_DGRAM) as inside, pair.bound("b", socket.SOCK_DGRAM) as outside:
+            inside.sendto(b"begin", outside.getsockname())
+            assert outside.recv(100) == b"begin"
+            outside.sendto(b"answer", inside.getsockname())
+            assert inside.recv(100) == b"answer"
+            offered = pair.counters("b", "a")["offered"]
+            time.sleep(0.4)  # longer than the time-out
+            outside.sendto(b"too late", inside.getsockname())
+            wait_until(lambda: pair.counters("b", "a")["nat_expired"] == 1)
+            inside.sendto(b"again", outside.getsockname())
+            assert outside.recv(100) == b"again"
+            outside.sendto(b"in time", inside.getsockname())
+            assert inside.recv(100) == b"in time"
+        counted = pair.counters("b", "a")
+        assert (counted["offered"] - offered, counted["nat_expired"]) == (1, 1)
+        assert pair.counters("a", "b")["nat_expired"] == 0
+
     def test_a_restarted_node_is_attached_again(self, pair: Lab) -> None:
         switch = pair.switch
         assert switch is not None

@@ -32,7 +32,7 @@ def test_auto_is_userspace_where_links_share_media() -> None:
 def test_the_kernel_engine_is_refused_with_the_reason() -> None:
     wires = Wires((), (), "kernel", media=True, beyond_kernel="cross traffic on cell-0")
     opening = open_fabric(wires, cast(Hub, None), cast(RunDirectory, None))
-    with pytest.raises(EngineError, match="cannot share these media: cross traffic on cell-0; choose `engine: user"):
+    with pytest.raises(EngineError, match="cannot make these links: cross traffic on cell-0; choose `engine: user"):
         asyncio.run(opening)
 
 

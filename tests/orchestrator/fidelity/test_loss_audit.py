@@ -49,6 +49,12 @@ def test_every_packet_that_disappears_is_counted() -> None:
     assert look([row("a", "b", 100, 0, 0.0)], CLASSES)["most_overflowed"] is None
 
 
+def test_what_nats_drop_is_counted() -> None:
+    found = look([row("a", "b", 100, 0, 0.0, nat_expired=2), row("b", "c", 100, 0, 0.0, nat_expired=3)], CLASSES)
+    assert (found["nat_expired"], found["most_nat_expired"]) == (5, {"link": "b → c", "packets": 3})
+    assert look([row("a", "b", 100, 0, 0.0)], CLASSES)["most_nat_expired"] is None
+
+
 def test_the_kernel_counts_losses_and_a_full_buffer_together() -> None:
     # 100 of 10,000 are lost by chance, and hardly more than 150: the rest found no room.
     assert look([row("a", "b", 10_000, 900, 0.01, others_too=1)], CLASSES)["overflowed"] == 800

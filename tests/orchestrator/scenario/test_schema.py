@@ -52,7 +52,7 @@ hardware:
 hosts: {}
 compute: {device: cuda, clients_at_once: 16, precision: bf16}
 links:
-  device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
+  device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte, nat_timeout: 60s}
   edge-edge: {latency: 2ms, rate: 1gbit}
   edge-cloud:
     latency: 40ms
@@ -296,7 +296,8 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
 
 
 LINK_KEYS = (
-    "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
+    "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down, "
+    "nat_timeout"
 )
 SECTIONS = (
     "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, stack, hosts, compute, "

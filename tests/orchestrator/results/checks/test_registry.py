@@ -522,6 +522,16 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
         "room in the buffer of device-0 → cloud; 3 packets met a link that was cut; 1 carried too few packets to be "
         "judged alone",
     ),
+    (
+        [
+            looked(0.0, 0.0, "pass")
+            | {"nat_expired": 5, "most_nat_expired": {"link": "cloud → device-0", "packets": 3}, "cut_dropped": 0}
+        ],
+        "pass",
+        "20,000 packets sent over 2 link directions: nothing was lost at random, as configured; 5 packets came for "
+        "flows that a NAT had forgotten, most of them (3) on cloud → device-0; 1 carried too few packets to be "
+        "judged alone",
+    ),
     ([], "unknown", "the links were not sampled during the run"),
 ]
 

@@ -22,7 +22,8 @@ from node.messaging.wire import LAST_ROUND
 MARK = "::edgebed "
 ENDED = "program ended"  # an event: a program has ended before the run was asked to end: {program, code}
 KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
-RESERVED = (ENDED, KILLED)  # events that no program can print, since checks trust them
+DROPPED = "lines dropped"  # an event of a node whose programs print more than its allowance: {lines}
+RESERVED = (ENDED, KILLED, DROPPED)  # events that no program can print, since checks trust them
 LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
 
@@ -34,13 +35,23 @@ class Lines:
 
     def add(self, data: bytes, *wanted: str) -> list[str]:
         """The lines that are complete with this piece; with ``wanted`` those that contain one of these texts."""
-        text, words = self._pending + data, [each.encode() for each in wanted]
-        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        whole, self._pending = text[:end], _shortened(text[end:])
+        words = [each.encode() for each in wanted]
+        whole = self._whole(data)
         if words and not any(word in whole for word in words):  # most pieces of a long output
             return []
         lines = whole.splitlines()
         return [line.decode(errors="replace") for line in lines if not words or any(word in line for word in words)]
+
+    def pass_over(self, data: bytes) -> int:
+        """Take a piece without reading its lines. Returns how many marks the lines have that it completes."""
+        return self._whole(data).count(MARK.encode())
+
+    def _whole(self, data: bytes) -> bytes:
+        """The lines that are complete with this piece, as one text."""
+        text = self._pending + data
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._pending = _shortened(text[end:])
+        return text[:end]
 
     def end(self) -> list[str]:
         """The last line, if the output ended without a newline."""

@@ -13,81 +13,24 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from orchestrator import text
+from orchestrator.drivers.allowance import Allowance
 from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
-from orchestrator.drivers.printed import ENDED, KILLED, MARK, Lines, Printed
+from orchestrator.drivers.printed import DROPPED, ENDED, KILLED, MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.namespaces.wiring import ipv6_address
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.kernel.ports import is_loopback, listening_on
-from orchestrator.host.kernel.usage import ProcessUsage, UsageReader
+from orchestrator.host.kernel.ports import is_loopback
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
 PIECE = 1 << 16  # bytes of a log that are read at once
-
-
-IPV6_SETTINGS = Path("/proc/sys/net/ipv6")  # missing if the kernel has no IPv6
-NO_IPV6 = "this kernel has no IPv6: programs reach nodes by IPv4 only, although names resolve to both"
-
-
-def hosts_file(plan: Plan) -> str:
-    """The content of /etc/hosts in every node: the names of all nodes."""
-    return "".join(f"{address}\t{name}\n" for name, address in name_addresses(addresses(plan)))
-
-
-def addresses(plan: Plan) -> dict[str, str]:
-    """The IPv4 addresses of all names that resolve in a node."""
-    return {"localhost": "127.0.0.1"} | {node.name: node.address for node in plan.nodes}
-
-
-def name_addresses(names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Each name of `addresses` with its IPv4 address and with its IPv6 address."""
-    pairs = []
-    for name, address in names.items():
-        on_loopback = IPv4Address(address).is_loopback
-        pairs.append((name, address))
-        pairs.append((name, "::1" if on_loopback else ipv6_address(address)))
-    return pairs
-
-
-def kernel_notes() -> list[str]:
-    """Notes for the record on what this host's kernel lacks for programs."""
-    return [] if IPV6_SETTINGS.exists() else [NO_IPV6]
-
-
-def quota_notes(plan: Plan) -> list[str]:
-    """Notes for the record on nodes that are slower than their host."""
-    slow = {node.hardware.name: node.hardware.quota for node in plan.nodes if node.hardware.speed is not None}
-    return [
-        f"the speed of {name} is a quota of processor time: its programs get {share:.2g} s of a core in each second, in"
-        " bursts at full speed"
-        for name, share in slow.items()
-        if share is not None
-    ]
-
-
-class NodesHere:
-    """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
-
-    async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
-        return listening_on(node.pid, port)
-
-    async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return await asyncio.to_thread(self._usage.read, {name: handle.pid for name, handle in nodes.items()})
-
-    @cached_property
-    def _usage(self) -> UsageReader:
-        return UsageReader()
 
 
 class Phase(Enum):
@@ -107,6 +50,7 @@ class _Program:
     phase: Phase = Phase.WAITING
     said_ready: bool = False  # it has printed the line by which it is ready
     on_loopback: str = ""  # the address, if it listens on its port for its own node only
+    gone: bool = False  # it has ended, although the rest of its output may not have been read yet
     code: int | None = None
     read: int = 0  # bytes of its log
     life: asyncio.Task[None] | None = None
@@ -132,6 +76,8 @@ class Programs:
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
+        clock = asyncio.get_running_loop().time
+        self._allowances = {node.name: Allowance(clock) for node in plan.nodes}
         self._beat = plan.timeouts.beat
         self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
@@ -197,7 +143,7 @@ class Programs:
     def _forget(self, program: _Program) -> None:
         """Make a program ready for its next start."""
         program.cancel()
-        program.phase, program.code = Phase.WAITING, None
+        program.phase, program.code, program.gone = Phase.WAITING, None, False
         program.read, program.lines, program.said_ready = tail.size(program.log), Lines(), False
 
     def _of(self, node: str) -> list[_Program]:
@@ -214,7 +160,8 @@ class Programs:
         running = [each for each in self._of(node) if each.phase in (Phase.RUNNING, Phase.READY)]
         grace = max((each.plan.stop_grace for each in running), default=0.0)
         await asyncio.sleep(grace)
-        late = [each for each in running if each.phase is not Phase.ENDED]
+        await asyncio.sleep(LOOK_EVERY)  # ends that have arrived while the orchestrator was busy are handled first
+        late = [each for each in running if not each.gone]
         if late and self._nodes.get(node) == handle:
             for each in late:
                 await self._read_last(each, cut=True)
@@ -303,21 +250,39 @@ class Programs:
             if program.read != start:
                 continue  # another task has read it meanwhile
             program.read += len(data)
-            wanted = [MARK] if program.said_ready or (line := program.plan.ready.line) is None else [MARK, line]
-            self._take(program, program.lines.add(data, *wanted))
+            self._take_piece(program, data)
             await asyncio.sleep(0)
             await self._heard.join()
+
+    def _take_piece(self, program: _Program, data: bytes) -> None:
+        """Take a piece of the output. Of a flood the lines are only counted."""
+        node, ready = program.plan.node, program.plan.ready.line
+        allowance = self._allowances[node]
+        awaited = [] if program.said_ready or ready is None else [ready]
+        if len(data) == PIECE and not awaited and allowance.is_spent:
+            allowance.drop(program.lines.pass_over(data))
+        else:
+            self._take(program, program.lines.add(data, MARK, *awaited))
+        self._tell_dropped(node, allowance.due())
+
+    def _tell_dropped(self, node: str, lines: int) -> None:
+        if lines:
+            self._tell(node, {"type": "event", "name": DROPPED, "lines": lines})
 
     async def _read_last(self, program: _Program, *, cut: bool) -> None:
         """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
         if program.phase in (Phase.RUNNING, Phase.READY):
             await self._read(program)
             self._take(program, program.lines.end(), cut=cut)
+            self._tell_dropped(program.plan.node, self._allowances[program.plan.node].due(last=True))
 
     def _take(self, program: _Program, lines: Iterable[str], *, cut: bool = False) -> None:
         ready, printed = program.plan.ready.line, self._printed[program.plan.node]
+        allowance = self._allowances[program.plan.node]
         for line in lines:
             program.said_ready = program.said_ready or (ready is not None and ready in line)
+            if MARK not in line or not allowance.take(line):
+                continue
             for message in printed.messages(line):
                 if not (cut and message["type"] == "unreadable"):
                     self._tell(program.plan.node, message)
@@ -326,12 +291,17 @@ class Programs:
 
     async def _follow_programs(self) -> None:
         while True:
-            await self._ended(await self._driver.ends.get())
+            end = await self._driver.ends.get()
+            program = self._programs[end.program.label]
+            program.gone = True
+            program.cancel()
+            self._tasks.start(self._ended(end))  # the rest of a long output keeps no other program waiting
 
     async def _ended(self, end: ProgramEnd) -> None:
         program, plan, node = self._programs[end.program.label], end.program, end.program.node
-        program.cancel()
         await self._read_last(program, cut=end.code < 0)
+        if not program.gone:
+            return  # its node has started again meanwhile
         program.phase, program.code = Phase.ENDED, end.code
         if node in self._stopping:
             await self._release_if_idle(node)

@@ -7,6 +7,7 @@ so figures follow the light or dark scheme of the page.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +47,7 @@ TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}
 FEW = 3  # faults of an action that shade the curves; more would shade them all over
 EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
 MOST_METRICS = 24  # further metrics that are drawn
+MOST_POINTS = 20_000  # of a curve; of more, the extremes of short pieces are drawn
 LEAST = 0.004  # the width of a moment, as a share of the run's length
 
 Place = Callable[[float], float]  # from a time of the record to a place on the x axis
@@ -154,9 +156,25 @@ def _curve(
     width: float = 1.5,
     group: str | None = None,
 ) -> Mark:
-    x: Sequence[float] = [round(row.t - began, 3) for row in rows] if by_time else steps(rows)
-    y = [row.value for row in rows]
+    whole: Sequence[float] = [round(row.t - began, 3) for row in rows] if by_time else steps(rows)
+    kept = thinned([row.value for row in rows], MOST_POINTS)
+    x = [whole[place] for place in kept]
+    y = [rows[place].value for place in kept]
     return line(label, x, y, colour, width=width, points=len(rows) <= 60 and group is None, group=group)
+
+
+def thinned(values: Sequence[float], most: int) -> Sequence[int]:
+    """The places of at most ``most`` of these values: all, or the lowest and the highest of pieces of equal length."""
+    if len(values) <= most:
+        return range(len(values))
+    pieces = most // 2
+    kept: list[int] = []
+    for piece in range(pieces):
+        places = range(len(values) * piece // pieces, len(values) * (piece + 1) // pieces)
+        known = [place for place in places if not math.isnan(values[place])] or places
+        ends = {min(known, key=values.__getitem__), max(known, key=values.__getitem__)}
+        kept += sorted(ends)
+    return kept
 
 
 def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> list[Mark]:

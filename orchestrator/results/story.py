@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 
 from netem.units import parse_duration
 from node.catalogue.datasets import CLIENTS
-from orchestrator.drivers.printed import ENDED
+from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.fabric.namespaces.tcp import STACK
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
@@ -48,7 +48,7 @@ MOST_CURVES = 24  # metrics, which may have any name
 PACE = 5  # rounds by which the time left is estimated
 KEPT = (
     *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK, STACK),
-    *("bad_message", ENDED),
+    *("bad_message", ENDED, DROPPED),
 )
 """The names of the events that the checks of a running run read. Others may be many."""
 _FOLDED = frozenset(("overrun", *Rounds.EVENTS))

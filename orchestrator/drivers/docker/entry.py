@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import connected, sweep
-from orchestrator.drivers.programs import addresses, kernel_notes, quota_notes
+from orchestrator.drivers.surroundings import addresses, kernel_notes, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import HelperHub, without_client
 from orchestrator.fabric.namespaces.hub import Hub

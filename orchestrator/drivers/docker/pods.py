@@ -23,7 +23,7 @@ from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
-from orchestrator.drivers.programs import NodesHere, name_addresses
+from orchestrator.drivers.surroundings import NodesHere, name_addresses
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory

@@ -21,7 +21,7 @@ from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.drivers.hosts.network.underlay import HostEnd, HostsUnderlay, measure_all, refuse_short
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.drivers.local import with_control
-from orchestrator.drivers.programs import addresses
+from orchestrator.drivers.surroundings import addresses
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of

@@ -13,7 +13,7 @@ from orchestrator.drivers.hosts.agents.settings import SCENARIO
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.outage import OutageTimeouts
 from orchestrator.drivers.hosts.transfers.files import fetch, send_file
-from orchestrator.drivers.programs import quota_notes
+from orchestrator.drivers.surroundings import quota_notes
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory

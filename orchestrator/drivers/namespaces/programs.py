@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.output import Pipe
-from orchestrator.drivers.programs import NodesHere, hosts_file, kernel_notes, quota_notes
+from orchestrator.drivers.surroundings import NodesHere, hosts_file, kernel_notes, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 from orchestrator import text
-from orchestrator.drivers.printed import KILLED
+from orchestrator.drivers.allowance import BURST, RATE
+from orchestrator.drivers.printed import DROPPED, KILLED
 from orchestrator.fabric.namespaces.tcp import STACK, refused
 from orchestrator.results.checks.links import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
@@ -74,17 +78,35 @@ def _takes_away(span: FaultSpan, end: float) -> bool:
 
 
 def messages_accepted(history: Facts) -> Assessment | None:
-    """Check that no message was refused (events ``bad_message`` with a ``count``); None if none was."""
+    """Check that no message was refused (events ``bad_message`` with a ``count``), and no line of a program dropped;
+    None if none was."""
+    said = [*_refused_messages(history), *_dropped_lines(history)]
+    return ("fail", "; ".join(said)) if said else None
+
+
+def _refused_messages(history: Facts) -> Iterator[str]:
     last: dict[str, Event] = {}
     for event in history.events("bad_message"):
         if event.node is not None and "count" in event.data:  # others are a node's own, about a peer
             last[event.node] = event
-    if not last:
-        return None
-    said = text.some(
-        f"{event.data['count']} of {node}, the last: {event.data['reason']}" for node, event in last.items()
-    )
-    return "fail", f"messages were refused and are not in the record: {said}"
+    if last:
+        listed = text.some(
+            f"{event.data['count']} of {node}, the last: {event.data['reason']}" for node, event in last.items()
+        )
+        yield f"messages were refused and are not in the record: {listed}"
+
+
+def _dropped_lines(history: Facts) -> Iterator[str]:
+    dropped: Counter[str] = Counter()
+    for event in history.events(DROPPED):
+        if event.node is not None:
+            dropped[event.node] += int(event.data["lines"])
+    if dropped:
+        listed = text.some(f"{count:,} of {node}" for node, count in dropped.items())
+        yield (
+            f"lines of programs were dropped and are not in the record: {listed}; it takes {RATE:g} a second from each"
+            f" node, {BURST:,.0f} at once: print fewer"
+        )
 
 
 def stack_as_configured(history: Facts) -> Assessment | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from node.messaging.control import SHARES
 from node.messaging.wire import LAST_ROUND
-from orchestrator.drivers.printed import ENDED, KILLED
+from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
 from orchestrator.results.record.writer import Record
 
 LONGEST_NAME = 200  # characters
@@ -147,6 +147,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
     KILLED: {"grace": _seconds},
+    DROPPED: {"lines": _count},
     ENDED: {"program": _name, "code": _exit_code},
     "frozen": {"seconds": _seconds},
     "not_finite": {"what": _name, "at": _or_none(_text)},

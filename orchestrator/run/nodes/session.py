@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.base import Environment, HostChange, HostReadings, NodeMove, UsesHosts
-from orchestrator.drivers.printed import ENDED
+from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.results.presence import in_words
@@ -63,6 +63,7 @@ class Session:
         self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
         self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._flooding: set[str] = set()  # nodes whose lines were dropped
         self._recorder = MessageRecorder(self.nodes, run.record, run.clock)
 
     # The life of the session
@@ -158,6 +159,9 @@ class Session:
                     self.round_began(round)
             case {"type": "event", "name": name, "code": 0} if name == ENDED and self.plan.programs:
                 self._say(f"program {message['program']} ended ({text.how_ended(0)})")
+            case {"type": "event", "name": name} if name == DROPPED and state.plan.name not in self._flooding:
+                self._flooding.add(state.plan.name)
+                self._say(f"{state.plan.name} prints too many lines for the record: the rest is dropped")
             case {"type": "done"}:
                 self.processes.done(state, message["reason"])
             case {"type": "failed"}:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers import programs as control
-from orchestrator.drivers.printed import ENDED, KILLED
-from orchestrator.drivers.programs import Programs, hosts_file, kernel_notes, quota_notes
+from orchestrator.drivers.allowance import BURST
+from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
+from orchestrator.drivers.programs import Programs
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
@@ -329,29 +330,53 @@ async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp
         await it.until_heard("cloud", name="round", round=1, phase="start")
 
 
-def test_speed_is_a_quota_of_processor_time() -> None:
-    hardware = "hardware: {device: {speed: 0.1, cores: 4}, cloud: {cores: 2}}\n"
-    plan = make_plan(parse(TEXT + hardware, "f.yaml"), None)
-    assert [node.hardware.quota for node in plan.nodes] == [2, 0.4]
-    (note,) = quota_notes(plan)
-    assert note.startswith("the speed of custom is a quota of processor time: its programs get 0.4 s of a core")
+FLOOD = b'::edgebed {"accuracy": 0.5}\n'
 
 
-def test_all_names_resolve() -> None:
-    plan = make_plan(parse(TEXT, "f.yaml"), None)
-    # 10.77.0.1 is 0a4d 0001: the last 32 bits of the IPv6 address
-    assert hosts_file(plan).splitlines() == [
-        "127.0.0.1\tlocalhost",
-        "::1\tlocalhost",
-        "10.77.0.1\tcloud",
-        "fd65:6467:6562::a4d:1\tcloud",
-        "10.77.0.2\tdevice-0",
-        "fd65:6467:6562::a4d:2\tdevice-0",
-    ]
+async def test_of_a_flood_the_record_has_the_allowance_and_the_number_of_the_rest(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        lines = 200_000
+        it.print_bytes("cloud", FLOOD * lines)
+        it.driver.end_program("cloud", 0)
+        await it.until_heard("cloud", name=ENDED)
+        read = sum(message["type"] == "metric" for _, message in it.heard)
+        dropped = sum(message["lines"] for _, message in it.heard if message.get("name") == DROPPED)
+        assert read + dropped == lines
+        assert read >= BURST
+        assert dropped > 0
 
 
-def test_a_kernel_without_ipv6_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "IPV6_SETTINGS", tmp_path)
-    assert kernel_notes() == []
-    monkeypatch.setattr(control, "IPV6_SETTINGS", tmp_path / "missing")
-    assert kernel_notes() == [control.NO_IPV6]
+async def test_a_flood_hides_no_line_by_which_a_program_is_ready(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        it.print_bytes("cloud", FLOOD * 20_000 + b"serving\n" + FLOOD * 20_000)
+        await it.until(("run", "device-0"))
+
+
+async def test_a_flood_keeps_no_other_node_from_reporting(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        it.print("cloud", "serving")
+        await it.until(("run", "device-0"))
+        it.print_bytes("cloud", FLOOD * 20_000)
+        it.print("device-0", '::edgebed {"event": "seen"}')
+        await it.until_heard("device-0", name="seen")
+
+
+async def test_a_program_whose_end_is_known_is_not_killed_while_its_output_is_read(tmp_path: Path) -> None:
+    """Its messages are not taken, so that the rest of its output waits."""
+    async with rig(tmp_path, TEXT, "programs.cloud.stop_grace=50ms") as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        await asyncio.sleep(0.05)
+        it._hearing.cancel()
+        it.print_bytes("cloud", FLOOD * 5_000)
+        await it.programs.send("cloud", {"type": "stop"})  # it ends on SIGTERM
+        await asyncio.sleep(0.2)
+        assert ("release", "cloud", 0) not in it.driver.requests
+        it._hearing = asyncio.create_task(it._hear())
+        await it.until(("release", "cloud", 0))
+        assert KILLED not in [message.get("name") for _, message in it.heard]

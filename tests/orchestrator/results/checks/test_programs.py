@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.printed import ENDED
+from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.record.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
@@ -121,6 +121,17 @@ def test_rounds_that_never_end_leave_the_run_unknown(tmp_path: Path) -> None:
     assert run.ended("after").verdict("finished") == (
         "unknown",
         "the time given was over after 0 rounds and 22 s; round 1 started at 1.0 s, and no round ended",
+    )
+
+
+def test_dropped_lines_are_no_pass(tmp_path: Path) -> None:
+    run = run_of(tmp_path, program("cloud"))
+    for t, lines in ((2.0, 1500), (3.0, 2500)):
+        run.record.event(t, "cloud", DROPPED, None, {"lines": lines})
+    assert run.ended("after").verdict("messages accepted") == (
+        "fail",
+        "lines of programs were dropped and are not in the record: 4,000 of cloud; it takes 500 a second from each"
+        " node, 10,000 at once: print fewer",
     )
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
-from orchestrator.drivers.printed import ENDED
+from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.errors import FabricError, HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
@@ -537,6 +537,18 @@ def test_the_end_of_a_program_is_recorded_and_said(play: Play) -> None:
         (event,) = stage.events(ENDED)
         assert (event.node, event.data) == ("device-0", {"program": "device-0", "code": 0})
         assert "program device-0 ended (exit code 0)" in stage.lines
+
+    play(act, PROGRAMS)
+
+
+def test_a_flood_of_lines_is_said_once(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        for lines in (3, 4):
+            stage.control.say("device-0", "event", name=DROPPED, lines=lines)
+        await asyncio.sleep(1)
+        assert [event.data["lines"] for event in stage.events(DROPPED)] == [3, 4]
+        assert sum("too many lines" in line for line in stage.lines) == 1
 
     play(act, PROGRAMS)
 

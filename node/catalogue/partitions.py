@@ -50,13 +50,14 @@ class Dirichlet(PartitionParameters):
 
     alpha: α, concentration; small is skewed, large is even
     variant: class: divides each class over clients, and gives a full client no more (FedGen, NIID-Bench);
-        class-uncapped: without that cap; client: draws the classes of each client, and all get the same number of
-        samples (Hsu 2019)
+        class-uncapped: without that cap; client: draws the classes of each client from Dir(α, …, α), and all get the
+        same number of samples (FedDyn, pfl-research); client-prior: the same from Dir(α p) (Hsu 2019), where p are the
+        shares of the classes, so with ten equal classes it is client with α / 10
     over: who the draw is for: clients, or edges; each edge divides its samples evenly
     """
 
     alpha: float = number(0.5, low=0, above=True)
-    variant: str = word("class", "class", "class-uncapped", "client")
+    variant: str = word("class", "class", "class-uncapped", "client", "client-prior")
     over: str = word("clients", "clients", "edges")
     min_samples: int = whole(10, low=0)
 

@@ -22,7 +22,8 @@ Indices = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class ClientShards:
     """``labels`` (N,): of all training samples. ``alpha``: each client draws its mix of classes from Dir(alpha, ...,
-    alpha), as T.-M. H. Hsu, H. Qi, M. Brown, arXiv 1909.06335 (2019), section 3; None: at random."""
+    alpha); None: at random. T.-M. H. Hsu, H. Qi, M. Brown, arXiv 1909.06335 (2019), section 3, draw from Dir(alpha p),
+    where p are the shares of the classes: with ten equal classes their alpha is ten times this one."""
 
     seed: int
     labels: NDArray[np.int64]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.partitions import Dirichlet
+from node.learning.data.labels import apportion
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
@@ -25,7 +26,9 @@ def by_dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> 
         dealt = zip(of_edges, task.groups, strict=True)
         return [part for mine, clients in dealt for part in np.array_split(random.permutation(mine), clients)]
     if scheme.variant == "client":
-        return _dirichlet_by_client(scheme.alpha, task, random)
+        return _by_client(np.full(task.classes, scheme.alpha), task, random)
+    if scheme.variant == "client-prior":
+        return _by_client(scheme.alpha * task.class_shares, task, random)
     return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
 
 
@@ -33,6 +36,8 @@ def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *
     """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
 
     `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
+    Shares are rounded by largest remainders: cumulated shares that are cut off give the last client the rest of each
+    class, and so one sample of nearly every class.
     """
     share = len(task.labels) / task.clients
     parts: list[list[Indices]] = [[] for _ in range(task.clients)]
@@ -46,27 +51,38 @@ def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *
                 proportions = (sizes < share).astype(float)
             if proportions.sum() == 0:
                 proportions = np.ones(task.clients)
-        cuts = (np.cumsum(proportions / proportions.sum())[:-1] * len(samples)).astype(int)
+        counts = apportion(proportions / proportions.sum(), len(samples))
+        cuts = np.cumsum(counts)[:-1]
         for client, piece in enumerate(np.split(samples, cuts)):
             parts[client].append(piece)
             sizes[client] += len(piece)
     return [np.concatenate(pieces) for pieces in parts]
 
 
-def _dirichlet_by_client(alpha: float, task: Task, random: np.random.Generator) -> list[Indices]:
-    """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
+def _by_client(concentrations: NDArray[np.float64], task: Task, random: np.random.Generator) -> list[Indices]:
+    """Each client draws its mix of classes from Dir(``concentrations``) and gets N / clients samples of it.
 
-    If a class is used up, the rest is drawn from the mix over the remaining classes.
+    If a class is used up, the rest is drawn from the mix over the remaining classes. The last clients that are served
+    get what is left, so the seed draws the order.
     """
     pools = [task.shuffled(label, random) for label in range(task.classes)]
     left = np.array([len(pool) for pool in pools])
-    parts = []
-    for size in (len(piece) for piece in np.array_split(task.labels, task.clients)):
-        mix = random.dirichlet(np.full(task.classes, alpha))
+    sizes = [len(piece) for piece in np.array_split(task.labels, task.clients)]
+    parts: list[Indices] = [np.empty(0, np.int64)] * task.clients
+    for client, size in zip(random.permutation(task.clients), sizes, strict=True):
+        mix = mix_of(concentrations, random)
         taken = taken_by_mix(mix, size, left, random)
-        parts.append(np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)]))
+        parts[client] = np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)])
         left -= taken
     return parts
+
+
+def mix_of(concentrations: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+    """A draw from Dir(``concentrations``), (classes,). A class with concentration 0 has no share."""
+    mix = np.zeros(len(concentrations))
+    present = concentrations > 0
+    mix[present] = random.dirichlet(concentrations[present])
+    return mix
 
 
 def taken_by_mix(

@@ -205,6 +205,12 @@ class Task:
     def classes(self) -> int:
         return int(self.labels.max()) + 1
 
+    @property
+    def class_shares(self) -> NDArray[np.float64]:
+        """The share of each class in all samples (classes,)."""
+        shares: NDArray[np.float64] = np.bincount(self.labels, minlength=self.classes) / len(self.labels)
+        return shares
+
     def shuffled(self, label: int, random: np.random.Generator) -> Indices:
         return random.permutation(np.flatnonzero(self.labels == label))
 

@@ -3,14 +3,14 @@
 #
 # Expected: the clients' shares of each class are drawn from one symmetric Dirichlet distribution, so no place is special.
 #     With α = 0.1, 100 clients and ten classes a client holds some five classes.
-# Happens: clients 0 to 98 hold 4.9 classes, client 99 holds 9.8. It often has a single sample of a class. Whatever counts
+# Happens: clients 0 to 98 hold 4.8 classes, client 99 holds 10.0. It often has a single sample of a class. Whatever counts
 #     the classes of a client, or weighs them equally, sees another client than was drawn.
 # Versions: flwr-datasets 0.6.1, datasets 4.8.5, numpy 2.4.6.
 # Source: `DirichletPartitioner` turns shares into borders by cutting off the fraction of cumulated shares. What rounding
 #     leaves of each class falls to the last client. FedLab, FedArtML, OpenFL, APPFL and FedML have the same line.
 # Seen:
-#     means of 5 seeds: clients 0 to 98 hold 4.9 classes, client 99 holds 9.8
-# In edgebed: `apportion` in node/learning/data/labels.py gives what rounding leaves to the largest remainders.
+#     means of 5 seeds: clients 0 to 98 hold 4.8 classes, client 99 holds 10.0
+# In edgebed: node/learning/data/dirichlet.py gives what rounding leaves to the largest remainders (`apportion`).
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

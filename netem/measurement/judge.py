@@ -17,6 +17,8 @@ from netem.impair import Impairment
 from netem.jitter import quantile
 from netem.measurement.intervals import CONFIDENCE_Z, binomial_range, design_effect
 from netem.measurement.measure import (
+    BURSTS,
+    CLEAN_SAMPLES,
     EVENTS_TO_SEE,
     JITTERS,
     OVERLOAD,
@@ -34,10 +36,9 @@ RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
 RATE_RELATIVE = 0.03
 QUEUE_ABSOLUTE, QUEUE_RELATIVE = 0.005, 0.1
 SCATTER = 4.0  # standard deviations of the median, estimated from few trains
-CLEAN_SAMPLES = 50
-BURSTS = 20
 TRAINS = 16
 ROUNDING = 1e-9
+WOULD_TAKE = "would take"  # in the detail of what a longer measurement would judge
 
 Verdict = Literal["pass", "fail", "unknown"]
 
@@ -84,20 +85,30 @@ def judge_direction(
     direction: OneWay,
     saturation: Saturation | None,
     others: Sequence[tuple[float, float]] = (),
+    before: LinkProfile | None = None,
 ) -> list[Judgement]:
     """Verdicts on delay, loss and duplicates; on bursts if the profile asks for them; on order unless reordering is
-    asked; on rate if there is one, and on the queue if datagrams saturated it. ``others``: see `judge_queue`."""
-    verdicts = [judge_delay(profile, plan, direction), judge_loss(profile, direction)]
-    verdicts.append(judge_duplicates(profile, direction))
+    asked; on rate if there is one, and on the queue if datagrams saturated it. A fraction that the plan has too few
+    probes for says how long enough of them would take. ``others``: see `judge_queue`. ``before``: see `judge_delay`."""
+    fractions = [judge_loss(profile, direction), judge_duplicates(profile, direction)]
     if isinstance(profile.loss, GilbertElliott):
-        verdicts.append(judge_bursts(profile.loss, direction))
+        fractions.append(judge_bursts(profile.loss, direction))
     if not profile.reorder:
-        verdicts.append(judge_order(direction))
+        fractions.append(judge_order(direction))
+    verdicts = [judge_delay(profile, plan, direction, before), *(_with_time(each, plan) for each in fractions)]
     if saturation is not None:
         verdicts.append(judge_rate(profile, direction, saturation))
         if saturation.transport == "udp":
             verdicts.append(judge_queue(profile, direction, saturation, others))
     return verdicts
+
+
+def _with_time(found: Judgement, plan: ProbePlan) -> Judgement:
+    """The verdict on a fraction; an unknown one says how long enough probes would take, if the plan has too few."""
+    if found.verdict != "unknown" or found.measured is None or not plan.needed:
+        return found
+    seconds = plan.needed * plan.spacing
+    return replace(found, detail=f"{found.detail}; {plan.needed:,} probes {WOULD_TAKE} {seconds:.3g} s")
 
 
 def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
@@ -120,9 +131,12 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     return judged("rtt", configured, measured, low, high, detail, unsure=unsure, expected=predicted)
 
 
-def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
-    """Compare the median one-way delay, like `judge_rtt`. This detects a delay in the wrong direction."""
-    predicted, deviation = predict_rtt(profile, LinkProfile(), plan)
+def judge_delay(
+    profile: LinkProfile, plan: ProbePlan, direction: OneWay, before: LinkProfile | None = None
+) -> Judgement:
+    """Compare the median one-way delay, like `judge_rtt`. This detects a delay in the wrong direction. ``before``: the
+    direction that the probes crossed first; its jitter brings them together, so that they queue in this one."""
+    predicted, deviation = predict_delay(profile, plan, before)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
     unsure = direction.delay is None or (direction.received or 0) < RTT_SAMPLES
@@ -133,18 +147,32 @@ def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Jud
 
 def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> tuple[float, float]:
     """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
+    trains = _trains(forward, back, plan)
+    medians = [median(back - sent for sent, _, back in train) for train in trains]
+    return mean(medians), stdev(medians)
+
+
+def predict_delay(profile: LinkProfile, plan: ProbePlan, before: LinkProfile | None = None) -> tuple[float, float]:
+    """As `predict_rtt`, of one direction. ``before``: see `judge_delay`."""
+    trains = _trains(before or LinkProfile(), profile, plan)
+    medians = [median(back - turned for _, turned, back in train) for train in trains]
+    return mean(medians), stdev(medians)
+
+
+def _trains(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> list[list[tuple[float, float, float]]]:
+    """Trains through both directions with different seeds: when each probe was sent, turned, and came back (s)."""
     random = forward.jitter or back.jitter or forward.reorder or back.reorder
     # Loss, corruption and duplication change the samples without moving the median.
     ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
     size = plan.size + UDP_HEADERS
-    medians = []
+    trains = []
     for seed in range(TRAINS if random else 2):
         there, returned = Impairment(ways[0], seed), Impairment(ways[1], TRAINS + seed)
         sent = [number * plan.spacing for number in range(min(plan.count, 500))]
         turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
         # Probes that jitter has brought together may find a small buffer full.
-        medians.append(median(back - began for at, began in turning for back, _ in returned.offer(at, size)))
-    return mean(medians), stdev(medians)
+        trains.append([(began, at, end) for at, began in turning for end, _ in returned.offer(at, size)])
+    return trains
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
@@ -201,7 +229,7 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     if idle := measured < low and not full:
         detail = f"{saturation.transport} did not fill the link"
     elif short:
-        detail += " is too short for so much jitter"
+        detail += f" is too short for so much jitter; enough {WOULD_TAKE} {JITTERS * profile.jitter:.3g} s"
     return judged("rate", configured, measured, low, high, detail, unsure=idle or short)
 
 

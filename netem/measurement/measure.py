@@ -27,12 +27,13 @@ from netem.errors import MeasureError
 from netem.measurement import probe
 from netem.measurement.intervals import design_effect
 from netem.measurement.tally import UDP_HEADERS
-from netem.profile import FULL_FRAME, LinkProfile
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 PROBE_PAYLOAD = 40
 USUAL_SPACING, STEADY_SPACING, SHORTEST_SPACING = 0.002, 0.001, 0.0005  # s; steady: without jitter and reordering
 PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
+SLOW_SHARE = 0.4  # of a rate so low that the train would take too long; both directions fit in one half-duplex channel
 OVERLOAD = 1.5
 MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
 TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tcp_wmem of 4 MiB, half of it overhead
@@ -41,7 +42,10 @@ RTT_SAMPLES = 5
 JITTERS = 100  # length of a saturation: its rate then has a standard deviation of 0.5 %, by netem.impair
 REAL_WAIT = 1.0  # s for the last echo of a real link, of which no latency is known
 LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS the rate is unknown
+LONGEST_TRAIN = 60.0  # s, for a slow link
 EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
+CLEAN_SAMPLES = 50  # probes without an event that say that there are none: of 10 % they would show one, at 99 %
+BURSTS = 20  # of losses that tell their mean length
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class ProbePlan:
     """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
 
     wait   seconds to wait for the last echo. A direction without a rate has no saturation.
+    needed number of probes that tell every fraction of the profiles, if that is more than `count`
     start  when the saturations begin, or without any the train, on the clock of time.time(); 0: as soon as possible
     """
 
@@ -82,6 +87,13 @@ class ProbePlan:
     forward: Saturation | None
     back: Saturation | None
     start: float = 0.0
+    needed: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """About how long the measurement takes."""
+        saturations = [each for each in (self.forward, self.back) if each is not None]
+        return self.count * self.spacing + 2 * self.wait + sum(each.seconds + each.drain for each in saturations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,42 +149,88 @@ class Measurement:
 
 
 def plan_probe(
-    forward: LinkProfile, back: LinkProfile, *, quick: bool = True, mtu: int = FULL_FRAME - ETHERNET
+    forward: LinkProfile,
+    back: LinkProfile,
+    *,
+    quick: bool = True,
+    mtu: int = FULL_FRAME - ETHERNET,
+    longest: float | None = None,
 ) -> ProbePlan:
     """Plan the measurement of a link with these profiles.
 
     quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which needs many probes,
     adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. In both cases slow links take longer,
-    because a train may use a tenth of the rate. So do links with much jitter, because a rate needs a saturation much
-    longer than the jitter: JITTERS times the jitter for each direction, at most LONGEST. A real link takes 3 s more,
-    or 13 s. mtu: the largest packet of the nodes in bytes; a larger datagram would be two frames.
+    because a train may use a tenth of the rate; if that takes too long, SLOW_SHARE of it, for at most LONGEST_TRAIN.
+    So do links with much jitter, because a rate needs a saturation much longer than the jitter: JITTERS times the
+    jitter for each direction, at most LONGEST. A real link takes 3 s more, or 13 s. mtu: the largest packet of the
+    nodes in bytes; a larger datagram would be two frames. longest: seconds of the train, and of the saturation of a
+    link with jitter, instead of these limits.
     """
-    usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
+    seconds = 0.2 if quick else 2.0
     slowest = min(profile.rate or math.inf for profile in (forward, back))
     frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
-    wanted = max(usual / USUAL_SPACING, _probes_to_see(forward), _probes_to_see(back))
-    steady = not any(profile.jitter or profile.reorder for profile in (forward, back))
-    pace = min(usual / wanted, STEADY_SPACING if steady else USUAL_SPACING)
-    spacing = max(SHORTEST_SPACING, pace, frame / (PROBE_SHARE * slowest))
-    duration = min(wanted * spacing, longest if wanted > usual / USUAL_SPACING else usual)
+    needed, (count, spacing) = _needed(forward, back), _train(forward, back, quick, longest)
     latency = forward.latency + back.latency
     wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
     if forward.real or back.real:
         wait += REAL_WAIT
     return ProbePlan(
-        count=max(2 * RTT_SAMPLES, round(duration / spacing)),
+        count=count,
         spacing=spacing,
         size=PROBE_PAYLOAD,
         wait=wait,
-        forward=_plan_saturation(forward, seconds, latency, mtu),
-        back=_plan_saturation(back, seconds, latency, mtu),
+        forward=_plan_saturation(forward, seconds, latency, mtu, longest),
+        back=_plan_saturation(back, seconds, latency, mtu, longest),
+        needed=needed if needed > count else 0,
     )
 
 
+def _train(forward: LinkProfile, back: LinkProfile, quick: bool, longest: float | None) -> tuple[int, float]:
+    """The number of probes, and the seconds between two of them."""
+    usual, most = (0.5, 2.0) if quick else (4.0, 20.0)
+    slowest = min(profile.rate or math.inf for profile in (forward, back))
+    frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
+    needed = _needed(forward, back)
+    wanted = max(usual / USUAL_SPACING, needed)
+    steady = not any(profile.jitter or profile.reorder for profile in (forward, back))
+    pace = min(usual / wanted, STEADY_SPACING if steady else USUAL_SPACING)
+    spacing = max(SHORTEST_SPACING, pace, frame / (PROBE_SHARE * slowest))
+    if needed * frame / (PROBE_SHARE * slowest) > most:
+        spacing = _slow_spacing(forward, frame / slowest, steady=steady)
+        duration = min(needed * spacing, longest or LONGEST_TRAIN)
+    else:
+        duration = max(min(wanted * spacing, usual), min(needed * spacing, longest or most))
+    return max(2 * RTT_SAMPLES, round(duration / spacing)), spacing
+
+
+def _slow_spacing(forward: LinkProfile, frame: float, *, steady: bool) -> float:
+    """Seconds between two probes of a slow link, on which one takes ``frame`` seconds. Without jitter, each echo starts
+    in the middle between two probes: both directions may share a half-duplex channel."""
+    least = frame / SLOW_SHARE
+    echo = frame + forward.latency
+    between = math.floor(echo / least - 0.5)
+    return echo / (between + 0.5) if steady and between >= 0 else least
+
+
+def _needed(forward: LinkProfile, back: LinkProfile) -> int:
+    """Number of probes that suffice to judge every fraction of both directions. Of those that are echoed, some are lost
+    in the other direction."""
+    arriving = 1.0
+    for profile in (forward, back):
+        arriving *= 1 - min(lost_fraction(profile), 0.5)
+    clean = CLEAN_SAMPLES + 3 * math.sqrt(CLEAN_SAMPLES * (1 - arriving))
+    return math.ceil(max(clean, _probes_to_see(forward), _probes_to_see(back)) / arriving)
+
+
 def _probes_to_see(profile: LinkProfile) -> float:
-    """Number of probes that suffice to detect a link without the smallest asked fraction."""
+    """Number of arriving probes that suffice to detect a link without the smallest asked fraction, and to judge the
+    length of its bursts."""
     fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
-    return EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss) if fractions else 0.0
+    seen = EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss) if fractions else 0.0
+    if not isinstance(profile.loss, GilbertElliott) or not profile.loss.p:
+        return seen
+    bursts = (1 - profile.loss.bad_fraction) * profile.loss.p
+    return max(seen, 1.5 * BURSTS / bursts)
 
 
 def lost_fraction(profile: LinkProfile) -> float:
@@ -180,7 +238,9 @@ def lost_fraction(profile: LinkProfile) -> float:
     return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
 
 
-def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: int) -> Saturation | None:
+def _plan_saturation(
+    profile: LinkProfile, seconds: float, latency: float, mtu: int, longest: float | None
+) -> Saturation | None:
     """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses. A TCP
     stream on a real link, of which no rate is known."""
     if profile.real:
@@ -189,7 +249,7 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: 
     rate, buffer = profile.rate, profile.buffer_limit
     if rate is None or buffer is None:
         return None
-    steady = min(JITTERS * profile.jitter, LONGEST)
+    steady = min(JITTERS * profile.jitter, longest or LONGEST)
     if rate > MOST_DATAGRAMS:
         fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
         seconds = max(3 * seconds, 1.0, 30 * latency, steady)

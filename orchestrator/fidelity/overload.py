@@ -26,7 +26,8 @@ LATE_PACKETS = "packets left late"
 LOST_PACKETS = "packets lost beyond the profile"
 FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
 SATURATED = "processors saturated"
-BUSY_MEANWHILE = "this host's processors were saturated at that time"
+LOAD = "this host's processors were "
+BUSY_MEANWHILE = f"{LOAD}saturated at that time"
 """What the figure of a link says that is not as asked, if the host had too much work when the link was measured."""
 
 

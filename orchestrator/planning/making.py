@@ -93,6 +93,7 @@ def make_plan(
         stop=StopPlan(scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None),
         restart=scenario.restart,
         probe=scenario.probe.before,
+        probe_longest=scenario.probe.longest,
         shards=shards,
         data_directory=data.directory if data is not None else "",
         programs=plan_programs(scenario, {node.name: node.address for node in nodes}),

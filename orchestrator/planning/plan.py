@@ -219,7 +219,7 @@ class Plan:
     nodes run on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
     `Assignment`. ``placement``: which node runs where and why, or None then. ``population``: the clients that one node
     stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used.
-    ``parameter_notes``: on the algorithm's parameters."""
+    ``parameter_notes``: on the algorithm's parameters. ``probe_longest``: s, as `plan_probe` in `netem` has it."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -240,6 +240,7 @@ class Plan:
     stop: StopPlan
     restart: str
     probe: bool
+    probe_longest: float | None = None
     shards: Shards = field(default_factory=Shards, compare=False, repr=False)
     data_directory: str = field(default="", compare=False)
     programs: tuple[ProgramPlan, ...] = ()

@@ -141,11 +141,21 @@ class StopSpec(Strict):
     after: Duration | None = Field(default=None, gt=0, description="duration of the training")
 
 
+MAX_PROBE = 3600.0  # s
+
+
 class ProbeSpec(Strict):
     """Measurement of the links."""
 
     before: bool = Field(
         default=True, description="whether links are measured before training and compared with their settings"
+    )
+    longest: Duration | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_PROBE,
+        description="longest train of probes, and longest measurement of a rate with jitter, of one link; default: 2s "
+        "for a small loss, 60s for a slow link, 20s for a rate with jitter",
     )
 
 

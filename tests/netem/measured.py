@@ -55,7 +55,9 @@ def judge(
 ) -> tuple[list[Judgement], list[Judgement]]:
     """All verdicts on the forward direction (including the round trip) and on the backward direction."""
     there = judge_direction(forward, plan, found.forward, plan.forward)
-    return [judge_rtt(forward, back, plan, found), *there], judge_direction(back, plan, found.back, plan.back)
+    return [judge_rtt(forward, back, plan, found), *there], judge_direction(
+        back, plan, found.back, plan.back, before=forward
+    )
 
 
 def assert_as_asked(

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from netem.measurement.judge import WOULD_TAKE
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.link import segments_together
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, Overload, merged
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, Verdict, missing
 from orchestrator.results.facts import Facts
@@ -40,12 +41,12 @@ def links_as_configured(history: Facts) -> Assessment:
     probes = [probe for probe in found if probe.verdict != "measured"]
     tally = Counter(probe.verdict for probe in probes)
     if failed := [probe for probe in probes if probe.verdict == "fail"]:
-        busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
-        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}{busy}"
+        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
     if unprobed := [each for each in classes if each not in {probe.link_class for probe in found}]:
         return missing(history, f"no probe of {text.some(unprobed)}: those links were not measured")
     if tally["unknown"]:
-        which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
+        unclear = [probe for probe in probes if probe.verdict == "unknown"]
+        which = text.some(map(_name, unclear)) + _time_needed(unclear)
         return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
     measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
     if not probes:
@@ -213,17 +214,28 @@ def rates_held(history: History) -> Assessment | None:
     return "pass", f"none carried more than its rate, the busiest of each class: {listed}"
 
 
+def _time_needed(unclear: list[ProbeResult]) -> str:
+    """How long the probes would take that give a clear result, for the first one that only lacks time."""
+    for probe in unclear:
+        if WOULD_TAKE in probe.detail:
+            return f" ({probe.detail}: allow it with `probe: {{longest: …}}`)"
+    return ""
+
+
 def _name(probe: ProbeResult) -> str:
     return f"{probe.quantity} of {probe.link}"
 
 
 def _worst(failed: list[ProbeResult]) -> str:
-    """The failed probe with the largest relative error, in words."""
+    """The failed probe with the largest relative error, in words, and how busy this host was."""
+    busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
     probe = max(failed, key=_relative_error)
     values = (probe.measured, probe.asked, _expected(probe))
     measured, configured, expected = (text.quantity(probe.quantity, value) for value in values)
     instead = f", expected {expected}" if expected != configured else ""
-    return f"{_name(probe)} is {measured}{instead}, configured {configured}"
+    if not busy and LOAD in probe.detail:
+        busy = f"; {LOAD}{probe.detail.partition(LOAD)[2]}"
+    return f"{_name(probe)} is {measured}{instead}, configured {configured}{busy}"
 
 
 def _relative_error(probe: ProbeResult) -> float:

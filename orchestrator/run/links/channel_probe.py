@@ -39,7 +39,7 @@ from orchestrator.run.links.figures import Figure
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
-TIMEOUT = 60.0  # s for one channel
+TIMEOUT = 60.0  # s for one channel, in addition to what its measurements take
 STARTING = 0.3  # s until all senders are ready; and the time that their responders took, so many times:
 PATIENCE = 1.5, 4.0  # the second one if a figure does not pass, for instance because a sender was late
 
@@ -88,20 +88,29 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
     return list(found.values())
 
 
+def seconds_of(probed: ProbedChannel, plan: Plan, mtu: int) -> float:
+    """About how long the measurement of a channel takes, if it is not repeated."""
+    load, _, pinging = _planned(probed, plan, mtu)
+    saturations = [each.seconds + each.drain for each in load.saturations.values()]
+    trains = [each.count * each.spacing + each.wait for each in pinging]
+    return STARTING + max(trains, default=0.0) + max(saturations) + max(trains, default=0.0)
+
+
 async def measure(
     probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, engine: str = ""
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
     reason why there are none. ``engine``: that of the links."""
+    timeout = TIMEOUT + len(PATIENCE) * seconds_of(probed, plan, prober.mtu)
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(timeout):
             for patience in PATIENCE:
                 figures = await _measure(probed, plan, handles, prober, patience, engine)
                 if all(figure.verdict == "pass" for _, figure in figures):
                     break
             return figures
     except (HostError, NetemError, TimeoutError, ValueError) as error:
-        return str(error) or f"it took more than {TIMEOUT:.0f} s"
+        return str(error) or f"it took more than {timeout:.0f} s"
 
 
 async def _measure(
@@ -112,11 +121,9 @@ async def _measure(
     patience: float,
     engine: str,
 ) -> list[tuple[str, Figure]]:
-    channels, back = channels_of(plan.media), {(link.target, link.source): link for link in plan.links}
+    channels, back = channels_of(plan.media), _ways_back(plan)
     ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
-    load = plan_contention(probed.name, ways, channels, mtu=prober.mtu)
-    watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
-    pinging = [pings(load, _way(link), back[_ends(link)].profile, _rate(link, channels)) for link in watched]
+    load, watched, pinging = _planned(probed, plan, prober.mtu)
     links, began = [*probed.loading.values(), *watched], time.monotonic()
     async with AsyncExitStack() as stack:
         ready: dict[Ends, Mapping[str, Any]] = {}
@@ -160,6 +167,23 @@ async def _measure(
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         figures.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return figures
+
+
+def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:
+    """What the members send, the links that are watched meanwhile, and the single datagrams on these."""
+    channels, back = channels_of(plan.media), _ways_back(plan)
+    ways = {member: _way(link) for member, link in probed.loading.items()}
+    load = plan_contention(probed.name, ways, channels, mtu=mtu)
+    watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
+    return (
+        load,
+        watched,
+        [pings(load, _way(link), back[_ends(link)].profile, _rate(link, channels)) for link in watched],
+    )
+
+
+def _ways_back(plan: Plan) -> dict[Ends, LinkPlan]:
+    return {(link.target, link.source): link for link in plan.links}
 
 
 def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:

@@ -13,7 +13,8 @@ from typing import Self
 
 from netem.measurement.judge import Judgement, judge_delay, judge_direction, judge_rtt
 from netem.measurement.measure import Measurement, OneWay, ProbePlan, Saturation
-from orchestrator.fidelity.overload import BUSY_MEANWHILE
+from netem.profile import LinkProfile
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, LOAD
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.results.checks.verdicts import Verdict
 
@@ -72,7 +73,7 @@ class Figure:
         time of its processors."""
         if self.verdict != "fail" or not (saturated or share):
             return self
-        load = BUSY_MEANWHILE if saturated else f"this host's processors were {share:.0%} busy"
+        load = BUSY_MEANWHILE if saturated else f"{LOAD}{share:.0%} busy at that time"
         return replace(self, detail=f"{self.detail}; {load}")
 
     @classmethod
@@ -87,7 +88,8 @@ def figures(
     """The figures of the forward direction, including the round trip, and of the backward one. ``network``: seconds one
     way between the hosts of the nodes, as measured before; None on one host."""
     there = _direction(pair, pair.forward, plan, found.forward, plan.forward)
-    back = _direction(pair, pair.back, plan, found.back, plan.back)
+    before = None if pair.forward.profile.real else pair.forward.profile
+    back = _direction(pair, pair.back, plan, found.back, plan.back, before)
     if not pair.real:
         trip = Figure.judged(judge_rtt(pair.forward.profile, pair.back.profile, plan, found))
         return [trip, *there], back
@@ -98,11 +100,17 @@ def figures(
 
 
 def _direction(
-    pair: ProbedPair, link: LinkPlan, plan: ProbePlan, direction: OneWay, saturation: Saturation | None
+    pair: ProbedPair,
+    link: LinkPlan,
+    plan: ProbePlan,
+    direction: OneWay,
+    saturation: Saturation | None,
+    before: LinkProfile | None = None,
 ) -> list[Figure]:
     if link.profile.real:
         return _real(direction, saturation)
-    judged = judge_direction(link.profile, plan, direction, saturation, pair.others[link is pair.back])
+    others = pair.others[link is pair.back]
+    judged = judge_direction(link.profile, plan, direction, saturation, others, before)
     one_clock = pair.source.host == pair.target.host  # one-way delays need one
     return [Figure.judged(each) for each in judged if one_clock or each.quantity != "delay"]
 

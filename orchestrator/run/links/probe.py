@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
-from netem.measurement.measure import Measurement, plan_probe, probe_arguments
+from netem.measurement.measure import Measurement, ProbePlan, plan_probe, probe_arguments
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import BUSY_MEANWHILE
@@ -33,7 +34,9 @@ from orchestrator.scenario.sections.drivers import link_kind
 PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
 ChannelFigures = list[tuple[str, Figure]] | str  # each with the link or member that it is about
 
-TIMEOUT = 120.0  # s for one pair
+TIMEOUT = 120.0  # s for one pair, in addition to what the measurement takes
+STARTING = 0.5  # s until both ends of a measurement run
+WORTH_SAYING = 5.0  # s that measurements take
 AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
 
 
@@ -89,14 +92,20 @@ async def probe_links(
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles, engine)
-    run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
+    run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
     host = host or Host()
     for batch in batches(pairs):
 
         async def measure(chosen: Sequence[ProbedPair]) -> list[PairFigures]:
             return await asyncio.gather(
                 *(
-                    _measure(pair, handles, prober, delays.get(pair_of(pair.source.host, pair.target.host)), quick)
+                    _measure(
+                        pair,
+                        handles,
+                        prober,
+                        delays.get(pair_of(pair.source.host, pair.target.host)),
+                        planned(pair, run.plan, prober.mtu, quick=quick),
+                    )
                     for pair in chosen
                 )
             )
@@ -114,6 +123,32 @@ async def probe_links(
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
         run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
         await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
+
+
+def planned(pair: ProbedPair, plan: Plan, mtu: int = MTU, *, quick: bool = True) -> ProbePlan:
+    """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`."""
+    return plan_probe(pair.forward.profile, pair.back.profile, quick=quick, mtu=mtu, longest=plan.probe_longest)
+
+
+def seconds_of_links(plan: Plan, pairs: list[ProbedPair], mtu: int = MTU, *, quick: bool = True) -> float:
+    """About how long the measurement of these pairs takes."""
+    return sum(
+        STARTING + max(planned(pair, plan, mtu, quick=quick).seconds for pair in batch) for batch in batches(pairs)
+    )
+
+
+def seconds_of_probes(plan: Plan) -> float:
+    """About how long all measurements before the training take."""
+    present = [node.name for node in plan.nodes if node.joins is None]
+    seconds = seconds_of_links(plan, one_of_each_kind(plan, present, plan.engine))
+    channels = channel_probe.one_of_each_kind(plan, present)
+    return seconds + sum(STARTING + channel_probe.seconds_of(each, plan, MTU) for each in channels)
+
+
+def _duration(plan: Plan, pairs: list[ProbedPair], mtu: int, quick: bool) -> str:
+    """For a message; empty if it is short."""
+    seconds = seconds_of_links(plan, pairs, mtu, quick=quick)
+    return f", which takes about {text.duration(seconds)}" if seconds >= WORTH_SAYING else ""
 
 
 async def _probe_channel(
@@ -178,19 +213,19 @@ def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
 
 
 async def _measure(
-    pair: ProbedPair, handles: dict[str, NodeHandle], prober: Prober, network: float | None, quick: bool
+    pair: ProbedPair, handles: dict[str, NodeHandle], prober: Prober, network: float | None, sending: ProbePlan
 ) -> PairFigures:
     """The figures of both directions, or the reason why there are none."""
+    timeout = TIMEOUT + sending.seconds
     try:
-        async with asyncio.timeout(TIMEOUT):
-            sending = plan_probe(pair.forward.profile, pair.back.profile, quick=quick, mtu=prober.mtu)
+        async with asyncio.timeout(timeout):
             address = pair.target.address
             source, target = handles[pair.source.name], handles[pair.target.name]
             async with prober.responding(target, address) as ready:
                 found = await prober.probe(source, probe_arguments(address, ready, sending))
             return figures(pair, sending, Measurement.from_mapping(found), network)
     except (HostError, NetemError, TimeoutError, ValueError) as error:
-        return str(error) or f"it took more than {TIMEOUT:.0f} s"
+        return str(error) or f"it took more than {timeout:.0f} s"
 
 
 def _write_channel(run: RunContext, channel: str, found: ChannelFigures, meanwhile: Meanwhile) -> None:

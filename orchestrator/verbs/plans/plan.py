@@ -23,6 +23,7 @@ from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.run.links.probe import seconds_of_probes
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import kind_of, link_kind
@@ -98,9 +99,9 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
     size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
     plugins = [("plug-ins", ", ".join(f"{each.name} (sha256 {each.sha256[:12]})" for each in plan.plugins))]
+    runs_on = [("runs on", f"driver {plan.driver}, engine {plan.engine}"), *_probes(plan)]
     if plan.programs:
-        runs_on = f"driver {plan.driver}, engine {plan.engine}"
-        return [("ends after", " or ".join([*stop, "its programs"])), ("runs on", runs_on)]
+        return [("ends after", " or ".join([*stop, "its programs"])), *runs_on]
     return [
         *(plugins if plan.plugins else []),
         ("algorithm", f"{plan.algorithm} ({params})"),
@@ -108,8 +109,14 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         *_memory(plan),
         ("ends after", " or ".join(stop)),
         ("gathering", f"{quorum}, deadline: {waits}"),
-        ("runs on", f"driver {plan.driver}, engine {plan.engine}"),
+        *runs_on,
     ]
+
+
+def _probes(plan: Plan) -> Iterator[tuple[str, str]]:
+    """How long the measurement of the links takes."""
+    if plan.probe and plan.links and not kind_of(plan.driver).simulated:
+        yield "measures links", f"before the training, for about {text.duration(seconds_of_probes(plan))}"
 
 
 def _memory(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -94,7 +94,7 @@ restart: never
 stop: {rounds: 20, accuracy: 85%, after: 10min}
 driver: namespaces
 engine: userspace
-probe: {before: false}
+probe: {before: false, longest: 5min}
 expect:
   accuracy: 50%
   rounds: 15

@@ -33,6 +33,7 @@ TIMEOUTS = {
     "Fabric.counters": 5.0,
     "RunsPrograms.listening_on": 5.0,
     "RunsPrograms.usage": 5.0,
+    "Prober.probe": 7200.0,  # of a slow link; who measures it sets the limit
     "Host.sense": 15.0,  # sensors are found, and read
     "Host.finish": 60.0,
     "Host.leave": 10.0,

@@ -213,6 +213,36 @@ def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
     assert "loss of device-0-0 → edge-0" in detail
 
 
+def test_a_probe_that_lacks_time_says_how_long_it_needs(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    link, detail = (
+        ("device-0-0", "edge-0", "device-edge"),
+        "0 of 145: too few probes to detect it; 613 probes would take 253 s",
+    )
+    run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
+    run.record.probe(ProbeResult(0.6, *link, "loss", 0.01, 0.0, 0.0, 0.04, "unknown", detail))
+    verdict, said = run.verdict("links as configured")
+    assert verdict == "unknown"
+    assert said.endswith(f"loss of device-0-0 → edge-0 ({detail}: allow it with `probe: {{longest: …}}`)")
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        (
+            "median of 250; this host's processors were 63% busy at that time",
+            "configured 14 ms; this host's processors were 63% busy at that time",
+        ),
+        ("median of 250", "configured 14 ms"),
+    ],
+)
+def test_a_delay_that_fails_by_a_hair_says_how_busy_the_host_was(tmp_path: Path, detail: str, said: str) -> None:
+    run = Run(tmp_path)
+    row = ("edge-0", "cloud", "edge-cloud", "delay", 0.014, 0.01503, 0.01285, 0.01485, "fail", detail)
+    run.record.probe(ProbeResult(0.5, *row))
+    assert run.verdict("links as configured")[1].endswith(said)
+
+
 def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))

@@ -123,6 +123,6 @@ def test_figures_that_are_not_as_configured_name_the_load_of_the_host() -> None:
     assert busy[0] == replace(late[0], detail=f"{late[0].detail}; {BUSY_MEANWHILE}")
     assert [each.verdict for each in busy] == [each.verdict for each in late]
     half = late[0].on_host(saturated=False, share=0.5)
-    assert half.detail == f"{late[0].detail}; this host's processors were 50% busy"
+    assert half.detail == f"{late[0].detail}; this host's processors were 50% busy at that time"
     assert [each.on_host(saturated=True, share=0.99) for each in sound] == sound
     assert late[0].on_host(saturated=False, share=0.0) == late[0]

@@ -7,13 +7,15 @@ from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from netem.measurement.measure import Measurement, OneWay
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.making import make_plan
 from orchestrator.results.record.rows import ProbeResult
 from orchestrator.run.context import RunContext
-from orchestrator.run.links.probe import probe_links
+from orchestrator.run.links.probe import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.reading import parse
 from tests.fakes.prober import FakeProber
@@ -98,3 +100,37 @@ async def test_between_hosts_nothing_is_repeated_and_the_load_of_this_host_is_to
     assert await run.measure(TOOK, network) == {"rtt", "delay"}
     assert run.notes == []
     assert all("saturated at that time" in probe.detail for probe in run.probes if probe.verdict == "fail")
+
+
+SLOW = """\
+algorithm: fedavg
+topology: {edges: 0, devices: 2}
+links: {device-cloud: lora-gateway}
+"""
+
+
+def test_the_time_of_the_probes_of_a_slow_link_is_known_before_the_run() -> None:
+    """50 probes 0.413 s apart, two waits of 1.29 s, and in each direction 4.48 s of datagrams and their queue."""
+    plan = make_plan(parse(SLOW, "f.yaml"), None)
+    assert seconds_of_probes(plan) == pytest.approx(STARTING + 50 * 0.4133 + 2 * 1.29 + 2 * 4.475, abs=0.02)
+
+
+def test_the_time_of_a_shared_medium_counts() -> None:
+    shared = SLOW + "shared: {air: {profile: lora-gateway, members: [device-*]}}\n"
+    alone, together = (seconds_of_probes(make_plan(parse(text, "f.yaml"), None)) for text in (SLOW, shared))
+    assert together > alone + 5.0
+
+
+def test_a_train_is_as_long_as_the_scenario_allows() -> None:
+    lossy = SLOW.replace("lora-gateway", "{profile: lora-gateway, loss: 1%}")
+    for probe, count in (("", 145), ("probe: {longest: 5min}\n", 613)):
+        plan = make_plan(parse(lossy + probe, "f.yaml"), None)
+        (pair,) = one_of_each_kind(plan, [node.name for node in plan.nodes])
+        assert planned(pair, plan).count == count
+
+
+async def test_probes_that_take_long_are_announced() -> None:
+    run = Recorder()
+    run.plan = make_plan(parse(SLOW, "f.yaml"), None)
+    await run.measure(free=0.0)
+    assert run.lines[0] == "measuring 1 kind of links, which takes about 32.7 s"

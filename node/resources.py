@@ -13,8 +13,6 @@ T = TypeVar("T")
 
 OF_JOB, OF_POD = "SLURM_CPUS_ON_NODE", "EDGEBED_PROCESSORS"
 """The variables with the number of a job's processors on its node (sbatch(1)), and of a pod's."""
-SHARE = 0.001
-"""The share of the time that a `Pace` allows."""
 
 
 def affinity() -> set[int]:
@@ -51,12 +49,13 @@ def proportional_bytes(process: Path = Path("/proc/self")) -> int | None:
 
 
 class Pace:
-    """When to repeat a measurement that takes long: so rarely that it takes at most `SHARE` of the time.
+    """When to repeat a measurement that takes long: so rarely that it takes at most this ``share`` of the time.
 
     The kernel walks all pages of a process for its proportional set size, which takes 10 ms for one with PyTorch.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float = 0.001, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = share
         self._clock = clock
         self._next = clock()
 
@@ -67,7 +66,7 @@ class Pace:
             return None
         found = measure()
         end = self._clock()
-        self._next = end + (end - start) / SHARE
+        self._next = end + (end - start) / self._share
         return found
 
 

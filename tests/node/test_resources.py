@@ -22,7 +22,7 @@ def test_a_measurement_takes_at_most_its_share_of_the_time() -> None:
         now += 0.0095
         return "measured"
 
-    pace = resources.Pace(lambda: now)
+    pace = resources.Pace(0.001, lambda: now)
     measured_at = []
     while now < 60.0:
         at = now

@@ -11,6 +11,8 @@ from node.resources import Pace, proportional_bytes
 from orchestrator.host.kernel.small_files import text_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+MEMORY_SHARE = 0.005
+"""The share of a processor, at most, that reads the memory of all nodes of a host."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,7 +36,7 @@ class UsageReader:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._pace = Pace()
+        self._pace = Pace(MEMORY_SHARE)
 
     def read(self, members: Mapping[str, int]) -> dict[str, ProcessUsage]:
         """What the PID namespaces use of which these processes are members. A process that has ended uses nothing. The

@@ -181,7 +181,9 @@ def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> li
     """A thin curve for each device; of many devices the mean over a band from the lowest to the highest, by round."""
     if not history.many_devices:
         series = history.tier_series(name, "device", *DEVICE_SCOPES)
-        group = text.count(len(series), "device")
+        group = (
+            f"clients of the round, of {history.clients:,}" if history.clients else text.count(len(series), "device")
+        )
         return [
             _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
             for label, rows in series.items()

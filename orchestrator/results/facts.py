@@ -90,10 +90,14 @@ class Facts(Protocol):
     def nodes_by_tier(self) -> Counter[str]:
         """The number of nodes of each tier. A population counts with its clients, for which one node stands."""
         tiers = Counter(str(node["tier"]) for node in self.nodes.values())
-        clients = self.plan.get(POPULATION)
-        if clients:
-            tiers[str(self.nodes[POPULATION]["tier"])] += clients["size"] - 1
+        if self.clients:
+            tiers[str(self.nodes[POPULATION]["tier"])] += self.clients - 1
         return tiers
+
+    @property
+    def clients(self) -> int:
+        """The number of clients of a population, for which one node stands; 0 without a population."""
+        return int((self.plan.get(POPULATION) or {}).get("size", 0))
 
     @cached_property
     def link_classes(self) -> dict[tuple[str, str], str]:

@@ -40,6 +40,7 @@ def planned(history: History) -> dict[str, Any]:
         "driver": history.driver,
         "simulated": history.simulated,
         "rounds": history.rounds_planned,
+        "clients": history.clients,
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
         "nodes": [_node(node, history.plan.get("media", ())) for node in history.nodes.values()],

@@ -128,7 +128,7 @@ class Chart {
     if (!width || this.dragging) return;
     const marks = this.shown(),
       lanes = figure.lanes ?? [];
-    const [low, high] = this.view ?? this.range(figure.x, "x", marks, 0.015);
+    let [low, high] = this.view ?? this.range(figure.x, "x", marks, 0.015);
     const [bottomY, topY] = this.range(figure.y, "y", marks, 0.05);
     const yTicks = figure.y.labels ? figure.y.labels.map((_, row) => row) : ticks(bottomY, topY, figure.height / 38);
     const said = yTicks.map((value) => (figure.y.labels ? figure.y.labels[value] : inWords(figure.y, value)));
@@ -139,6 +139,7 @@ class Chart {
     );
     const left = Math.min(width * 0.45, Math.ceil(longest) + 10 + (figure.y.title ? 18 : 0)),
       right = width - 14;
+    if (!this.view) high = withTexts(marks, low, high, right - left);
     const top = lanes.length * LANE + 8,
       bottom = top + figure.height,
       height = bottom + (figure.x.title ? 40 : 22);
@@ -149,6 +150,7 @@ class Chart {
       bottom,
       low,
       high,
+      width,
       x: figure.x,
       y: figure.y,
       X: (value) => left + ((value - low) / (high - low)) * (right - left),
@@ -224,7 +226,9 @@ class Chart {
     for (const value of xTicks) {
       const at = px(frame.X(value));
       if (!x.labels) svgOf("path", {d: `M${at} ${top}V${bottom}`}, grid);
-      textOf(inWords(x, value), {class: "tick", x: at, y: bottom + 15}, grid);
+      const told = inWords(x, value),
+        half = widthOf(told, 11.5) / 2;
+      textOf(told, {class: "tick", x: px(Math.min(at, frame.width - half - 1)), y: bottom + 15}, grid);
     }
     svgOf("path", {class: "edge", d: `M${left} ${top}V${bottom}H${right}`}, grid);
     if (x.title) textOf(x.title, {class: "title", x: (left + right) / 2, y: height - 6}, grid);
@@ -267,11 +271,29 @@ class Chart {
   }
 }
 
+/** The upper end of the range of x with which the texts beside their places end inside the plot of this width. */
+function withTexts(marks, low, high, width) {
+  let end = high;
+  for (const mark of marks.filter((each) => each.mark === "texts")) {
+    mark.texts.forEach((said, place) => {
+      const room = Math.max(width / 4, width - widthOf(said, 11.5) - 10);
+      end = Math.max(end, low + ((mark.x[place] - low) * width) / room);
+    });
+  }
+  return end;
+}
+
+/** As much of a text as fits, with more of its end than of its start: labels often start alike. */
 function fitted(said, room, size) {
   if (widthOf(said, size) <= room) return said;
-  let length = said.length;
-  while (length > 1 && widthOf(`${said.slice(0, length)}…`, size) > room) length--;
-  return `${said.slice(0, length)}…`;
+  let kept = said.length,
+    shown = said;
+  do {
+    kept--;
+    const start = Math.floor(kept / 3);
+    shown = `${said.slice(0, start)}…${said.slice(said.length - (kept - start))}`;
+  } while (kept > 1 && widthOf(shown, size) > room);
+  return shown;
 }
 
 const charts = {};

@@ -31,6 +31,16 @@ class Topology {
   }
 }
 
+/** Scroll a picture that is wider than its box so that its first node, the root, is in the middle. */
+function showRoot(svg) {
+  const root = svg.querySelector("[data-node]"),
+    box = svg.parentElement;
+  if (!root) return;
+  const {left, width} = root.getBoundingClientRect(),
+    outer = box.getBoundingClientRect();
+  box.scrollLeft += left + width / 2 - outer.left - outer.width / 2;
+}
+
 function latest(changes, t) {
   let found;
   for (const [from, what] of changes) {

@@ -58,6 +58,8 @@ def nodes_responded(history: History) -> Assessment:
     silent = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
     away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
     note = f", {away} away as planned" if away else ""
+    if history.clients:
+        note += f"; one of them stands for {history.clients:,} clients"
     if silent:
         killed = {event.node: event.data["grace"] for event in history.events(KILLED)}
         listed = text.some(

@@ -11,16 +11,22 @@ const watched = new IntersectionObserver(
   {rootMargin: "100px"},
 );
 
+const REST = 1000; // ms from one drawing of a figure out of view to the next
+const whenIdle = window.requestIdleCallback ?? setTimeout; // not every browser has the first
+
 // A figure that can be drawn again. `make()` gives it as orchestrator/report/marks.py describes, or null for none. One that
-// is scrolled out of the window is drawn when it is seen again.
+// is scrolled out of the window is drawn when the browser has nothing else to do, so that prints and captures have it.
 export function plot(id, make) {
-  const box = el("figure", {class: "plot", id});
+  const box = el("figure", {class: "plot", id, hidden: true});
   let chart = null,
     seen = true,
-    stale = false;
+    stale = false,
+    waiting = false,
+    drawn = 0;
   function draw() {
     const figure = make();
     stale = false;
+    drawn = performance.now();
     box.hidden = !figure;
     if (!figure) return;
     if (chart) chart.update(figure);
@@ -31,13 +37,21 @@ export function plot(id, make) {
     if (seen && stale) draw();
   });
   watched.observe(box);
-  addEventListener("beforeprint", () => {
+  function drawStale() {
+    waiting = false;
     if (stale) draw();
-  });
+  }
+  function drawWhenIdle() {
+    stale = true;
+    if (waiting) return;
+    waiting = true;
+    setTimeout(() => whenIdle(drawStale, {timeout: REST}), Math.max(0, drawn + REST - performance.now()));
+  }
+  addEventListener("beforeprint", drawStale);
   return {
     box,
     again: () => {
-      if (chart && !seen && !box.hidden) stale = true;
+      if (chart && !seen && !box.hidden) drawWhenIdle();
       else draw();
     },
   };

@@ -78,6 +78,7 @@ export async function show(main, run) {
       traffic.box,
     ),
   );
+  showRoot(main.querySelector(".topology"));
   const parts = [header, pictured, curves, faults, verdicts, links, traffic];
   follow(run, story, () => {
     parts.forEach((part) => part.again());
@@ -147,7 +148,11 @@ function head(story, run) {
         (now.metric[0] === "accuracy" ? percent : number)(now.metric[1]),
         [plan.algorithm ?? "programs", now.metric[2]].filter(Boolean).join(", "),
       ],
-      [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
+      [
+        running ? "nodes up" : "nodes at the end",
+        `${up} of ${now.nodes.length}`,
+        plan.clients ? `one for ${plan.clients.toLocaleString("en")} clients` : "",
+      ],
       running
         ? [
             "time left",

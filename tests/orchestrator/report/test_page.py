@@ -55,6 +55,7 @@ def test_a_population_counts_with_its_clients(tmp_path: Path) -> None:
     with History.open(tmp_path / "run") as history:
         assert "2,001 1 cloud, 2,000 devices" in Page(render(history)).text
         assert picture(history).alt.startswith("1 cloud, 2,000 devices;")
+        assert history.clients == 2000
 
 
 class Page(HTMLParser):

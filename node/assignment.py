@@ -171,7 +171,7 @@ class Assignment:
     rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
     cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for their own. With "bf16", the
     node also trains in it. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
-    checkpoints are written."""
+    checkpoints are written. ``network``: where peers may get other addresses, like 10.77.0.0/16; "": nowhere."""
 
     run: str
     node: str
@@ -199,6 +199,7 @@ class Assignment:
     device: str = "cpu"
     precision: str = ""
     plugins: tuple[PluginSource, ...] = ()
+    network: str = ""
 
     @property
     def model_kind(self) -> str:

@@ -69,6 +69,15 @@ def _family_commands(device: str, flows: Sequence[Match], parent: str, family: F
     return commands
 
 
+def further_commands(device: str, known: int, flow: Match) -> list[list[str]]:
+    """The commands that add a flow by its source to ``known`` ones of a device, whose `filter_commands` have run."""
+    commands = []
+    for family in (IPV4, IPV6):
+        bucket = [] if known <= LINEAR_FILTERS else ["ht", f"{family.table}:{_last_byte(flow.source):x}:"]
+        commands.append([*_filter("add", device, ROOT, family), "u32", *bucket, *_match(flow, family)])
+    return commands
+
+
 def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
     """The commands that make an empty hash table over the last byte of the target's address, or of the source's, for
     each protocol."""

@@ -12,6 +12,7 @@ From a node:
     failed {error}                                  the node failed
 To a node:
     start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
+    address {node, host}                            the node, this one or a peer, has another address from now on
 
 Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
 lost {peer, reason}, left {peer}, refused {peer, reason}, late {peer, kind, round}, superseded {peer, kind}, undelivered

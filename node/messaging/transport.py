@@ -9,6 +9,7 @@ out.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ class ZmqTransport:
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
         # A client that does not finish its handshake in time is disconnected.
         socket.handshake_ivl = self._handshake
-        for host in sorted({peer.host for peer in self._assignment.peers}):
+        networks = {self._assignment.network} - {""}
+        for host in sorted({peer.host for peer in self._assignment.peers} | networks):
             socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
         set_server_keys(socket, self._assignment.keys)
         sharing = Counter(peer.host for peer in self._assignment.peers)  # peers of one address share its connections
@@ -132,6 +134,17 @@ class ZmqTransport:
         self._listener = _Connection(socket, watch(socket, self._read))
         await self._bind(socket)
         self._peers.start()
+
+    async def readdress(self, node: str, host: str) -> None:
+        """Use the new address of a node: listen on it if the node is this one. Peers are connected there when they were
+        lost, as no kernel reports a new address of another machine. TransportError if it does not appear."""
+        if node in self._addresses:
+            self._addresses[node] = dataclasses.replace(self._addresses[node], host=host)
+        elif node == self._assignment.node and self._listener is not None:
+            former = self._endpoint
+            self._assignment = dataclasses.replace(self._assignment, host=host)
+            await self._bind(self._listener.socket)
+            self._listener.socket.unbind(former)
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
         await self._peers.send(to, message, replace)
@@ -153,9 +166,13 @@ class ZmqTransport:
         if self._authenticator is not None:
             self._authenticator.close()
 
+    @property
+    def _endpoint(self) -> str:
+        return f"tcp://{self._assignment.host}:{self._assignment.port}"
+
     async def _bind(self, socket: zmq.Socket[bytes]) -> None:
         """Bind to the node's address. The driver may configure that address a while after the node starts."""
-        address = f"tcp://{self._assignment.host}:{self._assignment.port}"
+        address = self._endpoint
         loop = asyncio.get_running_loop()
         patience = loop.time() + _ADDRESS_PATIENCE
         while True:

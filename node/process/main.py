@@ -180,14 +180,18 @@ def _make_role(
 
 
 async def _run(
-    assignment: Assignment, role: Role, transport: Transport, compute: WorkerCompute, control: ControlClient
+    assignment: Assignment, role: Role, transport: ZmqTransport, compute: WorkerCompute, control: ControlClient
 ) -> None:
     """Perform the role from the start message until its end. An error in a concurrent task ends it, too."""
     orders = UnderOrders(role, compute)
 
     async def obey() -> None:
         while True:
-            orders.obey(await control.receive())
+            message = await control.receive()
+            if message.get("type") == "address":
+                await transport.readdress(message["node"], message["host"])
+            else:
+                orders.obey(message)
 
     terminated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

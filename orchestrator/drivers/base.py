@@ -156,6 +156,14 @@ class RunsPrograms(Protocol):
         """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
 
 
+@runtime_checkable
+class ResolvesNames(Protocol):
+    """The power to change what the names of nodes resolve to while nodes run."""
+
+    async def resolve(self, names: Mapping[str, str]) -> None:
+        """From now on, these are the IPv4 addresses of all nodes, by name."""
+
+
 class Control(Protocol):
     """The orchestrator's side of the control plane."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from ipaddress import IPv4Address
@@ -15,17 +16,24 @@ from orchestrator.host.kernel.usage import ProcessUsage, UsageReader
 from orchestrator.planning.plan import Plan
 
 IPV6_SETTINGS = Path("/proc/sys/net/ipv6")  # missing if the kernel has no IPv6
+LOCALHOST = {"localhost": "127.0.0.1"}
 NO_IPV6 = "this kernel has no IPv6: programs reach nodes by IPv4 only, although names resolve to both"
 
 
-def hosts_file(plan: Plan) -> str:
-    """The content of /etc/hosts in every node: the names of all nodes."""
-    return "".join(f"{address}\t{name}\n" for name, address in name_addresses(addresses(plan)))
+def write_hosts(path: Path, names: Mapping[str, str]) -> None:
+    """Write the file that is /etc/hosts in every node. ``names``: those of `addresses`. An existing file is changed in
+    place, since nodes have mounted it."""
+    content = "".join(f"{address}\t{name}\n" for name, address in name_addresses(names)).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    with open(descriptor, "wb", buffering=0) as file:
+        file.write(content)
+        file.truncate()
+    path.chmod(0o644)  # users in containers read it, whatever the mask of this process
 
 
 def addresses(plan: Plan) -> dict[str, str]:
     """The IPv4 addresses of all names that resolve in a node."""
-    return {"localhost": "127.0.0.1"} | {node.name: node.address for node in plan.nodes}
+    return LOCALHOST | {node.name: node.address for node in plan.nodes}
 
 
 def name_addresses(names: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -55,7 +63,13 @@ def quota_notes(plan: Plan) -> list[str]:
 
 
 class NodesHere:
-    """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
+    """The parts of `RunsPrograms` and `ResolvesNames` by which a driver reaches nodes that live on its own host.
+    ``_hosts``: the file that is /etc/hosts in each."""
+
+    _hosts: Path
+
+    async def resolve(self, names: Mapping[str, str]) -> None:
+        write_hosts(self._hosts, {**LOCALHOST, **names})
 
     async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
         return listening_on(node.pid, port)

@@ -111,6 +111,15 @@ class KeepsNetworks(Protocol):
     async def forget(self, handle: NodeHandle) -> None: ...
 
 
+@runtime_checkable
+class ChangesAddresses(Protocol):
+    """The power to give a node another address while it runs."""
+
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+        """Give a node its new address, and remove the former one. ``node``: with the new address. ``peers``: those of
+        its peers that run."""
+
+
 class Fabric(Protocol):
     """A link engine. Links are directed; nodes without a link cannot exchange packets.
 

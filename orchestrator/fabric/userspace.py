@@ -91,6 +91,15 @@ class UserspaceFabric(Coalescing):
         peers, single = wiring.peers(node, self._nodes), node.name in self._single_packets
         return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+        """The switch finds nodes by their MACs, which stay."""
+        (before,) = [each for each in self._nodes if each.name == node.name]
+        self._nodes = tuple(node if each is before else each for each in self._nodes)
+        single = node.name in self._single_packets
+        await tcp.readdress(
+            self._hub, before, node, handle.pid, self._nodes, peers, single_packets=single, settings=self.tcp
+        )
+
     async def detach(self, node: NodePlan) -> None:
         if node.name in self._attached:
             self._attached.discard(node.name)

@@ -21,7 +21,7 @@ from node.assignment import (
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import NETWORK, NodePlan, Plan
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
@@ -38,6 +38,16 @@ def seen_from_inside(assignment: Assignment) -> Assignment:
         checkpoint_directory=str(PLACE / "checkpoints"),
         plugins=tuple(replace(each, root=str(PLACE / "plugins" / Path(each.root).name)) for each in assignment.plugins),
     )
+
+
+def readdressed(assignment: Assignment, node: str, address: str) -> Assignment:
+    """The assignment of a node after it, or one of its peers, has got another address."""
+    if assignment.node == node:
+        return replace(assignment, host=address)
+    if all(peer.name != node for peer in assignment.peers):
+        return assignment
+    peers = (replace(peer, host=address) if peer.name == node else peer for peer in assignment.peers)
+    return replace(assignment, peers=tuple(peers))
 
 
 def write(assignment: Assignment, path: Path) -> None:
@@ -108,6 +118,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         device=node.device,
         precision=plan.precision,
         plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
+        network=str(NETWORK),
     )
 
 

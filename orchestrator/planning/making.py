@@ -7,7 +7,6 @@ equal plan and equal bytes of plan.json. Node number n (the cloud first, then ed
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +30,7 @@ from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.planning.media import at_worst, clients_at_worst, plan_cross_traffic, plan_media
-from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
+from orchestrator.planning.plan import NETWORK, DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
@@ -39,7 +38,6 @@ from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.scenario.sections.topology import Ends, Member, Pair
 
-NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 CLIENTS_AT_ONCE = 64
 """Clients in a batch on an accelerator: it waits for Python with one client of a small model. On a processor one client
 after the other is faster."""

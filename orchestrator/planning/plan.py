@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -27,6 +28,9 @@ from orchestrator.population.population import Population
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.scenario.sections.hardware import HardwareClass
+
+NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
+"""The network of the nodes' addresses."""
 
 
 @dataclass(frozen=True)

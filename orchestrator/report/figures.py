@@ -41,6 +41,7 @@ FAULTS = {
         "slow",
         "join",
         "leave",
+        "new-address",
     )
 }
 TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}

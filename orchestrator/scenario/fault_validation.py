@@ -11,7 +11,15 @@ from netem.units import format_duration
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.faults import FaultSpec, affected, candidates, links_between, upward
+from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.sections.faults import (
+    NEW_ADDRESS,
+    FaultSpec,
+    affected,
+    candidates,
+    links_between,
+    upward,
+)
 from orchestrator.scenario.sections.links import Mistake, Resolved
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
@@ -32,6 +40,7 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
             *check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media),
             *_times(scenario, fault),
             *_stays(scenario, fault),
+            *check_driver(fault, scenario.driver, scenario.engine if scenario.shared else ""),
         ]
         if not mistakes:
             own, before = _expected(scenario, fault), total
@@ -62,6 +71,19 @@ def check_target(
     if not mistakes and fault.action == "degrade":
         mistakes += _degraded(topology, fault, profiles)
     return mistakes
+
+
+def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[tuple[str, str]]:
+    """The key and message of what a driver cannot do of a fault. ``media_engine``: the engine, if links share media."""
+    kind = kind_of(driver)
+    if fault.action != NEW_ADDRESS:
+        return
+    if kind.simulated:
+        yield "action", f"the nodes of the driver {driver} have no addresses: leave new-address out"
+    elif kind.several_hosts:
+        yield "action", f"the driver {driver} gives no node another address: use namespaces or docker"
+    elif media_engine == "kernel":
+        yield "action", "with shared media, the kernel engine finds nodes by their addresses: take engine userspace"
 
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:

@@ -17,12 +17,13 @@ from orchestrator.scenario.sections.topology import Ends
 
 
 class FakeFabric(Coalescing):
-    """See `Fabric` and `SharesMedia` of `orchestrator.fabric.base`.
+    """See `Fabric`, `SharesMedia` and `ChangesAddresses` of `orchestrator.fabric.base`.
 
     attached, links, cut_links   nodes, profiles and cut links
     crossings                    each link's way through channels
     channels, occupied           channels, and those with cross traffic: it and its seed
     counted, figures             counters of links, and the other fields of `Counted`, as a test sets them
+    addresses                    of nodes that have got another one
     refuse_node                  called before a node is attached; may raise
     refuse                       returns why a change is refused, or None
     failed                       a test sets the error of a part that fails
@@ -41,6 +42,7 @@ class FakeFabric(Coalescing):
         self.occupied: dict[str, tuple[CrossTraffic, int]] = {}
         self.counted: dict[Ends, dict[str, int]] = defaultdict(dict)
         self.figures: dict[str, Any] = {}
+        self.addresses: dict[str, str] = {}
         self.remotes: Mapping[str, str] | None = None  # since nodes have moved
         self.refuse_node: Callable[[str], None] = lambda node: None
         self.refuse: Callable[[LinkChange], str | None] = lambda change: None
@@ -53,6 +55,10 @@ class FakeFabric(Coalescing):
         self.refuse_node(node.name)
         self.attached[node.name] = handle
         return {name: self.tcp.get(name, value) for name, value in node.stack.items()}
+
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+        assert self.attached[node.name] == handle
+        self.addresses[node.name] = node.address
 
     async def detach(self, node: NodePlan) -> None:
         self.attached.pop(node.name, None)

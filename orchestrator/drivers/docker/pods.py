@@ -23,7 +23,7 @@ from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.docker.mounts import remove_rights
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.output import copy_output
-from orchestrator.drivers.surroundings import NodesHere, name_addresses
+from orchestrator.drivers.surroundings import NodesHere, write_hosts
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
@@ -36,6 +36,7 @@ from orchestrator.scenario.sections.hardware import HardwareClass
 SCENARIO = "/scenario"  # where each program finds the folder of the scenario, and where it starts
 FILES = "/files"  # where each program finds the folder of its node, the only one of the host that it can write to
 HOLDER = "/.edgebed/holder"
+HOSTS = "/etc/hosts"
 
 
 class _Running(NamedTuple):
@@ -60,12 +61,14 @@ class PodsDriver(NodesHere, DockerDriver):
     ) -> None:
         super().__init__(engine, directory, Path(), images)
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self._programs, self._names, self._folder = programs, names, folder
+        self._programs, self._folder = programs, folder
         self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
         self._running: dict[str, _Running] = {}  # by container
         self._codes: dict[str, int] = {}  # of nodes that are released
         self._inputs: dict[str, Any] = {}  # of each node's holder, which ends with its input
         self._notes += notes
+        self._hosts = directory.nodes / "hosts"
+        write_hosts(self._hosts, names)
         holder.write(directory.nodes / "holder")
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
@@ -140,8 +143,7 @@ class PodsDriver(NodesHere, DockerDriver):
             "hostname": node.name,
             "user": "65534:65534",
             "network_mode": "none",  # the fabric attaches data0
-            "extra_hosts": [f"{name}:{address}" for name, address in name_addresses(self._names)],
-            "mounts": [_mount(self._directory.nodes / "holder", HOLDER)],
+            "mounts": [_mount(self._directory.nodes / "holder", HOLDER), _mount(self._hosts, HOSTS)],
             "read_only": True,
             "stdin_open": True,
             "cap_drop": ["ALL"],
@@ -164,7 +166,11 @@ class PodsDriver(NodesHere, DockerDriver):
             "environment": environment,
             "network_mode": f"container:{held.id}",
             "pid_mode": f"container:{held.id}",
-            "mounts": [_mount(self._folder, SCENARIO), _mount(files, FILES, read_only=False)],
+            "mounts": [
+                _mount(self._folder, SCENARIO),
+                _mount(files, FILES, read_only=False),
+                _mount(self._hosts, HOSTS),
+            ],
             "working_dir": SCENARIO,
             **self._limits.of_hardware(replace(hardware, cores=hardware.quota)),
         }

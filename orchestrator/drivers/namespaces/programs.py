@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.output import Pipe
-from orchestrator.drivers.surroundings import NodesHere, hosts_file, kernel_notes, quota_notes
+from orchestrator.drivers.surroundings import NodesHere, addresses, kernel_notes, quota_notes, write_hosts
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.directory import RunDirectory
@@ -30,7 +30,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         self._pipes: dict[str, Pipe] = {}  # of each program that was started
         self._folder = plan.folder
         self._hosts = directory.nodes / "hosts"
-        self._hosts.write_text(hosts_file(plan))
+        write_hosts(self._hosts, addresses(plan))
         self._notes += [*quota_notes(plan), *kernel_notes()]
 
     async def run(self, program: ProgramPlan, log: Path) -> None:

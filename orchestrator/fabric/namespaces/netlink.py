@@ -12,7 +12,7 @@ import struct
 from typing import Self
 
 REQUEST, ACKNOWLEDGE, CREATE, REPLACE, EXCLUSIVE = 0x1, 0x4, 0x400, 0x100, 0x200  # <linux/netlink.h>
-NEW_LINK, NEW_ADDRESS, NEW_ROUTE, NEW_NEIGHBOUR = 16, 20, 24, 28  # <linux/rtnetlink.h>
+NEW_LINK, NEW_ADDRESS, DELETED_ADDRESS, NEW_ROUTE, NEW_NEIGHBOUR = 16, 20, 21, 24, 28  # <linux/rtnetlink.h>
 UP = 1
 NO_DUPLICATE_DETECTION = 0x02  # <linux/if_addr.h>
 NO_PREFIX_ROUTE = 0x200
@@ -82,6 +82,10 @@ def message(line: str) -> tuple[int, int, bytes]:
             own = attribute(2, here.packed) + attribute(1, here.packed)
             flags = NO_PREFIX_ROUTE | (NO_DUPLICATE_DETECTION if nodad else 0)
             return NEW_ADDRESS, CREATE | EXCLUSIVE, head + own + attribute(8, number(flags))
+        case ["addr", "del", address, "dev", name]:
+            here = ipaddress.ip_interface(address)
+            head = ADDRESS.pack(family_of(here), here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
+            return DELETED_ADDRESS, 0, head + attribute(2, here.packed) + attribute(1, here.packed)
         case ["route", "replace", to, "dev", name, "src", source, *congestion]:
             network = ipaddress.ip_network(to)
             family = family_of(network)

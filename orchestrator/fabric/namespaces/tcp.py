@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.namespaces.wiring import node_lines, routes
+from orchestrator.fabric.namespaces.wiring import neighbour_lines, node_lines, peers, routes, withdrawal_lines
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.sections.stack import CONGESTION as CONGESTION
 from orchestrator.scenario.sections.stack import DEFAULTS
@@ -33,11 +34,20 @@ _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "
 
 
 async def configure(
-    hub: Hub, node: NodePlan, pid: int, peers: Iterable[NodePlan], *, single_packets: bool, settings: Mapping[str, str]
+    hub: Hub,
+    node: NodePlan,
+    pid: int,
+    known: Iterable[NodePlan],
+    *,
+    single_packets: bool,
+    settings: Mapping[str, str],
+    before: NodePlan | None = None,
 ) -> dict[str, str]:
-    """Set addresses, routes and TCP in the namespace of a node. ``settings``: those of nodes on this host. Returns the
-    settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
-    lines = node_lines(node, peers, single_packets=single_packets, congestion=congestion(settings))
+    """Set addresses, routes and TCP in the namespace of a node with the ``known`` peers. ``settings``: those of nodes
+    on this host. ``before``: the node with its former addresses, which are removed. Returns the settings that are in
+    force of those in its `stack`, by name. A kernel may refuse some."""
+    lines = "" if before is None else withdrawal_lines(before)
+    lines += node_lines(node, known, single_packets=single_packets, congestion=congestion(settings))
     own = {name: value for name, value in node.stack.items() if name != CONGESTION}
     found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
     if not node.stack:
@@ -49,6 +59,25 @@ async def configure(
     if on_route := re.search(r"\bcongctl (\S+)", shown):
         found[CONGESTION] = on_route[1]
     return {name: found.get(name, "unknown") for name in node.stack}
+
+
+async def readdress(
+    hub: Hub,
+    before: NodePlan,
+    node: NodePlan,
+    pid: int,
+    nodes: Iterable[NodePlan],
+    running: Mapping[str, NodeHandle],
+    *,
+    single_packets: bool,
+    settings: Mapping[str, str],
+) -> None:
+    """Replace the addresses of a node, with its process ``pid``, and let its ``running`` peers know the new ones. They
+    also keep the former ones: what a peer still sends there crosses the link, and the node's kernel drops it."""
+    for handle in running.values():
+        await hub.set_up(handle.pid, {}, neighbour_lines([node]))
+    known = peers(node, nodes)
+    await configure(hub, node, pid, known, single_packets=single_packets, settings=settings, before=before)
 
 
 def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:

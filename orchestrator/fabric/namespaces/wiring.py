@@ -87,10 +87,24 @@ def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: boo
         "link set data0 up",
         *routes(node, congestion),
     ]
+    return "\n".join(lines) + "\n" + neighbour_lines(peers)
+
+
+def neighbour_lines(peers: Iterable[NodePlan]) -> str:
+    """Lines for a node's namespace: the static neighbours of both addresses of each peer."""
+    lines = []
     for peer in peers:
         for address in (peer.address, ipv6_address(peer.address)):
-            lines.append(f"neigh replace {address} lladdr {peer.mac} dev data0 nud permanent")
-    return "\n".join(lines) + "\n"
+            lines.append(f"neigh replace {address} lladdr {peer.mac} dev data0 nud permanent\n")
+    return "".join(lines)
+
+
+def withdrawal_lines(node: NodePlan) -> str:
+    """Lines for a node's namespace: remove both addresses, and with them the routes that have them as source."""
+    return (
+        f"addr del {node.address}/{PREFIX_LENGTH} dev data0\n"
+        f"addr del {ipv6_address(node.address)}/{IPV6_NETWORK.prefixlen} dev data0\n"
+    )
 
 
 def routes(node: NodePlan, congestion: str | None) -> list[str]:

@@ -126,6 +126,14 @@ class KernelFabric(Coalescing):
         peers = wiring.peers(node, self._nodes.values())
         return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
 
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+        before, self._nodes[node.name] = self._nodes[node.name], node
+        await self._tc.run(self._links.readdress(node.name, node.address, self._interfaces))
+        single = node.name in self._single_packets
+        await tcp.readdress(
+            self._hub, before, node, handle.pid, self._nodes.values(), peers, single_packets=single, settings=self.tcp
+        )
+
     async def detach(self, node: NodePlan) -> None:
         """The counters of its interface are kept."""
         interface = self._interfaces.get(node.name)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from netem.kernel import tc
+from netem.kernel.filters import Match, further_commands
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.tc.kernel_counters import Pair
@@ -65,6 +66,20 @@ class KernelLinks:
             addresses.discard(address)
         for index, (source, link) in enumerate(self.to(target).items(), start=1):
             self._to[target][source] = replace(link, index=index, target=None)
+
+    def readdress(self, source: str, address: str, interfaces: Mapping[str, str]) -> list[list[str]]:
+        """Give the links from a node on this host another address. Returns the commands for the interfaces of their
+        targets, by name; the filters of the former address stay."""
+        commands = []
+        for target, links in self._to.items():
+            if source not in links:
+                continue
+            link = links[source] = replace(links[source], address=address)
+            if target in interfaces:
+                flow = Match(address, None, link.class_id)
+                known = len(links) + len(self._passed_to([target]))
+                commands += further_commands(interfaces[target], known, flow)
+        return commands
 
     def renew(self, link: Pair, profile: LinkProfile | None = None) -> tc.KernelLink:
         """Give a link its next seed, as each change of its qdisc needs, and perhaps another profile."""

@@ -22,6 +22,7 @@ from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.sections.faults import (
+    NEW_ADDRESS,
     ON_LINKS,
     POWER_OFF,
     FaultSpec,
@@ -260,12 +261,13 @@ def _poisson(
 ) -> Iterator[Fault]:
     """Draw events at exponential intervals. An event hits only targets whose earlier faults of this rule are over."""
     busy = [0.0] * len(targets)
+    lasts = spec.for_ is None and spec.action != NEW_ADDRESS  # which is over at once
     time = random.exponential(mean)
     while time < until:
         free = [position for position in range(len(targets)) if busy[position] <= time]
         amount = (spec.count or 1) if spec.of is not None and spec.fraction is None else _amount(spec, len(targets))
         for position in free if amount >= len(free) else sorted(random.choice(free, amount, replace=False)):
-            busy[position] = math.inf if spec.for_ is None else time + spec.for_
+            busy[position] = math.inf if lasts else time + (spec.for_ or 0.0)
             yield replace(targets[position], at=round(time, 3))
         time += random.exponential(mean)
 

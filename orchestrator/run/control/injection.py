@@ -28,7 +28,8 @@ class FaultInjector:
     """Runs the plan's faults against ``nodes``, ``links`` and ``media`` on asyncio's clock.
 
     ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
-    ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
+    ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end. ``readdress`` gives a node
+    another address.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class FaultInjector:
         media: Media,
         note: Callable[[Fault, str, str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        readdress: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self._faults = plan.faults
         self._nodes = nodes
@@ -46,6 +48,7 @@ class FaultInjector:
         self._links, self._media = links, media
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
+        self._readdress = readdress
         self._reached = 0
         self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
 
@@ -196,6 +199,7 @@ class FaultInjector:
         "degrade": (_degrade, _lift),
         "handover": (_hand_over, _lift),
         "slow": (_slow, lambda it, fault: it._nodes.speed_up(_node(fault), fault.id)),
+        "new-address": (lambda it, fault: it._readdress(_node(fault)), None),
         "join": (lambda it, fault: it._nodes.join(_node(fault)), None),
         "leave": (lambda it, fault: it._nodes.leave(_node(fault)), None),
     }

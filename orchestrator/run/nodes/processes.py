@@ -22,7 +22,7 @@ from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import KeepsNetworks, NodeHandle
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import tail
-from orchestrator.planning.assignments import handed_out
+from orchestrator.planning.assignments import handed_out, readdressed
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
@@ -77,7 +77,7 @@ class NodeProcesses:
         self._directory = run.directory
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
         self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
-        self._assignments = environment.assignments
+        self._assignments = dict(environment.assignments)
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._stop_reason = "rounds"
         self._changed = asyncio.Event()
@@ -319,7 +319,7 @@ class NodeProcesses:
 
     async def crash(self, node: str, *, without_power: bool = False) -> None:
         """Kill the processes of a node. ``without_power``: its network ends with them, and sends nothing more."""
-        state = self._running(node)
+        state = self.running(node)
         state.expected_end = True
         state.without_power = without_power
         await self._driver.kill(node)
@@ -333,7 +333,7 @@ class NodeProcesses:
             await self._bring_back(state)
 
     async def pause(self, node: str) -> None:
-        state = self._running(node)
+        state = self.running(node)
         if not isinstance(self._driver, CanPause):
             raise DriverError(f"the driver {self._driver.name} cannot pause {node}")
         await self._driver.pause(node)
@@ -347,7 +347,7 @@ class NodeProcesses:
 
     async def slow(self, node: str, fault: int, factor: float) -> None:
         """Make each step of a node, also of its later processes, this many times as long until `speed_up`."""
-        state = self._running(node)
+        state = self.running(node)
         state.slowness[fault] = factor
         await self._set_slowness(state)
 
@@ -368,13 +368,18 @@ class NodeProcesses:
         await self._bring_back(state)
 
     async def leave(self, node: str) -> None:
-        state = self._running(node)
+        state = self.running(node)
         state.expected_end = True
         await self._control.send(node, {"type": "leave"})
         self._set(state, "left", "fault")
         self._finish_without_leaders()
 
-    def _running(self, node: str) -> NodeState:
+    def assign_address(self, node: str, address: str) -> None:
+        """Let later processes of a node and of its peers know its new address."""
+        self._assignments = {name: readdressed(each, node, address) for name, each in self._assignments.items()}
+
+    def running(self, node: str) -> NodeState:
+        """The state of a node that runs; DriverError for any other."""
         state = self.nodes[node]
         if state.state != "running":
             raise DriverError(f"{node} is not running but {state.state}")

@@ -23,6 +23,7 @@ from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import TRAFFIC, Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
+from orchestrator.run.nodes.addresses import CHANGED, Addresses
 from orchestrator.run.nodes.messages import LONGEST_TEXT, MessageRecorder
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.tasks import Works
@@ -55,7 +56,9 @@ class Session:
         self.progress = Progress(round=past.round)
         links = Links(plan.links, environment.fabric)
         self.media = Media(plan.media, environment.fabric)
-        self.faults = FaultInjector(plan, self.processes, links, self.media, self._note_fault, self.spawn)
+        self.faults = FaultInjector(
+            plan, self.processes, links, self.media, self._note_fault, self.spawn, self._readdress
+        )
         self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
@@ -64,6 +67,7 @@ class Session:
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
         self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
         self._flooding: set[str] = set()  # nodes whose lines were dropped
+        self._addresses = Addresses(self.processes, environment)
         self._recorder = MessageRecorder(self.nodes, run.record, run.clock)
 
     # The life of the session
@@ -104,6 +108,11 @@ class Session:
                 self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
 
         await self.faults.make(fault, made)
+
+    async def _readdress(self, node: str) -> None:
+        changed = await self._addresses.change(node)
+        self._note(CHANGED, changed)
+        self._say(f"{node} has the address {changed['to']} now, and not {changed['from']}")
 
     async def stop_nodes(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
@@ -219,4 +228,5 @@ class Session:
         by_hand = fault.id in self._by_hand
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
         what = "manual fault" if by_hand else "fault"
-        self._say(f"{what}: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
+        way = f" {fault.direction}" if fault.direction and fault.medium is None else ""
+        self._say(f"{what}: {fault.action} {fault.target}{way}{over}{f' ({detail})' if detail else ''}")

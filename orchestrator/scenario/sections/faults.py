@@ -10,6 +10,7 @@
     - {at: 10s, medium: cell-0, direction: up, action: degrade, rate: 2mbit, for: 20s}
     - {at: 10s, node: edge-1, direction: down, action: disconnect, for: 5s}
     - {at: 30s, node: device-0-1, action: handover, to: cell-1}
+    - {at: 30s, node: device-0-1, action: new-address}
 
 Without ``for`` a fault lasts to the end of the run; with ``every_round``, to the end of its round.
 """
@@ -29,12 +30,23 @@ from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import Ends, Topology
 
 Action = Literal[
-    "crash", "power-off", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover"
+    "crash",
+    "power-off",
+    "pause",
+    "disconnect",
+    "partition",
+    "degrade",
+    "slow",
+    "join",
+    "leave",
+    "handover",
+    "new-address",
 ]
 TierGroup = Literal["devices", "edges"]
 
 ON_LINKS = ("disconnect", "partition", "degrade")
 POWER_OFF = "power-off"
+NEW_ADDRESS = "new-address"
 CUTS = ("disconnect", "partition", POWER_OFF)
 """The actions during which no packet crosses the fault's links."""
 
@@ -78,7 +90,7 @@ class FaultSpec(LinkKeys):
         "receive nothing more. pause: it is stopped. slow: its steps take longer. disconnect: its links are cut. "
         "join: it starts only then. leave: it ends for good. partition: the links between two sides are cut. degrade: "
         "links of a node or between two sides get other settings, or a medium another rate or buffer. handover: a node "
-        "moves to another shared medium"
+        "moves to another shared medium. new-address: a node gets other IP addresses, as after a renewal by DHCP"
     )
     at: Duration | None = Field(default=None, description="when: this time after training started")
     round: int | None = Field(default=None, ge=1, description="when: at the start of this round")
@@ -172,6 +184,9 @@ class FaultSpec(LinkKeys):
             raise ValueError(f"action: {self.action} happens once: say when with at or round")
         if self.action in ("join", "leave") and self._has("for_"):
             raise ValueError(f"for: {self.action} has no end; a node that comes back is a crash or a disconnect")
+        if self.action == NEW_ADDRESS and (self._has("for_") or when == "every_round"):
+            key = "for" if self._has("for_") else "every_round"
+            raise ValueError(f"{key}: a new address stays; say when the node gets it with at, round or random")
         if self.action == "degrade" and not self.changes():
             raise ValueError("action: degrade needs a profile or keys of one, e.g. loss: 10%")
         if self.action != "degrade" and (stray := list(self.changes())):

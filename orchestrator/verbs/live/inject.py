@@ -11,7 +11,19 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.process import user_socket
 
-ACTIONS = ("crash", "power-off", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave", "handover")
+ACTIONS = (
+    "crash",
+    "power-off",
+    "pause",
+    "disconnect",
+    "partition",
+    "degrade",
+    "slow",
+    "join",
+    "leave",
+    "handover",
+    "new-address",
+)
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
 

@@ -3,7 +3,7 @@ and one of IPv6, whose addresses end in the same 32 bits."""
 
 from __future__ import annotations
 
-from netem.kernel.filters import LINEAR_FILTERS, Match, filter_commands
+from netem.kernel.filters import LINEAR_FILTERS, Match, filter_commands, further_commands
 
 IPV4 = "tc filter add dev trunk parent 1: protocol ip prio 1 u32"
 IPV6 = "tc filter add dev trunk parent 1: protocol ipv6 prio 2 u32"
@@ -45,3 +45,12 @@ def test_many_flows_to_one_node_are_found_by_their_source() -> None:
     _, jump, *entries = lines(flows)
     assert jump.endswith("match u32 0 0 at 0 hashkey mask 0x000000ff at 12 link 2:")
     assert " ht 2:a: " in entries[9]
+
+
+def test_a_further_flow_goes_where_the_others_of_its_device_are() -> None:
+    flow = Match("10.77.255.254", None, "1:2")
+    few, many = further_commands("v1.1", LINEAR_FILTERS, flow), further_commands("v1.1", LINEAR_FILTERS + 1, flow)
+    ipv4 = "tc filter add dev v1.1 parent 1: protocol ip prio 1 u32"
+    assert " ".join(few[0]) == f"{ipv4} match ip src 10.77.255.254/32 flowid 1:2"
+    assert " ".join(many[0]) == f"{ipv4} ht 2:fe: match ip src 10.77.255.254/32 flowid 1:2"  # 254 is 0xfe
+    assert "ht 3:fe:" in " ".join(many[1])

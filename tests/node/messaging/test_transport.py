@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from node.errors import TransportError
-from node.messaging.delivery.association import BadMessage, Joined
+from node.messaging.delivery.association import BadMessage, Joined, Lost
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport
@@ -104,3 +104,40 @@ async def test_peers_at_one_address_keep_their_connections(monkeypatch: pytest.M
     for context in contexts:
         context.destroy(linger=0)
     assert not ended
+
+
+async def test_a_node_with_a_new_address_is_connected_again(world: World) -> None:
+    for name, assignment in world.assignments.items():
+        quick = replace(assignment.timeouts, beat=0.1, lost_after=0.5)
+        world.assignments[name] = replace(assignment, timeouts=quick, network="127.0.0.0/8")
+    a, b = world.transport("edge-0"), world.transport("edge-1")
+    await a.start()
+    await b.start()
+    async with asyncio.timeout(PATIENCE):
+        assert (await a.receive(), await b.receive()) == (Joined("edge-1"), Joined("edge-0"))
+        await a.readdress("edge-0", "127.0.0.7")
+        await b.readdress("edge-0", "127.0.0.7")
+        port = world.nodes.ports["edge-0"]
+        with socket.create_server(("127.0.0.1", port)):  # the former address is free, and b's connection there broken
+            events = [await b.receive() for _ in range(2)]
+            assert isinstance(events[0], Lost)
+            assert events[1] == Joined("edge-0")
+    await a.close()
+    await b.close()
+
+
+async def test_addresses_outside_the_network_stay_refused(world: World) -> None:
+    """A peer may come from another address only where addresses change."""
+    world.assignments["edge-0"] = replace(world.assignments["edge-0"], network="127.0.0.0/29")
+    a = world.transport("edge-0")
+    await a.start()
+    came = []
+    for address in ("127.0.0.9", "127.0.0.5"):
+        with socket.create_connection(("127.0.0.1", world.nodes.ports["edge-0"]), 5, (address, 0)) as peer:
+            peer.settimeout(PATIENCE)
+            try:
+                came.append(len(peer.recv(10)) > 0)  # libzmq begins with its greeting
+            except ConnectionError:
+                came.append(False)
+    assert came == [False, True]
+    await a.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers import surroundings
-from orchestrator.drivers.surroundings import hosts_file, kernel_notes, quota_notes
+from orchestrator.drivers.surroundings import addresses, kernel_notes, quota_notes, write_hosts
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 
@@ -27,10 +27,11 @@ def test_speed_is_a_quota_of_processor_time() -> None:
     assert note.startswith("the speed of custom is a quota of processor time: its programs get 0.4 s of a core")
 
 
-def test_all_names_resolve() -> None:
-    plan = make_plan(parse(TEXT, "f.yaml"), None)
+def test_all_names_resolve(tmp_path: Path) -> None:
+    plan, hosts = make_plan(parse(TEXT, "f.yaml"), None), tmp_path / "hosts"
+    write_hosts(hosts, addresses(plan))
     # 10.77.0.1 is 0a4d 0001: the last 32 bits of the IPv6 address
-    assert hosts_file(plan).splitlines() == [
+    assert hosts.read_text().splitlines() == [
         "127.0.0.1\tlocalhost",
         "::1\tlocalhost",
         "10.77.0.1\tcloud",
@@ -38,6 +39,15 @@ def test_all_names_resolve() -> None:
         "10.77.0.2\tdevice-0",
         "fd65:6467:6562::a4d:2\tdevice-0",
     ]
+
+
+def test_names_change_in_the_file_that_nodes_have_mounted(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    write_hosts(hosts, {"cloud": "10.77.0.100", "device-0": "10.77.0.200"})
+    mounted = hosts.stat().st_ino
+    write_hosts(hosts, {"cloud": "10.77.0.1"})
+    assert hosts.read_text().splitlines() == ["10.77.0.1\tcloud", "fd65:6467:6562::a4d:1\tcloud"]
+    assert (hosts.stat().st_ino, hosts.stat().st_mode & 0o777) == (mounted, 0o644)
 
 
 def test_a_kernel_without_ipv6_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

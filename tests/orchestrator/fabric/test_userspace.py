@@ -161,6 +161,28 @@ async def test_a_link_has_its_latency_and_others_do_not_exist(stage: Stage) -> N
     assert await stage.round_trips("device-0", "device-1", count=2, timeout=0.1) == [float("inf")] * 2
 
 
+async def test_a_node_is_reached_at_its_new_address_and_no_more_at_the_former(
+    stage: Stage, stack: contextlib.AsyncExitStack
+) -> None:
+    node = replace(stage.plan.node("cloud"), address="10.77.255.254")
+    peers = {name: NodeHandle(stage.pids[name]) for name in ("device-0", "device-1")}
+    await stage.fabric.readdress(node, NodeHandle(stage.pids["cloud"]), peers)
+    assert await stage.round_trips("device-0", "cloud", count=2, timeout=0.2) == [float("inf")] * 2
+    stage.plan = replace(stage.plan, nodes=tuple(node if each.name == "cloud" else each for each in stage.plan.nodes))
+    echo = [sys.executable, "-I", "-S", "-c", ECHO, node.address]
+    server = await stage.hub.spawn(echo, pid=stage.pids["cloud"])
+    assert server.stdout is not None
+    assert await server.stdout.readline() == b"here\n"
+    try:
+        for device in peers:
+            assert 0.020 <= statistics.median(await stage.round_trips(device, "cloud")) < BUSY
+        await stage.start_node("device-1", stack)  # one that starts again knows the new address, too
+        assert 0.020 <= statistics.median(await stage.round_trips("device-1", "cloud")) < BUSY
+    finally:
+        server.kill()
+        await server.wait()
+
+
 async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:
     """Each namespace is given Reno, as by a host that prefers it: the links' routes still have Linux's default."""
     for pid in stage.pids.values():

@@ -87,6 +87,7 @@ faults:
   - {at: 20s, node: device-2-1, action: join}
   - {at: 10s, medium: cell-0, direction: up, action: degrade, rate: 2mbit, for: 5s}
   - {at: 20s, node: device-0-0, action: handover, to: cell-1}
+  - {at: 30s, node: device-0-0, action: new-address}
   - {round: 10, of: devices, fraction: 20%, action: leave}
 gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
 timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
@@ -572,8 +573,19 @@ FAULTS = [
     (
         "{at: 1s, node: cloud, action: crsh}",
         ".action: 'crsh' is not one of: crash, power-off, pause, disconnect, partition, degrade, slow, join, leave, "
-        "handover; "
-        "did you mean 'crash'?",
+        "handover, new-address; did you mean 'crash'?",
+    ),
+    (
+        "{at: 1s, node: device-0-0, action: new-address, for: 5s}",
+        ".for: a new address stays; say when the node gets it with at, round or random",
+    ),
+    (
+        "{every_round: 10%, of: devices, action: new-address}",
+        ".every_round: a new address stays; say when the node gets it with at, round or random",
+    ),
+    (
+        "{at: 1s, between: [edge-0, cloud], action: new-address}",
+        ".between: goes with partition and degrade, not with new-address",
     ),
     ("{at: 1s, node: cloud}", ": 'action' is missing"),
 ]

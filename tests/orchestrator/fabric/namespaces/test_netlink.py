@@ -6,13 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.fabric.namespaces.netlink import message
-from orchestrator.fabric.namespaces.wiring import hub_lines, ipv6_address, node_lines
+from orchestrator.fabric.namespaces.wiring import hub_lines, ipv6_address, node_lines, withdrawal_lines
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.reading import parse
 from tests.netem.wiring import Namespace, NamespacesRefusedError
 
@@ -45,13 +46,19 @@ def hub() -> Iterator[Namespace]:
     made.close()
 
 
-def wired(hub: Namespace, plan: Plan, interface: str, tool: tuple[str, ...]) -> list[str]:
-    """What `ip` shows of a node that was wired with this tool, in its namespace and in the hub."""
+def wired(
+    hub: Namespace, plan: Plan, interface: str, tool: tuple[str, ...], moved: NodePlan | None = None
+) -> list[str]:
+    """What `ip` shows of a node that was wired with this tool, in its namespace and in the hub. ``moved``: the node
+    with the address that it gets afterwards."""
     first, *others = plan.nodes
     node = Namespace([*hub.prefix, "unshare", "-n"], user=bool(os.geteuid()))
     try:
         hub.run(*tool, given=hub_lines(first, node.pid, interface, "bridge0", 1450))
         node.run(*tool, given=node_lines(first, others, single_packets=True, congestion="cubic"))
+        if moved is not None:
+            lines = withdrawal_lines(first) + node_lines(moved, others, single_packets=True, congestion="cubic")
+            node.run(*tool, given=lines)
         shown = [node.run("ip", "-d", *each.split()) for each in INSIDE]
         shown.append(hub.run("ip", "-d", "link", "show", "dev", interface))
     finally:
@@ -75,6 +82,19 @@ def test_a_node_is_wired_as_by_ip(hub: Namespace, plan: Plan) -> None:
         assert f"{other.address} lladdr {other.mac} PERMANENT" in neighbours
         assert f"{ipv6_address(other.address)} lladdr {other.mac} PERMANENT" in neighbours
     assert all(each in outside for each in ("mtu 1450", "master bridge0", "addrgenmode none"))
+
+
+@pytest.mark.netns
+def test_another_address_takes_the_place_of_the_first(hub: Namespace, plan: Plan) -> None:
+    node = plan.nodes[0]
+    moved = replace(node, address="10.77.255.254")
+    theirs, ours = wired(hub, plan, "v1.1", IP, moved), wired(hub, plan, "v1.2", OURS, moved)
+    assert ours == theirs
+    addresses, _, routes, _, _ = ours
+    assert re.findall(r"inet6? (\S+)", addresses) == ["10.77.255.254/16", "fd65:6467:6562::a4d:fffe/64"]
+    assert f"src {moved.address} congctl cubic" in routes
+    assert f"src {ipv6_address(moved.address)} " in routes
+    assert node.address not in routes.replace(moved.address, "")
 
 
 @pytest.mark.netns

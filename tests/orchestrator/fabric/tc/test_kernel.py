@@ -216,6 +216,27 @@ async def test_the_bridge_is_told_who_is_where(plan: Plan, hub: WritingHub, fabr
     assert f"fdb replace {plan.node('cloud').mac} dev v1.1 master static" in hub.lines()
 
 
+async def test_a_new_address_has_filters_where_the_links_of_its_node_are_shaped(
+    plan: Plan, hub: WritingHub, fabric: KernelFabric
+) -> None:
+    del hub.ran[:]
+    node = replace(plan.node("device-1"), address="10.77.255.254")
+    await fabric.readdress(node, NodeHandle(4713), {"cloud": NodeHandle(4711)})
+    # The cloud is the only node that is attached. device-1 is its second link.
+    assert [line for line in hub.lines() if "filter" in line] == [
+        "filter add dev v1.1 parent 1: protocol ip prio 1 u32 match ip src 10.77.255.254/32 flowid 1:2",
+        f"filter add dev v1.1 parent 1: protocol ipv6 prio 2 u32 match u32 {bits(node)} 0xffffffff at 20 flowid 1:2",
+    ]
+    assert hub.lines(4711) == [
+        f"neigh replace 10.77.255.254 lladdr {node.mac} dev data0 nud permanent",
+        f"neigh replace fd65:6467:6562::a4d:fffe lladdr {node.mac} dev data0 nud permanent",
+    ]
+    assert f"addr del {plan.node('device-1').address}/16 dev data0" in hub.lines(4713)
+    await fabric.attach(node, NodeHandle(4714))  # with the filters of its peers
+    await fabric.attach(plan.node("cloud"), NodeHandle(4715))
+    assert any("dev v1.3" in line and "match ip src 10.77.255.254/32" in line for line in hub.lines())
+
+
 async def test_changes_are_in_place_and_a_cut_survives_them(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.ran[:]
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))

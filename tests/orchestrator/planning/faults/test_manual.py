@@ -76,6 +76,12 @@ def test_a_program_cannot_be_slowed() -> None:
         faults_by_hand({"action": "slow", "node": "cloud", "factor": 2}, plan, 1.0, 1)
 
 
+def test_a_simulated_node_has_no_address() -> None:
+    plan = make_plan(parse("algorithm: fedavg\ndriver: sim\ntopology: {devices: 2}\n", "f.yaml"), None)
+    with pytest.raises(ValueError, match="the nodes of the driver sim have no addresses"):
+        faults_by_hand({"action": "new-address", "node": "device-0"}, plan, 1.0, 1)
+
+
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda path: path.stem)
 def test_the_topology_of_every_scenario(file: Path) -> None:
     scenario = load(file)

@@ -214,6 +214,11 @@ def test_random_faults_without_an_end_strike_each_node_once() -> None:
     assert sorted(fault.node or "" for fault in listed) == ["edge-0", "edge-1"]
 
 
+def test_a_node_gets_new_addresses_as_often_as_they_are_drawn() -> None:
+    listed = faults({"random": {"mean": "1s"}, "node": "edge-0", "action": "new-address"}, after=1000.0)
+    assert len(listed) == pytest.approx(1000, abs=130)  # four standard deviations of a Poisson count of 1,000
+
+
 def test_random_faults_stop_where_the_run_does() -> None:
     listed = faults({"random": {"mean": "1s"}, "node": "edge-0", "action": "pause", "for": "1ms"}, after=10.0)
     assert listed

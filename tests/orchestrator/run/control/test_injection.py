@@ -79,6 +79,7 @@ def play(
             Media(media, cast(Fabric, powers)),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
+            powers.readdress,
         )
         injector.begin(past)
         for t, round in rounds:
@@ -176,6 +177,13 @@ def test_overlapping_degradations_add_up_and_come_off_one_by_one() -> None:
     ]
 
 
+def test_a_new_address_has_no_end() -> None:
+    powers = Diary()
+    notes = play([fault(1, "new-address", node="device-0-0", at=20.0)], powers)
+    assert powers.verbs() == [(20.0, "readdress")]
+    assert notes == [(20.0, 1, "start", "")]
+
+
 def test_join_and_leave() -> None:
     powers = Diary()
     play([fault(1, "join", node="device-0-0", at=1.0), fault(2, "leave", node="device-0-1", at=2.0)], powers)
@@ -249,6 +257,7 @@ async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
         Media((), cast(Fabric, powers)),
         lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
         lambda work: tasks.append(asyncio.ensure_future(work)),
+        powers.readdress,
     )
     injector.begin()
     await asyncio.sleep(2.0)

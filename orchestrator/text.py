@@ -71,6 +71,14 @@ def percent(fraction: float | None) -> str:
     return f"{fraction * 100:.1f}%"
 
 
+def share(part: float, whole: float) -> float:
+    """A part of a whole, from 0 to 1. Clocks that jump, and counters that are read at different moments, may make a
+    part larger than its whole, or negative; any part of nothing is all of it."""
+    if whole <= 0:
+        return 1.0 if part > 0 else 0.0
+    return min(1.0, max(0.0, part / whole))
+
+
 def metric(name: str, value: float | None) -> str:
     """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None. The f1 of a program may be
     no fraction."""

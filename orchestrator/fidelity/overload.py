@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from orchestrator import text
 from orchestrator.fabric.base import Counted
 from orchestrator.host.kernel.load import HostLoad
 
@@ -46,7 +47,8 @@ class Overload:
     effects    effects on packets, or SATURATED if there are none
     cause      the cause, in words
     late       number of packets later than `netem.userspace.switch.LATE`; `late_max` maximum lateness in seconds
-    held_up    seconds for which packets were delayed: the maximum lateness of each reading, summed
+    held_up    seconds for which packets were delayed: the maximum lateness of each reading, at most the time since
+               the reading before, summed
     lost       packets lost, by place
     processors, switch, waiting   busy share of the host's processors, share of one that the switch used, share of the
                time during which some task waited for a processor (None: unknown); the maxima of the readings
@@ -93,7 +95,7 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
     if seconds <= 0:
         return None
     processors, waiting = _host_shares(before.host, now.host, seconds)
-    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
+    switch = text.share(now.counted.cpu_seconds - before.counted.cpu_seconds, max(seconds, SHORTEST))
     late = now.counted.late
     lost = Counter(now.counted.drops) - Counter(before.counted.drops)
     backlog = max(0, now.host.dropped - before.host.dropped)  # a processor that is switched off takes its count away
@@ -109,7 +111,7 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
         _cause(switch, saturated=saturated, ours=bool(late or lost)),
         late=late,
         late_max=now.counted.late_max if late else 0.0,
-        held_up=now.counted.late_max if late else 0.0,
+        held_up=min(now.counted.late_max, seconds) if late else 0.0,
         lost=dict(lost + Counter({FULL_BACKLOG: backlog})),
         processors=processors,
         switch=switch,
@@ -132,10 +134,12 @@ def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float
     """``processors`` and ``waiting``, see `Overload`; not known of less than `SHORTEST`."""
     if seconds < SHORTEST:
         return 0.0, None
-    busy, idle = now.busy - before.busy, now.idle - before.idle
-    known = before.waiting is not None and now.waiting is not None
-    waiting = min(1.0, ((now.waiting or 0.0) - (before.waiting or 0.0)) / seconds) if known else None
-    return busy / (busy + idle) if busy + idle > 0 else 0.0, waiting
+    busy = max(0.0, now.busy - before.busy)
+    idle = max(0.0, now.idle - before.idle)  # the kernel's count of idle time may fall: proc_stat(5), iowait
+    processors = text.share(busy, busy + idle)
+    if before.waiting is None or now.waiting is None:
+        return processors, None
+    return processors, text.share(now.waiting - before.waiting, seconds)
 
 
 def _saturated(processors: float, waiting: float | None) -> bool:

@@ -26,7 +26,7 @@ MEMBERS = 6  # in a row of the table: those with the most bytes
 def media_rows(history: History) -> list[dict[str, str]]:
     """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
     counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
-    training = max(history.training_ended - (history.training_began or 0.0), 1e-9)
+    training = history.training_ended - (history.training_began or 0.0)
     read, rows = readings(history), []
     steps = _steps(history, read)
     for name, channel in profiles(history).items():
@@ -39,7 +39,7 @@ def media_rows(history: History) -> list[dict[str, str]]:
                 "rule": channel.share,
                 "rate": text.rate(channel.rate),
                 "carried": text.size(carried),
-                "mean": text.percent(sum(row.seconds for row in members) / training),
+                "mean": text.percent(text.share(sum(row.seconds for row in members), training)),
                 "most": text.percent(max((value for _, value in steps.get(name, ())), default=0.0)),
                 "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
                 "dropped": text.number(dropped),

@@ -43,6 +43,11 @@ def test_fractions() -> None:
     assert (text.percent(None), text.loss(math.inf)) == ("–", "–")
 
 
+def test_a_share_is_between_nothing_and_all() -> None:
+    assert (text.share(1, 4), text.share(5, 4), text.share(-1, 4)) == (0.25, 1.0, 0.0)
+    assert (text.share(0, 0), text.share(3, 0)) == (0.0, 1.0)
+
+
 def test_counts_and_lists() -> None:
     assert (text.count(1, "round"), text.count(1200, "round")) == ("1 round", "1,200 rounds")
     assert text.some("abcd") == "a, b, c, d"

@@ -121,9 +121,10 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
         where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
         said.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
     if late:
+        of_packets, of_training = text.share(late, packets), text.share(held_up, training)
         said.append(
-            f"{text.count(late, 'packet')} more than 50 ms late, {late / packets:.2%} of all; the links were held up "
-            f"for {text.duration(held_up)}, {held_up / training:.1%} of the training"
+            f"{text.count(late, 'packet')} more than 50 ms late, {of_packets:.2%} of all; the links were held up for "
+            f"{text.duration(held_up)}, {of_training:.1%} of the training"
         )
     if others:
         said.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")

@@ -37,7 +37,7 @@ def compute_on_time(history: Facts) -> Assessment | None:
     if not overruns:
         return "pass", "every step of every node took the time of its hardware"
     node, (_, seconds) = max(overruns.items(), key=lambda item: item[1][1])
-    share = seconds / max(history.training_ended - began, 1e-9)
+    share = text.share(seconds, history.training_ended - began)
     late = text.count(sum(steps for steps, _ in overruns.values()), "step")
     steps = f"{late} on {text.count(len(overruns), 'node')} took longer than their hardware needs"
     allowed = f"at most {LATE_SHARE:.0%} may be"

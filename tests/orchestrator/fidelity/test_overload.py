@@ -46,6 +46,25 @@ def test_a_host_is_saturated_if_tasks_wait_while_all_processors_are_busy() -> No
     assert was_saturated(QUIET._replace(waiting=None), reading(5.0, busy=1.0).host, 1.0)  # without PSI
 
 
+def test_packets_are_not_held_up_for_longer_than_a_reading_covers() -> None:
+    """A clock that jumped by an hour makes them seem an hour late."""
+    found = judged(BEFORE, reading(5.0, late=3, late_max=3600.0))
+    assert found is not None
+    assert (found.late_max, found.held_up) == (3600.0, 1.0)
+
+
+def test_no_share_is_more_than_all_or_less_than_nothing() -> None:
+    """The time that processors waited for disks may fall, and the switch's time is read later than the clock."""
+    restless = HostLoad(busy=101.0, idle=99.0, waiting=12.0, dropped=5)
+    now = LoadReading(5.0, Counted([], late=1, late_max=0.1, cpu_seconds=4.5), restless)
+    found = judged(BEFORE, now)
+    assert found is not None
+    assert (found.processors, found.switch, found.waiting) == (1.0, 1.0, 1.0)
+    fallen = judged(BEFORE, now._replace(host=restless._replace(busy=99.0, idle=101.0, waiting=9.0)))
+    assert fallen is not None
+    assert (fallen.processors, fallen.waiting) == (0.0, 0.0)
+
+
 CAUSES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"late": 3, "late_max": 0.7}, (LATE_PACKETS,), "the switch was held up"),
     (

@@ -402,6 +402,13 @@ def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
     assert "the latest is device-0-1, by 900 ms" in detail
 
 
+def test_a_node_is_late_by_at_most_all_of_the_training(tmp_path: Path) -> None:
+    """A clock that jumped by an hour makes a step an hour late."""
+    run = Run(tmp_path).rounds()
+    run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 3601.0, "mode": "train"})
+    assert "by 1 h 00 min or 100.0% of the training" in run.ended().verdict("compute on time")[1]
+
+
 @pytest.mark.parametrize(
     ("busy", "words"),
     [  # in 20 s of two processors; the orchestrator used 2 s, the node 10 s
@@ -469,6 +476,13 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
         "fail",
         "101 packets more than 50 ms late, 1.01% of all; the links were held up for 80 ms, 0.4% of the training; the "
         "worst at 1.0 s for 1 s: the switch was held up; "
+        "at most 1% of the packets, and 2% of the training, may be late",
+    ),
+    (  # a packet counts twice if it waited to be read and left late; a clock jumped by an hour
+        [replace(OVERLOAD, late=20_000, late_max=3600.0, held_up=3600.0)],
+        "fail",
+        "20,000 packets more than 50 ms late, 100.00% of all; the links were held up for 1 h 00 min, 100.0% of the "
+        "training; the worst at 1.0 s for 1 s: the switch was held up; "
         "at most 1% of the packets, and 2% of the training, may be late",
     ),
     (

@@ -31,7 +31,7 @@ from orchestrator.agent.probes import Probes
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.hosts.agents import calls
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostEngine, HostSetup
-from orchestrator.drivers.hosts.agents.channel import Message
+from orchestrator.drivers.hosts.agents.delivery import Message
 from orchestrator.drivers.hosts.agents.facts import HostState
 from orchestrator.drivers.hosts.agents.relay import NodesEnd
 from orchestrator.errors import DriverError, OrchestratorError

@@ -14,7 +14,7 @@ from netem.tcp.flow import Flow
 from netem.userspace.switch import Switch
 from node.assignment import Timeouts
 from orchestrator.agent.host_run import HostRun
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric

@@ -12,7 +12,7 @@ from netem.measurement.measure import Measurement, ProbePlan, plan_probe, probe_
 from netem.profile import LinkProfile
 from orchestrator.agent.probes import Probes
 from orchestrator.drivers.hosts.agents.calls import HostProbes
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle

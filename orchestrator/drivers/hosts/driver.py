@@ -15,7 +15,8 @@ from pathlib import Path
 from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.hosts.agents.calls import Host, HostFiles, HostSetup, from_plain
-from orchestrator.drivers.hosts.agents.channel import Agents, Message
+from orchestrator.drivers.hosts.agents.delivery import Message
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.relay import OrchestratorsEnd
 from orchestrator.drivers.hosts.outage import HostOutage, OutageTimeouts
 from orchestrator.drivers.hosts.transfers.file_writer import FileWriter

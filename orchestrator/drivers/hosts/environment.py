@@ -13,7 +13,7 @@ from node.assignment import Keypair
 from orchestrator.drivers.base import Environment
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.hosts.agents.calls import HostSetup
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric, remotes

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.drivers.base import ProgramEnd, RunsPrograms
-from orchestrator.drivers.hosts.agents.channel import Message
+from orchestrator.drivers.hosts.agents.delivery import Message
 from orchestrator.drivers.hosts.agents.settings import SCENARIO
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.outage import OutageTimeouts

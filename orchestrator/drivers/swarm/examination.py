@@ -13,8 +13,8 @@ from pathlib import Path
 
 from orchestrator.drivers.base import Tell
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, Host
-from orchestrator.drivers.hosts.agents.channel import Agents
 from orchestrator.drivers.hosts.agents.facts import HostState
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE
 from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.drivers.hosts.network.underlay import HostEnd, measure_pair, passes, rates_between

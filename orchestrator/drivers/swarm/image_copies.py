@@ -14,7 +14,8 @@ from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.transfers import Saving
 from orchestrator.drivers.hosts.agents.calls import HostImages
-from orchestrator.drivers.hosts.agents.channel import PIECE, Agents
+from orchestrator.drivers.hosts.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import (
     Archive,

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from node.assignment import Keypair
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.hosts.agents.channel import ANEW, PROTOCOL
+from orchestrator.drivers.hosts.agents.channel import PROTOCOL
+from orchestrator.drivers.hosts.agents.listener import ANEW
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.cluster import STANDING, Cluster
 from orchestrator.drivers.swarm.images import identity, is_in_registry

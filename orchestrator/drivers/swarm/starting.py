@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.drivers.hosts.agents.calls import Host
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import FILE, HOST, IMAGE, LEASE, SOCKET, Settings
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.cluster import Agent, Cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE
 from orchestrator.drivers.swarm import agent_image, leftovers, standing
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost

@@ -13,7 +13,8 @@ from typing import Any
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
 from orchestrator.agent.worker import Examine, Open, Worker
-from orchestrator.drivers.hosts.agents.channel import AgentChannel, Agents
+from orchestrator.drivers.hosts.agents.channel import AgentChannel
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.outage import OutageTimeouts
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver

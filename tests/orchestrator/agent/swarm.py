@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.agent.worker import Examine, Worker
-from orchestrator.drivers.hosts.agents.channel import AgentChannel, Message
+from orchestrator.drivers.hosts.agents.channel import AgentChannel
+from orchestrator.drivers.hosts.agents.delivery import Message
 from orchestrator.drivers.hosts.agents.settings import FILE, Settings
 from orchestrator.drivers.swarm.cluster import Agent, SwarmHost
 from tests.fakes.swarm import FakeCluster

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from orchestrator.agent.work import work
 from orchestrator.agent.worker import Worker
-from orchestrator.drivers.hosts.agents.channel import Agents, Message
+from orchestrator.drivers.hosts.agents.delivery import Message
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
 from orchestrator.planning.keys import keypair
 

@@ -22,7 +22,7 @@ from orchestrator.agent.log_stream import LogStream
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import CanPause, Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.hosts.agents.calls import HostDataSets, HostFiles, HostSetup
-from orchestrator.drivers.hosts.agents.channel import Message
+from orchestrator.drivers.hosts.agents.delivery import Message
 from orchestrator.drivers.hosts.network import underlay
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.hosts.network.underlay import HostsUnderlay

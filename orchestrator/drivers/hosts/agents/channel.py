@@ -8,10 +8,14 @@ From an agent:
     reply {id, result} or {id, error, kind}         the answer to a request; ``kind`` is a class of orchestrator.errors
     event {name, ...}                               see orchestrator.agent.worker
     beat {}                                         each BEAT seconds
+    connected {}                                    after each connection: the orchestrator repeats what was lost
 To an agent:
     request {id, call, arguments}                   see orchestrator.drivers.hosts.agents.calls
     notice {name, ...}                              asks for no answer; notices arrive in order
     beat {}                                         an agent that hears nothing for its lease ends what it has made
+
+Replies, events, requests and notices are numbered from the agent's hello on. Each arrives once and in order, also if
+connections break (`orchestrator.drivers.hosts.agents.delivery`).
 
 A lease that is over cannot be renewed. An agent that stood still for longer finds requests of before then. The
 orchestrator has given up its host in the meantime, and may have started its nodes elsewhere.
@@ -20,48 +24,33 @@ orchestrator has given up its host in the meantime, and may have started its nod
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-import msgpack
 import zmq
 
 from node.assignment import Keypair
-from node.errors import WireError
-from node.messaging.gate import Gate
-from node.messaging.sockets import Authenticator, set_client_keys, set_server_keys, watch
-from node.messaging.wire import quoted, unpack
-from orchestrator import errors
-from orchestrator.drivers.hosts.agents.calls import PATIENCE, TIMEOUTS, bound, plain, result_of
-from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
+from node.messaging.sockets import set_client_keys, watch
+from node.messaging.wire import unpack
+from orchestrator.drivers.hosts.agents.delivery import Delivery, Message, on_connection
+from orchestrator.errors import OrchestratorError
 from orchestrator.together import Tasks
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 7
+PROTOCOL = 8
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 
-ANEW = ["python -m orchestrator hosts down", "python -m orchestrator hosts up"]
-"""The commands that replace agents that were left running."""
-
-_LARGEST = 16 << 20  # bytes of one message
-_CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
-_HANDSHAKE = 10_000  # ms
+LARGEST = 16 << 20  # bytes of one message
+CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
+HANDSHAKE = 10_000  # ms
 _FLUSH = 1000  # ms to send the last messages
-_CONNECTIONS = 16  # of each address; several hosts may share one
-_ERRORS = ("HostError", "DriverError", "FabricError", "EngineError", "ChildError")
-"""The errors that an agent may raise in the orchestrator."""
-
-Message = dict[str, Any]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class AgentChannel:
@@ -74,12 +63,15 @@ class AgentChannel:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = _FLUSH
-        self._socket.maxmsgsize = _LARGEST
+        self._socket.maxmsgsize = LARGEST
         self._socket.sndhwm = self._socket.rcvhwm = 0  # the lease ends an agent whose orchestrator does not read
         self._socket.reconnect_ivl = 100
-        self._socket.handshake_ivl = _HANDSHAKE
+        self._socket.handshake_ivl = HANDSHAKE
         self._socket.routing_id = secrets.token_bytes(8)  # the same after a broken connection
         set_client_keys(self._socket, keys, server)
+        self._delivery = Delivery()
+        self._hello: Message | None = None
+        self._stop_following = on_connection(self._context, self._socket, self._connected)
         self._socket.connect(address)
         self._stop_watching = watch(self._socket, self._read)
         self._tasks = Tasks()
@@ -98,7 +90,9 @@ class AgentChannel:
     ) -> None:
         """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
         ``lease`` seconds; before its first word for ``waits`` seconds, by default as long."""
-        self.send({"type": "hello", "protocol": PROTOCOL, **hello})
+        self._delivery = Delivery()
+        self._hello = {"type": "hello", "protocol": PROTOCOL, **hello}
+        self._send(self._delivery.packed_once(self._hello))
         self._lease, self._waits, self._last_contact = lease, waits, _now()
         while not self._over:
             try:
@@ -114,14 +108,31 @@ class AgentChannel:
         """Send an event."""
         self.send({"type": "event", "name": name, **fields})
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        self._socket.send(msgpack.packb(message, default=plain), zmq.NOBLOCK)
+    def send(self, message: Message) -> None:
+        """Send a message that arrives, unless the agent or its orchestrator ends before. TypeError for a message that
+        cannot be sent."""
+        self._send(self._delivery.packed(message))
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(zmq.Again):  # the orchestrator has refused the key: the lease ends this agent
+            self._socket.send(data, zmq.NOBLOCK)
         asyncio.get_running_loop().call_soon(self._read)
+
+    def _connected(self) -> None:
+        """Repeat what may have been lost with the last connection."""
+        if self._hello is None:
+            return
+        if not self.has_contact:
+            self._send(self._delivery.packed_once(self._hello))
+        self._send(self._delivery.packed_once({"type": "connected"}))
+        for data in self._delivery.unconfirmed():
+            self._send(data)
 
     async def close(self) -> None:
         """Close. Messages that were sent before are still delivered if the orchestrator reads them within a second."""
         await self._tasks.cancel()
         self._stop_watching()
+        self._stop_following()
         self._socket.close()
         await asyncio.to_thread(self._context.term)
 
@@ -146,10 +157,13 @@ class AgentChannel:
     def _read(self) -> None:
         while not self._socket.closed:
             try:
-                message = unpack(self._socket.recv(zmq.NOBLOCK), _CONTAINERS)
+                received = unpack(self._socket.recv(zmq.NOBLOCK), CONTAINERS)
             except zmq.Again:
                 return
             if self._over:
+                continue
+            message = self._delivery.take(received)
+            if message is None:
                 continue
             self._last_contact, self.has_contact = _now(), True
             if message["type"] == "request":
@@ -160,233 +174,9 @@ class AgentChannel:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT)
-            self.send({"type": "beat"})
-
-
-@dataclass
-class _Agent:
-    """An agent that has said hello. ``address`` is the socket's name for its connection."""
-
-    address: bytes
-    hello: Message
-    last_contact: float
-    waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
-
-
-class Agents:
-    """The orchestrator's side. ``on_event`` receives an agent's events, ``on_loss`` a host whose agent restarted or was
-    silent for the lease, the reason and the silent seconds, ``on_arrival`` a host whose agent has connected."""
-
-    def __init__(
-        self,
-        keys: Keypair,
-        agents: str,
-        lease: float,
-        on_event: Callable[[str, Message], None] = lambda host, event: None,
-        on_loss: Callable[[str, str, float], None] = lambda host, reason, silent: None,
-        on_arrival: Callable[[str], None] = lambda host: None,
-    ) -> None:
-        """``agents``: the public key of the agents."""
-        self._lease, self._on_event, self._on_loss, self._on_arrival = lease, on_event, on_loss, on_arrival
-        self._agents: dict[str, _Agent] = {}
-        self._names: dict[bytes, str] = {}
-        self._refusals: dict[str, str] = {}
-        self._change = asyncio.Event()
-        self._ids = itertools.count(1)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = Authenticator(self._context, {agents: "agent"})
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self._socket.maxmsgsize = _LARGEST
-        self._socket.sndhwm = self._socket.rcvhwm = 0
-        self._socket.router_mandatory = True
-        self._socket.router_handover = True  # to an agent that connects again before the broken connection is noticed
-        self._socket.handshake_ivl = _HANDSHAKE
-        set_server_keys(self._socket, keys)
-        self._gate = Gate(self._context, self._socket, _CONNECTIONS)
-        self._beating = asyncio.create_task(self._beat())
-        self._stop_watching: Callable[[], None] = lambda: None
-
-    def listen(self, address: str, port: int | None = None) -> int:
-        """Listen on a port of this ``address``, by default a free one, and return it. HostError if that fails."""
-        try:
-            self._socket.bind(f"tcp://{address}:{port or '*'}")
-        except zmq.ZMQError as error:
-            raise HostError(
-                f"cannot listen on {address}{f':{port}' if port else ''} for the agents of the hosts ({error})",
-                "is this the address by which this host is known in the swarm (`docker node inspect self`)"
-                f"{f', and does no other program use TCP port {port} (`ss -ltnp`)' if port else ''}?",
-            ) from None
-        self._stop_watching = watch(self._socket, self._read)
-        endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        return int(endpoint.rpartition(":")[2])
-
-    @property
-    def online(self) -> list[str]:
-        """The hosts whose agents are connected."""
-        return sorted(self._agents)
-
-    def hello(self, host: str) -> Message:
-        """What the agent of a host said of itself. KeyError if it is not there."""
-        return self._agents[host].hello
-
-    async def wait_for(self, hosts: Iterable[str], timeout: float) -> list[str]:
-        """Wait for the agents of these hosts, at most ``timeout`` s. Returns the hosts without. HostError for another
-        version."""
-        wanted = set(hosts)
-        try:
-            async with asyncio.timeout(timeout):
-                while wanted - self._agents.keys():
-                    if refused := wanted & self._refusals.keys():
-                        host = min(refused)
-                        raise HostError(
-                            f"the agent on {host} {self._refusals[host]}",
-                            "give all hosts the same image; restart the agents that `hosts up` has left running",
-                            ANEW,
-                        )
-                    self._change.clear()
-                    await self._change.wait()
-        except TimeoutError:
-            pass
-        return sorted(wanted - self._agents.keys())
-
-    async def call(
-        self,
-        host: str,
-        method: Callable[Concatenate[Any, P], Awaitable[T]],
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
-        """Call a method on a host. Errors as `request`; DriverError for a result of another type."""
-        name = method.__qualname__
-        found = await self.request(host, name, bound(method, *arguments, **named), TIMEOUTS.get(name, PATIENCE))
-        try:
-            result: T = result_of(method, found)
-        except WireError as error:
-            raise DriverError(f"{host}: its agent gave an invalid answer to '{name}' ({error})") from None
-        return result
-
-    async def request(self, host: str, call: str, arguments: Message, timeout: float = PATIENCE) -> Any:
-        """The result of a call as plain data. LostError if the agent is away, or is lost meanwhile; DriverError if it
-        does not answer in time. An error of the agent is raised as what it was there, with the name of the host."""
-        agent = self._agents.get(host)
-        if agent is None:
-            raise LostError(f"{host}: its agent is away")
-        number = next(self._ids)
-        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        agent.waiting[number] = waiting
-        try:
-            self._send(agent, {"type": "request", "id": number, "call": call, "arguments": arguments})
-            async with asyncio.timeout(timeout):
-                return await waiting
-        except TimeoutError:
-            raise DriverError(f"{host}: its agent gave no answer to '{call}' for {timeout:g} s") from None
-        finally:
-            agent.waiting.pop(number, None)
-
-    def tell(self, host: str, name: str, **fields: Any) -> None:
-        """Send a notice. An agent that is away misses it."""
-        if (agent := self._agents.get(host)) is not None:
-            self._send(agent, {"type": "notice", "name": name, **fields})
-
-    def lose(self, host: str, reason: str) -> None:
-        """Count a host as lost, if it is there. Its agent counts again when it has said hello again."""
-        if host in self._agents:
-            self._lose(host, reason)
-
-    async def close(self) -> None:
-        self._beating.cancel()
-        self._stop_watching()
-        self._gate.close()
-        self._socket.close()
-        self._authenticator.close()
-        self._context.term()
-
-    def _send(self, agent: _Agent, message: Message) -> None:
-        try:
-            self._socket.send_multipart([agent.address, msgpack.packb(message, default=plain)], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                raise  # otherwise its connection is broken: it comes again, or its lease ends
-        asyncio.get_running_loop().call_soon(self._read)
-
-    def _read(self) -> None:
-        while not self._socket.closed:
-            try:
-                name, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            address, frames = name.bytes, [each.bytes for each in parts]
-            if parts:
-                self._gate.delivered(str(parts[0].get("Peer-Address")), sum(map(len, frames)))
-            try:
-                if len(frames) != 1:
-                    raise WireError(f"{len(frames)} frames; a message has one")
-                self._take(address, unpack(frames[0], _CONTAINERS))
-            except (WireError, KeyError, TypeError) as error:
-                logger.warning("%s: not a message of an agent (%s)", self._names.get(address, "an agent"), error)
-
-    def _take(self, address: bytes, message: Message) -> None:
-        name, now = self._names.get(address), asyncio.get_running_loop().time()
-        if message["type"] == "hello":
-            self._greet(address, message, now)
-            return
-        if name is None:
-            return  # it was lost, and has not said hello again
-        agent = self._agents[name]
-        agent.last_contact = now
-        if message["type"] == "event":
-            self._on_event(name, message)
-        elif message["type"] == "reply":
-            waiting = agent.waiting.get(message["id"])
-            if waiting is not None and not waiting.done():
-                _resolve(waiting, name, message)
-
-    def _greet(self, address: bytes, hello: Message, now: float) -> None:
-        host = hello["host"]
-        if not isinstance(host, str):
-            raise WireError(f"the host is {quoted(host)}")
-        if hello["protocol"] != PROTOCOL:
-            self._refusals[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
-        else:
-            if host in self._agents:
-                self._lose(host, "its agent restarted")
-            self._agents[host] = _Agent(address, hello, now)
-            self._names[address] = host
-            self._on_arrival(host)
-        self._change.set()
-
-    def _lose(self, host: str, reason: str) -> None:
-        agent = self._agents.pop(host)
-        del self._names[agent.address]
-        for waiting in agent.waiting.values():
-            if not waiting.done():
-                waiting.set_exception(LostError(f"{host}: {reason}"))
-        self._on_loss(host, reason, asyncio.get_running_loop().time() - agent.last_contact)
-
-    async def _beat(self) -> None:
-        loop = asyncio.get_running_loop()
-        slept = loop.time()
-        while True:
-            for agent in self._agents.values():
-                self._send(agent, {"type": "beat"})
-            await asyncio.sleep(BEAT)
-            # Time for which this process stood still must not count as the agents' silence.
-            stood, slept = max(0.0, loop.time() - slept - 2 * BEAT), loop.time()
-            for host, agent in list(self._agents.items()):
-                agent.last_contact += stood
-                if loop.time() - agent.last_contact > self._lease:
-                    self._lose(host, f"nothing was received from its agent for {self._lease:g} s")
+            self._send(self._delivery.packed_once({"type": "beat"}))
 
 
 def _now() -> float:
     """The time in seconds on a clock that goes on while the host is suspended (clock_gettime(2))."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _resolve(waiting: asyncio.Future[Any], host: str, reply: Message) -> None:
-    if "error" not in reply:
-        waiting.set_result(reply["result"])
-        return
-    kind = getattr(errors, reply["kind"]) if reply["kind"] in _ERRORS else DriverError
-    waiting.set_exception(kind(f"{host}: {reply['error']}"))

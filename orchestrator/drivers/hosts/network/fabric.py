@@ -16,7 +16,7 @@ from typing import Any
 from netem.media.profile import ChannelProfile, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.drivers.hosts.agents.calls import HostLinks
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.frames import Frames
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from orchestrator.drivers.hosts.agents.calls import HostProbes
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober

@@ -11,7 +11,7 @@ from statistics import median
 from netem.measurement.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
 from netem.profile import LinkProfile
 from orchestrator.drivers.hosts.agents.calls import Host
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.hosts.network.prober import HostsProber

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.drivers.hosts.agents.calls import HostDataSets, HostFiles
-from orchestrator.drivers.hosts.agents.channel import PIECE, Agents
+from orchestrator.drivers.hosts.agents.channel import PIECE
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.errors import DriverError
 from orchestrator.host.hashes import files_in
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from node.assignment import Keypair
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.hosts.environment import wait_for
 from orchestrator.drivers.slurm import job

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.drivers.hosts.agents.channel import ANEW, AgentChannel, Agents, Message
+from orchestrator.drivers.hosts.agents.channel import AgentChannel
+from orchestrator.drivers.hosts.agents.delivery import Message
+from orchestrator.drivers.hosts.agents.listener import ANEW, Agents
 from orchestrator.drivers.swarm import standing
 from orchestrator.drivers.swarm.standing import NAME, Access, Standing, access, outdated, taken, write_keys
 from orchestrator.errors import HostError

@@ -15,7 +15,9 @@ import zmq
 
 from node.messaging.gate import UNDELIVERED
 from orchestrator.drivers.hosts.agents import channel
-from orchestrator.drivers.hosts.agents.channel import BEAT, PIECE, PROTOCOL, AgentChannel, Agents, Message
+from orchestrator.drivers.hosts.agents.channel import BEAT, PIECE, PROTOCOL, AgentChannel
+from orchestrator.drivers.hosts.agents.delivery import Message
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.errors import DriverError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.planning.keys import keypair
@@ -91,6 +93,37 @@ async def test_requests_events_and_notices_arrive(stage: Stage) -> None:
     channel.tell("exit", node="device-0", code=-9)
     assert await stage.agents.request("pc-1", "later", {}) == {"call": "later"}  # messages arrive in order
     assert stage.events == [("pc-1", {"type": "event", "name": "exit", "node": "device-0", "code": -9})]
+
+
+async def test_nothing_is_lost_when_connections_break(stage: Stage) -> None:
+    """Each second exchange, the agent's connection ends with what is on its way."""
+    agent, _ = await stage.agent()
+    answers = []
+    for number in range(6):
+        agent.tell("exit", number=number)
+        stage.agents.tell("pc-1", "relay", number=number)
+        asked = asyncio.create_task(stage.agents.request("pc-1", "ask", {"number": number}))
+        await asyncio.sleep(0)
+        if number % 2:
+            stage.agents._gate._end_all(LOOPBACK)
+        answers.append(await asyncio.wait_for(asked, PATIENCE))
+    await stage.agents.request("pc-1", "last", {})
+    assert answers == [{"call": "ask", "number": number} for number in range(6)]
+    assert [event["number"] for _, event in stage.events] == list(range(6))
+    assert [stage.notices.get_nowait()["number"] for _ in range(6)] == list(range(6))
+    assert (stage.found, stage.lost.empty()) == (["pc-1"], True)
+
+
+async def test_an_agent_whose_key_is_refused_ends_with_its_lease(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ZeroMQ gives up a connection that was refused: no message can be sent then."""
+    stranger = stage.channel(keypair())
+    serving = asyncio.create_task(stranger.serve(HELLO, echo, LEASE))
+    async with asyncio.timeout(PATIENCE):
+        await serving
+    assert "refused a stranger" in caplog.text
+    assert len(stranger._tasks.running) == 1  # it still beats
 
 
 async def test_an_agent_that_tells_much_is_no_flood(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,7 +234,8 @@ async def test_an_agent_whose_orchestrator_is_gone_ends(stage: Stage) -> None:
 
 async def test_an_agent_of_another_version_is_named(stage: Stage) -> None:
     channel = stage.channel()
-    channel.send({"type": "hello", "host": "pi-2", "protocol": 99, "incarnation": "a", "version": "9"})
+    hello = {"type": "hello", "host": "pi-2", "protocol": 99, "incarnation": "a", "version": "9"}
+    channel._socket.send(msgpack.packb(hello))
     with pytest.raises(HostError, match="the agent on pi-2 speaks protocol 99"):
         await stage.agents.wait_for(["pi-2"], PATIENCE)
     assert await stage.agents.wait_for(["pi-3"], 0.01) == ["pi-3"]
@@ -219,8 +253,11 @@ async def test_strangers_and_garbage_change_nothing(
 ) -> None:
     await stage.agent()
     hello = {"type": "hello", "protocol": PROTOCOL, **HELLO, "host": "pc-9"}
-    stage.channel(keypair()).send(hello)  # no key of this run
-    stage.channel(server=keypair().public).send(hello)  # it takes this for another orchestrator
+    for stranger in (
+        stage.channel(keypair()),  # no key of this run
+        stage.channel(server=keypair().public),  # it takes this for another orchestrator
+    ):
+        stranger._socket.send(msgpack.packb(hello))
     plain: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)  # no key
     closing.callback(plain.close, linger=0)
     plain.connect(f"tcp://{LOOPBACK}:{stage.port}")

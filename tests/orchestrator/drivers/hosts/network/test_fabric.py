@@ -13,7 +13,7 @@ import pytest
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from orchestrator.drivers.hosts.agents.calls import HostLinks
-from orchestrator.drivers.hosts.agents.channel import Agents
+from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.errors import DriverError, FabricError, LostError

@@ -1,0 +1,96 @@
+"""Delivery of messages over a connection that may break: each arrives once, and in order.
+
+ZeroMQ connects again when a connection has broken, but what was on its way is lost. So the messages of each direction
+are numbered. A sender keeps each until the other side has confirmed it, and repeats what it has kept after a new
+connection. A receiver takes only the next number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import zmq
+
+from node.messaging.sockets import watch
+from orchestrator.drivers.hosts.agents.calls import plain
+
+Message = dict[str, Any]
+
+NUMBERED = "numbered"
+_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value
+_counter = itertools.count()
+
+
+class Delivery:
+    """Both directions of one side. A message that must arrive is sent as {type: NUMBERED, number, message, heard}.
+    ``heard`` is the last number that has arrived from the other side."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+        self._heard = 0
+        self._kept: deque[tuple[int, bytes]] = deque()
+
+    def packed(self, message: Message) -> bytes:
+        """A message as it is sent. It is kept until it is confirmed. TypeError if it cannot be sent."""
+        number = self._sent + 1
+        data = self.packed_once({"type": NUMBERED, "number": number, "message": message})
+        self._sent = number
+        self._kept.append((number, data))
+        return data
+
+    def packed_once(self, message: Message) -> bytes:
+        """A message without a number, as it is sent: it may be lost."""
+        data: bytes = msgpack.packb({**message, "heard": self._heard}, default=plain)
+        return data
+
+    def take(self, received: Message) -> Message | None:
+        """The message in what was received; None if it has arrived before, or if one before it is missing."""
+        while self._kept and self._kept[0][0] <= received["heard"]:
+            self._kept.popleft()
+        if received["type"] != NUMBERED:
+            return received
+        if received["number"] != self._heard + 1:
+            return None
+        self._heard += 1
+        message: Message = received["message"]
+        return message
+
+    def unconfirmed(self) -> list[bytes]:
+        """The messages to repeat after a new connection, in their order."""
+        return [data for _, data in self._kept]
+
+
+def on_connection(
+    context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], connected: Callable[[], None]
+) -> Callable[[], None]:
+    """Call ``connected`` each time that the socket has made a connection. Returns a function that ends this; call it
+    before the socket is closed."""
+    endpoint = f"inproc://connections-{next(_counter)}"
+    socket.monitor(endpoint, zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    events = context.socket(zmq.PAIR)
+    events.linger = 0
+    events.connect(endpoint)
+
+    def read() -> None:
+        while not events.closed:
+            try:
+                frame, *_ = events.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if _EVENT.unpack_from(frame)[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                connected()
+
+    stop_watching = watch(events, read)
+
+    def stop() -> None:
+        stop_watching()
+        if not socket.closed:
+            socket.disable_monitor()
+        events.close()
+
+    return stop

@@ -68,7 +68,8 @@ class DataAssignment:
     """The location of a node's data. ``directory`` holds prepared arrays (``x_train.npy`` ...).
 
     The ``shards`` file (npz) holds the sample indices of this node under ``train_key``, ``own_test_key`` and
-    ``personal_key`` (test samples reserved for personalisation). A key is None if the node has no such samples."""
+    ``personal_key`` (test samples reserved for personalisation). A key is None if the node has no such samples.
+    ``class_metrics``: the metrics of classes that it reports (`node.learning.class_metrics`)."""
 
     dataset: str
     directory: str
@@ -77,6 +78,7 @@ class DataAssignment:
     own_test_key: str | None = None
     personal_key: str | None = None
     global_test: bool = False
+    class_metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

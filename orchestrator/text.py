@@ -9,7 +9,8 @@ import math
 import signal
 from collections.abc import Iterable
 
-FRACTIONS = ("accuracy", "f1")  # metrics that are fractions
+FRACTIONS = ("accuracy", "f1", "macro_f1", "balanced_accuracy")  # metrics that are fractions
+RECALL = "recall_"  # the name of the recall of a class starts with it
 _SIGNS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
@@ -79,10 +80,15 @@ def share(part: float, whole: float) -> float:
     return min(1.0, max(0.0, part / whole))
 
 
+def is_fraction(name: str) -> bool:
+    """Whether a metric is a fraction, by its name."""
+    return name in FRACTIONS or name.startswith(RECALL)
+
+
 def metric(name: str, value: float | None) -> str:
     """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None. The f1 of a program may be
     no fraction."""
-    return percent(value) if name in FRACTIONS and 0 <= (value or 0) <= 1 else number(value)
+    return percent(value) if is_fraction(name) and 0 <= (value or 0) <= 1 else number(value)
 
 
 def loss(fraction: float | None) -> str:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from node.catalogue.datasets import CLIENTS, MAIN_METRIC
 from node.learning.aggregation import STATISTICS, State, weighted_mean
+from node.learning.class_metrics import of_classes
+from node.learning.evaluation import Evaluation
 from node.learning.local_training import LocalTraining
-from node.learning.training import Evaluation, ExtraLoss, Forward, Scope, TrainResult
+from node.learning.training import ExtraLoss, Forward, Scope, TrainResult
 from node.messaging.gathering import needed
 from node.messaging.wire import Message
 from node.role import Role
@@ -48,18 +50,27 @@ async def evaluated(
 
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
     """Report loss and metrics of `w` on every test set of the node: "global", "own", both or none. Returns the
-    accuracies by test set, of a regression the mean absolute errors."""
-    limit, found, main = role.params.evaluate_samples, {}, MAIN_METRIC[role.learner.data.task]
+    accuracies by test set, of a regression the mean absolute errors. Metrics of classes that the scenario requests are
+    next to them, as "global.macro_f1"."""
+    limit, main = role.params.evaluate_samples, MAIN_METRIC[role.learner.data.task]
+    found: dict[str, float] = {}
     for scope in role.learner.tests:
         result = await evaluated(role, w, scope, limit, forward)
         role.report(round=round, scope=scope, **{main: result.metrics[main], "loss": result.loss, **result.metrics})
-        found[str(scope)] = float(result.metrics[main])
+        found |= means_over_clients(scope, main, result)
     return found
+
+
+def means_over_clients(scope: Scope, main: str, result: Evaluation) -> dict[str, float]:
+    """What `report_mean` averages of an evaluation, by the names of fields of a client's message."""
+    by_class = {f"{scope}.{name}": value for name, value in of_classes(result.metrics).items()}
+    return {str(scope): float(result.metrics[main])} | by_class
 
 
 def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
     """Report what the run has reached where each client has its own model: the mean of what `evaluate` returned to
-    clients, in the fields `global` and `own` of their messages, and the number of `clients` that it covers.
+    clients, in the fields `global` and `own` of their messages, and the number of `clients` that it covers. So do the
+    metrics of classes, in fields such as `global.macro_f1`: each is the mean over the clients that have it.
 
     Each client counts with its latest evaluation, whether it is online or not. Otherwise the mean would rise when weak
     clients leave. A client without samples, by the field `samples` of its message, does not count.
@@ -68,14 +79,26 @@ def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
         return
     for message in messages:
         if message.fields.get("samples", 1):
-            evaluations = {scope: message.fields[scope] for scope in MEAN_SCOPES if scope in message.fields}
+            evaluations = {
+                name: value for name, value in message.fields.items() if name.partition(".")[0] in MEAN_SCOPES
+            }
             role.client_reports.setdefault(message.sender, {}).update(evaluations)
     main = MAIN_METRIC[role.learner.data.task]
     for scope in MEAN_SCOPES:
         values = [report[scope] for report in role.client_reports.values() if scope in report]
         if values:
             mean = {main: sum(values) / len(values), CLIENTS: len(values)}
-            role.report(round=round, scope=scope, **mean)
+            role.report(round=round, scope=scope, **mean, **_class_means(role, scope))
+
+
+def _class_means(role: Role, scope: str) -> dict[str, float]:
+    """The mean of each metric of classes over the clients that have reported it."""
+    found: dict[str, list[float]] = {}
+    for report in role.client_reports.values():
+        for name, value in report.items():
+            if name.startswith(f"{scope}."):
+                found.setdefault(name.partition(".")[2], []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:

@@ -12,6 +12,7 @@ Task = Literal["classification", "multi-label", "regression"]
 IGNORED = -100
 """The label of a token that counts neither in the loss nor in the metrics, as in torch and transformers."""
 
+CLASS_METRICS = ("macro_f1", "balanced_accuracy", "recall")  # on request, of a classification
 MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
 """By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
 CLIENTS = "clients"

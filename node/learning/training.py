@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +29,9 @@ from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.data.shards import Indices, read_indices
 from node.learning.devices import Seeded, each, inputs_of
 from node.learning.errors import DataError, ModelError
+from node.learning.evaluation import Evaluation, Totals
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
-from node.learning.metrics import counted, loss, metrics, tally
+from node.learning.metrics import counted, loss
 from node.learning.models import Model, ModelPool, build, model_pool_of
 from node.learning.networks.zoo import forward_work, pass_seconds
 from node.learning.optimizers import NO_GRADIENTS, added, clipped, gradients_of, optimizer
@@ -83,27 +82,13 @@ def losses(loss: float, objective: float | None) -> dict[str, float]:
     return {"loss": loss} if objective is None else {"loss": loss, "objective": objective}
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The mean loss and the ``metrics`` (`node.learning.metrics`) over ``samples`` test samples; for sequences, over
-    their tokens."""
-
-    loss: float
-    samples: int
-    metrics: Mapping[str, float]
-
-    @property
-    def accuracy(self) -> float:
-        """A fraction. A regression has none."""
-        return self.metrics["accuracy"]
-
-
 class Learner:
     """A node's models, and its part of the data set.
 
     `train` and `own_test` are the node's sample indices in the training and test part, None if it has none. `personal`
     are the samples of its own test set reserved for personalisation. `global_test` says whether the node evaluates on
-    the whole test part. Data is read at first use. Only the node's own training samples stay in memory.
+    the whole test part, `class_metrics` by which metrics of classes as well. Data is read at first use. Only the node's
+    own training samples stay in memory.
     """
 
     def __init__(
@@ -116,12 +101,13 @@ class Learner:
         own_test: Indices | None = None,
         global_test: bool = True,
         personal: Indices | None = None,
+        class_metrics: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.models = model_pool
         self._seed, self.node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
-        self._personal = personal
+        self._personal, self._class_metrics = personal, class_metrics
 
     @classmethod
     def from_assignment(cls, assignment: Assignment, models: ModelPool | None = None) -> Learner:
@@ -132,7 +118,8 @@ class Learner:
         mine = assignment.data
         keys = (mine.train_key, mine.own_test_key, mine.personal_key)
         train, own_test, personal = read_indices(Path(mine.shards), keys)
-        return cls(model_pool, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
+        tests = (own_test, mine.global_test, personal, mine.class_metrics)
+        return cls(model_pool, data, assignment.seed, assignment.node, train, *tests)
 
     @property
     def samples(self) -> int:
@@ -335,7 +322,7 @@ class Learner:
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
-        total, tallies = 0.0, Counter[str]()
+        totals = Totals(self.data.task, self._class_metrics)
         model = self.model.eval()
         with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
@@ -343,11 +330,8 @@ class Learner:
                 labels = torch.from_numpy(np.array(y[batch])).to(self.device)
                 inputs = self.normalise(inputs_of(x[batch], self.device))
                 logits = model(inputs) if forward is None else forward(model, inputs)
-                total += float(loss(logits, labels, reduction="sum"))
-                tallies.update(tally(logits, labels))
-        shape = (len(chosen), *y.shape[1:])
-        mean = total / tallies.get("labels", math.prod(shape))
-        return Evaluation(mean, len(chosen), metrics(tallies, mean, shape, self.data.task))
+                totals.add(logits, labels)
+        return totals.evaluation((len(chosen), *y.shape[1:]))
 
     @cached_property
     def train_data(self) -> tuple[Any, Tensor]:

@@ -102,6 +102,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
             directory=plan.data_directory,
             shards=str(directory.shards),
             global_test=node.leads or node.tier == "cloud" or ALGORITHMS[plan.algorithm].personal,
+            class_metrics=plan.data.class_metrics,
             **plan.shards.keys(node.name),
         ),
         hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),

@@ -24,6 +24,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
+from orchestrator.planning.learning.class_metrics import class_metrics
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
 from orchestrator.planning.learning.memory import training_bytes
 from orchestrator.planning.learning.model_size import model_sizes
@@ -245,6 +246,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         task=data.form.task,
         guess=data.guess,
         columns=data.columns,
+        class_metrics=class_metrics(scenario, data.name, data.form.task),
         shards_sha256=shards.sha256,
         moves=shards.moves,
         partition_notes=shards.notes,

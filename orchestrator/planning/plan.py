@@ -162,6 +162,7 @@ class DataPlan:
     ``train_samples`` were assigned to nodes. ``test_counts``: labels of test samples per class; of sequences, of all
     tokens. ``unheld``: test classes of which no node holds a training sample. ``task``: as in `Form`, ``guess``: as in
     `PreparedLabels`. ``columns``: those of a table, each with what it became: an input, the target, or left out.
+    ``class_metrics``: those that nodes report next to accuracy.
     """
 
     dataset: str = ""
@@ -181,6 +182,7 @@ class DataPlan:
     task: str = "classification"
     guess: tuple[float, float] | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    class_metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
         marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
     title = f"{'MAE' if name == 'mae' else name.capitalize()} by {'time' if by_time else 'round'}"
     x = axis(time_axis(history) if by_time else "round", zero=True)
-    y = axis(name, format="percent") if name in text.FRACTIONS else axis(name, zero=True)
+    y = axis(name, format="percent") if text.is_fraction(name) else axis(name, zero=True)
     shades = _shades(history, place)
     return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
 
@@ -101,7 +101,17 @@ def further(history: Facts) -> dict[str, Figure]:
     many devices, those of other nodes."""
     drawn = (history.main_metric, "loss", "staleness", "staleness_highest", CLIENTS)
     names = dict.fromkeys(name for _, name in history.metric_names() if name not in drawn)
-    return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
+    recalls = [name for name in names if name.startswith(text.RECALL)]
+    others = [name for name in names if name not in recalls]
+    found = {f"metric-{place}": _by_node(history, name) for place, name in enumerate(others[:MOST_METRICS])}
+    return found | ({"recalls": _recalls(history, recalls)} if recalls else {})
+
+
+def _recalls(history: Facts, names: Sequence[str]) -> Figure:
+    """The recall of each class of the global model, or of the mean over clients with models of their own."""
+    series = {f"class {name.removeprefix(text.RECALL)}": history.global_series(name) for name in names}
+    known = {label: rows for label, rows in series.items() if rows}
+    return _drawn(history, "Recall of each class", known, "classes", axis("recall", format="percent"))
 
 
 def _by_node(history: Facts, name: str) -> Figure:
@@ -111,11 +121,15 @@ def _by_node(history: Facts, name: str) -> Figure:
         for node, rows in history.series(name, scope).items()
         if history.plan.get("programs") or node not in history.many_devices
     }
+    return _drawn(history, name, series, "nodes", axis(name))
+
+
+def _drawn(history: Facts, title: str, series: dict[str, list[Metric]], what: str, y: dict[str, Any]) -> Figure:
     began = history.training_began or 0.0
-    group = f"{len(series)} nodes" if len(series) > len(SERIES) else None
+    group = f"{len(series)} {what}" if len(series) > len(SERIES) else None
     coloured = _coloured(series)
     marks = [_curve(label, rows, began, colour, by_time=True, group=group) for (label, rows), colour in coloured]
-    return figure(name, axis(time_axis(history), zero=True), axis(name), marks, 230, hover="x")
+    return figure(title, axis(time_axis(history), zero=True), y, marks, 230, hover="x")
 
 
 def time_axis(history: Facts) -> str:

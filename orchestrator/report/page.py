@@ -182,7 +182,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
     main = history.main_metric
     values = [row.value for row in history.global_series(main)]
-    best = (max if main in text.FRACTIONS else min)(filter(isfinite, values), default=None)
+    best = (max if text.is_fraction(main) else min)(filter(isfinite, values), default=None)
     notes = [] if best is None else [f"best {text.metric(main, best)}"]
     covered = str(history.coverage() or "")
     if covered:

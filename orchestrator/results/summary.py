@@ -136,6 +136,17 @@ def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
 
 
+def _recalls(metrics: Mapping[str, float | None]) -> list[tuple[Cell, Cell]]:
+    """A row with the lowest and the highest recall of a class; none without recalls."""
+    recalls = {name: value for name, value in metrics.items() if name.startswith(text.RECALL) and value is not None}
+    if not recalls:
+        return []
+    lowest = min(recalls, key=recalls.__getitem__)
+    highest = max(recalls, key=recalls.__getitem__)
+    of_class = {name: f"{text.percent(recalls[name])} (class {name.removeprefix(text.RECALL)})" for name in recalls}
+    return [("recall", f"lowest {of_class[lowest]}, highest {of_class[highest]}")]
+
+
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
     """Print a run's summary. ``report`` is the path of its report page, which may be missing."""
     accuracy = summary["accuracy"]["global"]
@@ -159,7 +170,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
         rows.append(("accuracy", f"{text.percent(accuracy)}{_covered(summary)}"))
-    rows += [(name, text.metric(name, value)) for name, value in other_metrics(summary).items()]
+    others = other_metrics(summary)
+    rows += [(name, text.metric(name, value)) for name, value in others.items() if not name.startswith(text.RECALL)]
+    rows += _recalls(others)
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
     if (clients := summary.get("population")) is not None:

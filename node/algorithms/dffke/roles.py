@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.common import evaluated, joined, parted, participants, report_mean, round_of
+from node.algorithms.common import evaluated, joined, means_over_clients, parted, participants, report_mean, round_of
 from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
@@ -57,6 +57,7 @@ from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fing
 from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
+from node.learning.class_metrics import of_classes
 from node.learning.training import Scope
 from node.messaging.wire import Message
 from node.role import Role
@@ -307,9 +308,11 @@ class Client(Role):
 
     async def conclude(self, t: int) -> None:
         """Evaluate θ_k on the global and the own test set, and report the accuracies."""
-        accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
-        for scope, accuracy in accuracies.items():
-            self.report(round=t, scope=scope, accuracy=accuracy)
+        accuracies: dict[str, Any] = {}
+        for scope in self.learner.tests:
+            found = await evaluated(self, self.theta, scope, self.params.evaluate_samples)
+            self.report(round=t, scope=scope, accuracy=found.accuracy, **of_classes(found.metrics))
+            accuracies |= means_over_clients(scope, "accuracy", found)
         await self.send(self.parent, "finished", round=t, samples=self.learner.samples, **accuracies)
 
     async def judge(self, inverted: Message, t: int) -> None:

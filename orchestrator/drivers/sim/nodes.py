@@ -108,6 +108,7 @@ class Nodes:
                 shards.own_test.get(name),
                 assignment.data.global_test,
                 shards.personal.get(name),
+                assignment.data.class_metrics,
             )
         return self._learners[name]
 

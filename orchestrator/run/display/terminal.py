@@ -222,7 +222,7 @@ def _nodes(snapshot: Snapshot) -> Text:
 def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
     """The main metric with its small curve: of a fraction up to 1, of another up to its highest value."""
     latest = text.metric(snapshot.metric, snapshot.value)
-    top = 1.0 if snapshot.metric in text.FRACTIONS else max((0.0, *curve.values())) or 1.0
+    top = 1.0 if text.is_fraction(snapshot.metric) else max((0.0, *curve.values())) or 1.0
     values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
     marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) / top * len(BLOCKS)))] for value in values)
     loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""

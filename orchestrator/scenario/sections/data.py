@@ -56,6 +56,11 @@ class DataSpec(Strict):
         ge=1,
         description="number of test samples that models are evaluated on, a fixed random subset; default: all",
     )
+    metrics: list[Literal["macro_f1", "balanced_accuracy", "recall"]] = Field(
+        default=[],
+        description="further metrics of a classification; recall is that of each class: recall_0, recall_1 and so on. "
+        "Those with bounds in expect or stop are reported in any case",
+    )
     test: Literal["proportional", "balanced"] = Field(
         default="proportional",
         description="labels in the test set of a client or edge: proportional to its training data, or balanced",

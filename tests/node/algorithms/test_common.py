@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from node.algorithms.common import average, fitting
+from node.algorithms.common import average, fitting, report_mean
 from node.algorithms.registry import ALGORITHMS
 from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
@@ -111,3 +112,31 @@ def test_a_model_that_does_not_fit_ends_no_node(
     assert refusals
     assert {fields["peer"] for *_, fields in refusals} == {sender}
     assert (sender, "features") not in sent  # of an update that is left out, FedFeat+ asks no features
+
+
+class Reporting:
+    """As much of a role as `report_mean` needs, with what it reports."""
+
+    def __init__(self) -> None:
+        self.client_reports: dict[str, dict[str, float]] = {}
+        self.reported: list[dict[str, float | str]] = []
+        self.learner: Any = SimpleNamespace(data=SimpleNamespace(task="classification"))
+
+    def report(self, round: int, **values: float | str) -> None:
+        self.reported.append(values)
+
+
+def evaluated_by(client: str, found: dict[str, Any]) -> Message:
+    return Message("update", client, 1, {"samples": 2} | found, W)
+
+
+def test_metrics_of_classes_are_means_over_the_clients_that_have_them() -> None:
+    """Client a has no test samples of class 3. Client b, which is away in round 2, counts with its last report."""
+    role: Any = Reporting()
+    a = evaluated_by("a", {"global": 0.5, "own": 0.25, "own.macro_f1": 0.2})
+    b = evaluated_by("b", {"global": 0.7, "own": 0.75, "own.macro_f1": 0.4, "own.recall_3": 1.0})
+    report_mean(role, [a, b], 1)
+    report_mean(role, [a], 2)
+    of_own = {"accuracy": 0.5, "clients": 2, "macro_f1": pytest.approx(0.3), "recall_3": 1.0, "scope": "own"}
+    assert role.reported[1] == role.reported[3] == of_own
+    assert role.reported[0] == {"accuracy": pytest.approx(0.6), "clients": 2, "scope": "global"}

@@ -40,6 +40,7 @@ data:
   partition: {dirichlet: {alpha: 0.1, variant: client}}
   samples_per_client: 100
   evaluate_samples: 500
+  metrics: [macro_f1]
   test: balanced
   personalisation: 15%
 model: {name: mlp, hidden: 50, lora: {rank: 4, alpha: 8, targets: [classifier]}}

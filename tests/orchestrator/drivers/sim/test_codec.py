@@ -8,7 +8,8 @@ import pytest
 from node.algorithms.fedprox import ProximalTerm
 from node.algorithms.parameters import FedAvg
 from node.learning.aggregation import weighted_mean
-from node.learning.training import Evaluation, TrainResult
+from node.learning.evaluation import Evaluation
+from node.learning.training import TrainResult
 from node.process.standstill import Times
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 

@@ -41,13 +41,14 @@ IPV6 = Family("ipv6", "2", "801:", "3", 20, 36)  # RFC 8200
 class Match(NamedTuple):
     """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
     are only counted: by the action of the number ``counter`` (tc-actions(8)). ``device``: they are redirected there,
-    where the class is, and counted."""
+    where the class is, and counted. ``police``: the action of the filter for IPv4, and of that for IPv6."""
 
     source: str
     target: str | None
     class_id: str | None
     counter: int = 0
     device: str = ""
+    police: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 
 def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
@@ -141,7 +142,7 @@ def _match(flow: Match, family: Family) -> list[str]:
         mirred = ("mirred", "egress", "redirect", "dev", flow.device, "index", str(flow.counter))
         then = ["action", "skbedit", "priority", flow.class_id, "pipe", "action", *mirred]
     else:
-        then = ["flowid", flow.class_id]
+        then = [*flow.police[0 if family is IPV4 else 1], "flowid", flow.class_id]
     return [*source, *target, *then]
 
 
@@ -171,6 +172,25 @@ def parse_counts(text: str) -> dict[int, int]:
     Raises TcError for other text."""
     with reading("filter show"):
         return {int(each["index"]): int(each["stats"]["packets"]) for each in actions_in(text)}
+
+
+def show_police_command(device: str) -> list[str]:
+    """The command whose output, with the options -j and -s, `parse_police` reads: the filters for IPv4, which share
+    their policers with those for IPv6."""
+    return ["tc", "filter", "show", "dev", device, "parent", ROOT, "protocol", IPV4.protocol, "prio", IPV4.priority]
+
+
+def parse_police(text: str) -> dict[int, int]:
+    """The packets that policers have dropped, by the minor number of the class that the others belong to. Raises
+    TcError for other text."""
+    dropped = {}
+    with reading("filter show"):
+        for entry in json.loads(text):
+            options = entry.get("options", {})
+            for action in options.get("actions", ()):
+                if action["kind"] == "police":
+                    dropped[int(options["flowid"].removeprefix(ROOT), 16)] = int(action["stats"]["drops"])
+    return dropped
 
 
 def actions_in(text: str) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from netem import units
 from netem.kernel.batch import reading
 from netem.kernel.filters import INGRESS, actions_in, table_commands
-from netem.kernel.tc import UNLIMITED
+from netem.kernel.police import UNLIMITED
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
 

@@ -15,8 +15,8 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
 - **netem does the rate**, packet by packet (tc-netem(8), rate). HTB only classifies; its classes are far faster than
   any link. A rate also makes netem keep packets in order: each leaves after its predecessor. With jitter alone, netem
   would sort packets by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
-- **The limit is computed**: the packets in flight (rate x (latency + jitter)) plus the buffer, in full frames, because
-  netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
+- **A policer is the buffer** (`netem.kernel.police`), on the filters of the link. It counts bytes, and only those that
+  wait for the rate. netem's own limit counts packets and those on their way, so it is high enough never to bind.
 - **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and neighbour discovery. Nodes
   need static neighbour entries.
 - **A silent link** has the silence as additional delay, so that a packet leaves when it ends. A packet that comes later
@@ -25,6 +25,9 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
   and adding would drop the queue. Packets keep their times, also those that wait for the rate. netem restarts its
   random stream at each change, so each change needs its own seed (`next_seed`); otherwise a link with many changes
   would repeat the first few draws. Simultaneous changes of many links are one batch (`netem.kernel.batch`).
+- **A loss chain starts in either state**: netem restarts it in its first state at each change, which would lose too few
+  packets. So the first state is drawn, by the share of time that the chain spends in each (`_starts_bad`). The mean
+  loss is then exact. A burst ends at a change.
 - **A cut replaces the netem leaf** with a blackhole. So packets in flight are lost; a loss of 100 % would deliver them.
 - **Own distribution tables** (`netem.kernel.tables`): those of iproute2 are missing from slim images, it has none for
   "uniform", and a table cannot be removed in place.
@@ -42,16 +45,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from netem import units
 from netem.errors import TcError
 from netem.kernel.batch import reading
 from netem.kernel.filters import Match, filter_commands
+from netem.kernel.police import LONGEST_BUCKET, UNLIMITED, Bucket, bucket_of, cut_short, making, queue_limit, sharing
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
-
-UNLIMITED = 32e9
-"""Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
 
 LARGEST_INDEX = 0xFFF0
 _PASSING = 0xFFFE
@@ -61,7 +63,6 @@ _DROP_CLASS = f"1:{_DROPPING:x}"
 _SLOWEST_CLOCK = 100
 """Timer ticks per second of the slowest usual kernels; HTB's burst must last for one tick."""
 _LARGEST_SUPER_PACKET = 65536
-_NOMINAL_RATE = 10e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +81,16 @@ class Capabilities:
 @dataclass(frozen=True, kw_only=True)
 class KernelLink:
     """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile.
-    `target`: the target's IPv4 address if the device leads to several nodes."""
+    `target`: the target's IPv4 address if the device leads to several nodes. `policer`: the index of its policer, which
+    no other filter of the network namespace has or had. `piece`: see `bucket_of`."""
 
     index: int
     address: str
     profile: LinkProfile
     seed: int
     target: str | None = None
+    policer: int = 1
+    piece: int = FULL_FRAME
 
     def __post_init__(self) -> None:
         if not 1 <= self.index <= LARGEST_INDEX:
@@ -123,8 +127,17 @@ def setup_commands(
     if passing:
         commands.append(_class(device, _PASS_CLASS))
         commands.append(["tc", "qdisc", "add", "dev", device, "parent", _PASS_CLASS, "pfifo", "limit", "1000"])
-    flows = [Match(link.address, link.target, link.class_id) for link in links]
+    flows = []
+    for link in links:
+        own = bucket(link, capabilities, alone=len(links) == 1)
+        police = making(link.policer, own), sharing(link.policer)
+        flows.append(Match(link.address, link.target, link.class_id, police=police))
     return commands + filter_commands(device, [*flows, *(Match(address, None, _PASS_CLASS) for address in passing)])
+
+
+def bucket(link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> Bucket | None:
+    """The settings of a link's policer. `alone`: no other link shares the device."""
+    return bucket_of(applied(link.profile, capabilities, alone=alone), link.piece)
 
 
 def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
@@ -178,6 +191,12 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alon
         if link.profile.rate and link.profile.rate >= UNLIMITED
     ]
     missing += [
+        f"buffer on the link from {link.address}: the kernel engine holds at most {LONGEST_BUCKET:.0f} s at the rate, "
+        "so the buffer is smaller"
+        for link in links
+        if cut_short(link.profile)
+    ]
+    missing += [
         f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
         for link in links
         if applied(link.profile, capabilities, alone=alone).duplicate != link.profile.duplicate
@@ -185,20 +204,12 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alon
     return missing
 
 
-def queue_limit(profile: LinkProfile) -> int:
-    """netem's limit in packets: packets in flight plus the buffer, in full frames; at least 1000 without a rate."""
-    on_the_way = profile.latency + profile.jitter
-    if profile.rate is None:
-        return max(1000, math.ceil(_NOMINAL_RATE * on_the_way / 8 / FULL_FRAME))
-    return max(1, math.ceil((profile.rate * on_the_way / 8 + (profile.buffer_limit or 0)) / FULL_FRAME))
-
-
 @dataclass(frozen=True, kw_only=True)
 class KernelLinkState:
     """The kernel's state of one link: its settings as a profile, and its counters since the device was shaped.
 
     The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` have
-    left netem. `dropped` packets were lost, overflowed, or too corrupt to send. `backlog` (bytes) and `backlog_packets`
+    left netem. `dropped` packets were lost, or too corrupt to send. `backlog` (bytes) and `backlog_packets`
     are queued or in flight.
     """
 
@@ -274,7 +285,10 @@ _TOLERANCES = {
 def _same(configured: object, found: object, tolerance: float) -> bool:
     if isinstance(configured, GilbertElliott) and isinstance(found, GilbertElliott):
         names = ("p", "r", "loss_good", "loss_bad")
-        return all(_same(getattr(configured, name), getattr(found, name), tolerance) for name in names)
+        return any(
+            all(_same(getattr(each, name), getattr(found, name), tolerance) for name in names)
+            for each in (configured, _exchanged(configured))
+        )
     if isinstance(configured, int | float) and isinstance(found, int | float):
         return math.isclose(configured, found, rel_tol=1e-5, abs_tol=tolerance)
     return configured == found
@@ -303,7 +317,7 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     if profile.jitter:
         options += [_time(profile.jitter), "distribution", profile.distribution]
     if isinstance(profile.loss, GilbertElliott):
-        chain = profile.loss
+        chain = _exchanged(profile.loss) if _starts_bad(profile.loss, link.seed) else profile.loss
         fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
         options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
     elif profile.loss:
@@ -320,6 +334,19 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     if capabilities.seed:
         options += ["seed", str(link.seed)]
     return options
+
+
+def _starts_bad(chain: GilbertElliott, seed: int) -> bool:
+    """Whether a chain starts in its bad state, drawn from the seed."""
+    return Random(seed).random() < chain.bad_fraction
+
+
+def _exchanged(chain: GilbertElliott) -> GilbertElliott:
+    """The same chain with its states exchanged: netem starts it in the state that it takes for the good one. A chain
+    that never leaves its good state has no other."""
+    if not chain.p:
+        return chain
+    return GilbertElliott(p=chain.r, r=chain.p, loss_good=chain.loss_bad, loss_bad=chain.loss_good)
 
 
 def _state(leaf: Mapping[str, Any]) -> KernelLinkState:

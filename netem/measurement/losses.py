@@ -38,14 +38,12 @@ class AskedLosses:
 
 
 class Losses(NamedTuple):
-    """The ``packets`` on a link, the ``lost`` ones, and the number ``asked`` to be lost with its ``variance``.
-    ``others_too``: ``lost`` may include packets dropped by a full buffer, so too high a count proves nothing."""
+    """The ``packets`` on a link, the ``lost`` ones, and the number ``asked`` to be lost with its ``variance``."""
 
     packets: int
     lost: int
     asked: float
     variance: float
-    others_too: bool = False
 
     def plus(self, other: Losses) -> Losses:
         """The sum of both."""
@@ -54,7 +52,6 @@ class Losses(NamedTuple):
             self.lost + other.lost,
             self.asked + other.asked,
             self.variance + other.variance,
-            self.others_too or other.others_too,
         )
 
     def accepted(self, chance: float) -> tuple[int, int]:
@@ -71,8 +68,6 @@ class Losses(NamedTuple):
 
     def as_asked(self, chance: float) -> bool:
         """Whether the number of lost packets is accepted."""
-        if self.others_too and self.lost >= self.asked:
-            return True
         if self.asked > 0 and abs(self.lost - self.asked) <= NEAR * math.sqrt(self.variance):
             return True
         low, high = self.accepted(chance)

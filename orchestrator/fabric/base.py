@@ -41,7 +41,7 @@ class LinkChange:
     crossings: tuple[Crossing, ...] | None = None
 
 
-NO_COUNTS = ("source", "target", "others_too", "channel", "member", "queued_bytes")
+NO_COUNTS = ("source", "target", "channel", "member", "queued_bytes")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
@@ -51,9 +51,9 @@ def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
 
 def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:
     """The counters of a link, or of a member of a channel, and those of an engine that had it earlier."""
-    most = {key: max(_count(row, key), _count(earlier, key)) for key in ("others_too", "queued_bytes")}
     both = earlier | row
-    return _combined(both, earlier, 1) | {key: value for key, value in most.items() if key in both}
+    most = {"queued_bytes": max(_count(row, "queued_bytes"), _count(earlier, "queued_bytes"))}
+    return _combined(both, earlier, 1) | (most if "queued_bytes" in both else {})
 
 
 def _combined(row: LinkRow, other: LinkRow, sign: int) -> LinkRow:

@@ -47,8 +47,8 @@ async def _open_kernel(hub: Hub, run: str, directory: Path, wires: Wires, trunk:
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if not tried["netem"]:
         raise EngineError(
-            f"the kernel engine does not work on this host: {tried['reason']}; load the module sch_netem"
-            " (`modprobe sch_netem`), or choose `engine: userspace`"
+            f"the kernel engine does not work on this host: {tried['reason']}; load the modules sch_netem"
+            " and act_police (`modprobe -a sch_netem act_police`), or choose `engine: userspace`"
         )
     if wires.media and (missing := await KernelMedia.missing(hub)):
         raise EngineError(

@@ -88,16 +88,16 @@ class UserspaceFabric(Coalescing):
         await self._hub.set_up(None, {}, lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
-        peers, single = wiring.peers(node, self._nodes), node.name in self._single_packets
-        return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
+        peers, most = wiring.peers(node, self._nodes), 1 if node.name in self._single_packets else None
+        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, settings=self.tcp)
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         """The switch finds nodes by their MACs, which stay."""
         (before,) = [each for each in self._nodes if each.name == node.name]
         self._nodes = tuple(node if each is before else each for each in self._nodes)
-        single = node.name in self._single_packets
+        most = 1 if node.name in self._single_packets else None
         await tcp.readdress(
-            self._hub, before, node, handle.pid, self._nodes, peers, single_packets=single, settings=self.tcp
+            self._hub, before, node, handle.pid, self._nodes, peers, most_segments=most, settings=self.tcp
         )
 
     async def detach(self, node: NodePlan) -> None:

@@ -26,8 +26,7 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
     astray           links whose losses differ from the asked ones, in the form of `_figures`; at most MOST
     astray_count     the number of all of these
     classes          the same for each class of links, with the sums over its links
-    overflowed       packets that found no room in a buffer, over all links; with the kernel engine, which counts them
-                     with the losses, those beyond what chance explains
+    overflowed       packets that found no room in a buffer, over all links
     most_overflowed  the ``link`` with most of these ``packets``; None without any
     cut_dropped      packets that met a link that was cut, over all links
     nat_expired      packets that NATs dropped, because their flow had been idle for too long
@@ -50,12 +49,12 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
             {"class": name, "links": number, **_figures(losses, chance)}
             for name, (number, losses) in sorted(together.items())
         ],
-        **_other_drops(rows, chance),
+        **_other_drops(rows),
     }
 
 
-def _other_drops(rows: Sequence[LinkRow], chance: float) -> dict[str, Any]:
-    overflowed = {f"{row['source']} → {row['target']}": overflowed_on(row, chance) for row in rows}
+def _other_drops(rows: Sequence[LinkRow]) -> dict[str, Any]:
+    overflowed = {f"{row['source']} → {row['target']}": int(row.get("overflowed", 0)) for row in rows}
     expired = {f"{row['source']} → {row['target']}": int(row.get("nat_expired", 0)) for row in rows}
     return {
         "overflowed": sum(overflowed.values()),
@@ -72,17 +71,6 @@ def _most(packets: Mapping[str, int]) -> dict[str, Any] | None:
     return {"link": link, "packets": packets[link]} if packets.get(link) else None
 
 
-def overflowed_on(row: LinkRow, chance: float) -> int:
-    """The packets that found no room in a link's buffer. The kernel counts them with those lost at random: then as many
-    as were lost beyond the configured mean, if chance does not explain it."""
-    losses = losses_of(row)
-    counted = int(row.get("overflowed", 0))
-    if not losses.others_too or not losses.packets:
-        return counted
-    _, high = losses.accepted(chance)
-    return counted + (round(losses.lost - losses.asked) if losses.lost > high else 0)
-
-
 def losses_of(row: LinkRow) -> Losses:
     """The losses in an engine's counters of a link; no packets if the engine does not report the asked losses."""
     return Losses(
@@ -90,12 +78,11 @@ def losses_of(row: LinkRow) -> Losses:
         int(row["lost"]),
         float(row.get("asked_lost", 0.0)),
         float(row.get("asked_variance", 0.0)),
-        bool(row.get("others_too", 0)),
     )
 
 
 def _figures(losses: Losses, chance: float) -> dict[str, Any]:
-    """Fractions asked, measured and accepted; ``high`` is None if a full buffer may also have dropped packets."""
+    """Fractions asked, measured and accepted."""
     low, high = (count / losses.packets for count in losses.accepted(chance))
     verdict = "fail" if not losses.as_asked(chance) else "pass" if losses.tells(chance) else "unknown"
     return {
@@ -104,6 +91,6 @@ def _figures(losses: Losses, chance: float) -> dict[str, Any]:
         "asked": losses.asked / losses.packets,
         "measured": losses.lost / losses.packets,
         "low": low,
-        "high": None if losses.others_too else high,
+        "high": high,
         "verdict": verdict,
     }

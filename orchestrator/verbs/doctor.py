@@ -198,7 +198,7 @@ async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> lis
         return [made, Trial(*netem, True, "works")]
     detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
     remedy = "load the kernel module, as root, or use a kernel that has it"
-    return [made, Trial(*netem, None, detail, remedy, ("modprobe sch_netem",))]
+    return [made, Trial(*netem, None, detail, remedy, ("modprobe -a sch_netem act_police",))]
 
 
 async def _media(hub: Hub) -> Trial:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
-    *("sch_netem", "sch_htb", "sch_ingress", "cls_u32", "act_gact", "act_mirred", "act_skbedit"),
+    *("sch_netem", "sch_htb", "sch_ingress", "cls_u32", "act_gact", "act_mirred", "act_skbedit", "act_police"),
     *("veth", "bridge", "vxlan", "ifb"),
 )
 POWER_OFF = 0x4321FEDC  # reboot(2), LINUX_REBOOT_CMD_POWER_OFF

@@ -221,9 +221,8 @@ def _links(facts: HostState) -> Iterator[HostFinding]:
         yield HostFinding(LOOK, note, remedy, ("modprobe vxlan",))
     if facts.netem:
         what = f"{facts.netem}; the link engine `userspace` shapes its links, `engine: kernel` is refused"
-        yield HostFinding(
-            LOOK, what, "load the kernel module, as root, or use a kernel that has it", ("modprobe sch_netem",)
-        )
+        load = "load the kernel module, as root, or use a kernel that has it"
+        yield HostFinding(LOOK, what, load, ("modprobe -a sch_netem act_police",))
     for note in tcp.notes({tcp.CONGESTION: facts.congestion_control} if facts.congestion_control else {}):
         yield HostFinding(LOOK, note, tcp.REMEDY, tcp.REMEDY_COMMANDS)
 

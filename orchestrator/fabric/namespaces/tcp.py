@@ -39,15 +39,16 @@ async def configure(
     pid: int,
     known: Iterable[NodePlan],
     *,
-    single_packets: bool,
+    most_segments: int | None,
     settings: Mapping[str, str],
     before: NodePlan | None = None,
 ) -> dict[str, str]:
-    """Set addresses, routes and TCP in the namespace of a node with the ``known`` peers. ``settings``: those of nodes
-    on this host. ``before``: the node with its former addresses, which are removed. Returns the settings that are in
-    force of those in its `stack`, by name. A kernel may refuse some."""
+    """Set addresses, routes and TCP in the namespace of a node with the ``known`` peers. ``most_segments``: of its
+    super-packets; None: as many as its kernel makes. ``settings``: those of nodes on this host. ``before``: the node
+    with its former addresses, which are removed. Returns the settings that are in force of those in its `stack`, by
+    name. A kernel may refuse some."""
     lines = "" if before is None else withdrawal_lines(before)
-    lines += node_lines(node, known, single_packets=single_packets, congestion=congestion(settings))
+    lines += node_lines(node, known, most_segments=most_segments, congestion=congestion(settings))
     own = {name: value for name, value in node.stack.items() if name != CONGESTION}
     found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
     if not node.stack:
@@ -69,7 +70,7 @@ async def readdress(
     nodes: Iterable[NodePlan],
     running: Mapping[str, NodeHandle],
     *,
-    single_packets: bool,
+    most_segments: int | None,
     settings: Mapping[str, str],
 ) -> None:
     """Replace the addresses of a node, with its process ``pid``, and let its ``running`` peers know the new ones. They
@@ -77,7 +78,7 @@ async def readdress(
     for handle in running.values():
         await hub.set_up(handle.pid, {}, neighbour_lines([node]))
     known = peers(node, nodes)
-    await configure(hub, node, pid, known, single_packets=single_packets, settings=settings, before=before)
+    await configure(hub, node, pid, known, most_segments=most_segments, settings=settings, before=before)
 
 
 def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:

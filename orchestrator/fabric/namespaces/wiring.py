@@ -7,10 +7,12 @@ duplicates nor asks for routers. The functions are pure: they make the lines of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_interface
 
+from netem.profile import FULL_FRAME, LinkProfile
+from netem.userspace.link import segments_together
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
@@ -25,25 +27,52 @@ MTU = 1500  # bytes
 @dataclass(frozen=True)
 class Wires:
     """What a link engine must know of a plan, in addition to links: the nodes, those that send single packets
-    (`packet_truth`), the configured engine, whether links share media, and what of that the kernel engine cannot do."""
+    (`packet_truth`), the configured engine, whether links share media, what of that the kernel engine cannot do, and
+    how large super-packets may be where no engine cuts them (`most_segments`)."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]
     engine: str
     media: bool = False
     beyond_kernel: str = ""
+    most_segments: Mapping[str, int] = field(default_factory=dict)
 
 
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
     single = tuple(sorted(packet_truth(plan)))
-    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel_of(plan))
+    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel_of(plan), most_segments(plan))
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
     """The nodes that send over a link that acts on single packets: now, later by its schedule, or by a fault."""
     links = requested_links(plan.links, plan.faults)
     return frozenset(link.source for link in links if any(each.needs_packet_truth for each in link.profiles))
+
+
+def most_segments(plan: Plan) -> dict[str, int]:
+    """For each node that sends over a link with a rate or with `packet_truth`, the most segments that its super-packets
+    may have: what the slowest of its links sends in a millisecond and has room for, now, later, or by a fault."""
+    most: dict[str, int] = {}
+    for link in requested_links(plan.links, plan.faults):
+        for profile in link.profiles:
+            segments = segments_of(profile)
+            if segments is not None:
+                most[link.source] = min(segments, most.get(link.source, segments))
+    return most
+
+
+def segments_of(profile: LinkProfile) -> int | None:
+    """The most segments that a super-packet on a link of this profile may have, see `most_segments`; None: any."""
+    segments = segments_together(profile)
+    if segments is None or profile.buffer_limit is None:
+        return segments
+    return min(segments, max(1, profile.buffer_limit // FULL_FRAME))
+
+
+def segments_line(most: int) -> str:
+    """The line for a node's namespace that limits its super-packets to so many segments."""
+    return f"link set data0 gso_max_segs {most}"
 
 
 def hub_interface(node: NodePlan, attachment: int) -> str:
@@ -74,14 +103,14 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu:
     return "\n".join(lines) + "\n"
 
 
-def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool, congestion: str | None) -> str:
+def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, most_segments: int | None, congestion: str | None) -> str:
     """Lines for the node's namespace: set the interface's addresses, their routes and the static neighbours.
-    ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB. ``congestion``:
-    TCP's congestion control on the route; None: that of the host."""
+    ``most_segments``: of a super-packet; with 1, segmentation offload is off, so that a loss is a single packet and not
+    64 KB. ``congestion``: TCP's congestion control on the route; None: that of the host."""
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",
-        *(["link set data0 gso_max_segs 1"] if single_packets else []),
+        *([] if most_segments is None else [segments_line(most_segments)]),
         f"addr add {node.address}/{PREFIX_LENGTH} dev data0 noprefixroute",
         f"addr add {ipv6_address(node.address)}/{IPV6_NETWORK.prefixlen} dev data0 noprefixroute nodad",
         "link set data0 up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netem.errors import NetemError
@@ -12,6 +13,7 @@ from orchestrator.errors import FabricError
 from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.tc import kernel_counters
 from orchestrator.fabric.tc.kernel_links import KernelLinks
+from orchestrator.fabric.tc.traffic_control import TrafficControl
 
 
 @dataclass
@@ -19,7 +21,7 @@ class Alteration:
     """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
 
     ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
-    ``before``: the profile of the link until then.
+    ``police`` changes its policer. ``before``: the profile of the link until then.
     """
 
     change: LinkChange
@@ -28,29 +30,60 @@ class Alteration:
     before: LinkProfile
     stop: list[str] | None = None
     command: list[str] | None = None
+    police: list[str] | None = None
     error: Exception | None = None
+
+    @property
+    def pair(self) -> kernel_counters.Pair:
+        return self.change.source, self.change.target
+
+
+async def run(alterations: Sequence[Alteration], control: TrafficControl) -> list[tuple[Alteration, Reply, Reply]]:
+    """Run the commands of alterations in one batch. Returns for each one the reply to its command, or to that of its
+    policer if that was refused, and what tc shows of its interface: for a profile the new state, otherwise the counters
+    that the command discards, read before it and after ``stop``."""
+    before = [each.interface for each in alterations if each.change.profile is None]
+    after = [each.interface for each in alterations if each.change.profile is not None]
+    shows_before, shows_after = (list(dict.fromkeys(filter(None, names))) for names in (before, after))
+    policed = [each for each in alterations if each.police is not None]
+    parts = [
+        [each.stop for each in alterations if each.stop is not None],
+        [tc.show_command(interface) for interface in shows_before],
+        [each.command for each in alterations if each.command is not None],
+        [each.police for each in policed if each.police is not None],
+        [tc.show_command(interface) for interface in shows_after],
+    ]
+    replies = iter(await control.attempt([command for part in parts for command in part]))
+    _, shown_before, done, policing, shown_after = ([next(replies) for _ in part] for part in parts)
+    refused = {each.pair: reply for each, reply in zip(policed, policing, strict=True) if reply.error}
+    old, new = dict(zip(shows_before, shown_before, strict=True)), dict(zip(shows_after, shown_after, strict=True))
+    results = []
+    for each, reply in zip(alterations, done, strict=True):
+        shown = (old if each.change.profile is None else new)[each.interface or ""]
+        results.append((each, reply if reply.error else refused.get(each.pair, reply), shown))
+    return results
 
 
 def finish(
     done: Alteration, reply: Reply, shown: Reply, links: KernelLinks, ledger: kernel_counters.Ledger
 ) -> Exception | None:
     """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
-    pair = source, target = done.change.source, done.change.target
+    source, target = done.pair
     if complaint := reply.error or shown.error:
         return FabricError(f"link {source} -> {target}: {complaint}")
     try:
         if done.change.profile is not None:
             states = tc.parse_qdiscs(shown.shown)
-            links.check(pair, done.link, states)
-            ledger.change(pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
+            links.check(done.pair, done.link, states)
+            ledger.change(done.pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
         elif done.change.cut:
             state = tc.parse_qdiscs(shown.shown)[done.link.index]
             stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
             counts = kernel_counters.counts(state)
             counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
-            ledger.keep(pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
+            ledger.keep(done.pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
         else:
-            ledger.keep(pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+            ledger.keep(done.pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
     except (NetemError, FabricError) as error:
         return error
     except LookupError:

@@ -32,9 +32,11 @@ from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc import bridge, kernel_counters
-from orchestrator.fabric.tc.alteration import Alteration, finish
+from orchestrator.fabric.tc.alteration import Alteration, finish, run
+from orchestrator.fabric.tc.kernel_buffers import KernelBuffers
 from orchestrator.fabric.tc.kernel_links import KernelLinks, Layout
 from orchestrator.fabric.tc.kernel_media import KernelMedia
+from orchestrator.fabric.tc.super_packets import SuperPackets
 from orchestrator.fabric.tc.traffic_control import TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.process.processes import labels
@@ -63,14 +65,15 @@ class KernelFabric(Coalescing):
         self._tc = control
         self._nodes = {node.name: node for node in wires.nodes}
         self._trunk = trunk
-        self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk))
+        self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk), wires.most_segments)
+        self._buffers = KernelBuffers(self._links, control)
         self._media = KernelMedia(hub, control, {node.name: node.address for node in wires.nodes})
         self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
         self._passed = 0  # packets through removed interfaces
         self._interfaces = dict.fromkeys(self._links.remote, DEVICE)
-        self._single_packets = wires.single_packets
+        self._super_packets = SuperPackets(hub, self._links)
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._ledger = kernel_counters.Ledger()
@@ -122,16 +125,17 @@ class KernelFabric(Coalescing):
         await self._make(interface, [node.name])
         await self._media.attach(node.name, interface)
         # A super-packet would need the buffer of a medium at one moment.
-        single = node.name in self._single_packets or self._media.crossed_by(node.name)
+        most = 1 if self._media.crossed_by(node.name) else self._links.segments.get(node.name)
+        self._super_packets.pids[node.name] = handle.pid
         peers = wiring.peers(node, self._nodes.values())
-        return await tcp.configure(self._hub, node, handle.pid, peers, single_packets=single, settings=self.tcp)
+        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, settings=self.tcp)
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         before, self._nodes[node.name] = self._nodes[node.name], node
         await self._tc.run(self._links.readdress(node.name, node.address, self._interfaces))
-        single = node.name in self._single_packets
+        most = self._links.segments.get(node.name)
         await tcp.readdress(
-            self._hub, before, node, handle.pid, self._nodes.values(), peers, single_packets=single, settings=self.tcp
+            self._hub, before, node, handle.pid, self._nodes.values(), peers, most_segments=most, settings=self.tcp
         )
 
     async def detach(self, node: NodePlan) -> None:
@@ -144,6 +148,7 @@ class KernelFabric(Coalescing):
         self._read.pop(interface, None)
         self._interfaces.pop(node.name, None)
         self._media.detach(node.name)
+        self._super_packets.pids.pop(node.name, None)
         self._passed += now.passed
         for source, link in self._links.to(node.name).items():
             self._ledger.keep((source, node.name), now.links.get(link.index, {}))
@@ -157,7 +162,7 @@ class KernelFabric(Coalescing):
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
         remote = self._links.to_remote()
-        now = kernel_counters.read(await self._tc.run([tc.show_command(DEVICE)])).links if remote else {}
+        now = (await self._readings([DEVICE]))[DEVICE].links if remote else {}
         before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
         here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
         await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
@@ -211,12 +216,12 @@ class KernelFabric(Coalescing):
             return
         if before is not None:
             remove = ["tc", "qdisc", "del", "dev", interface, "root"]
-            shown, removed = await self._tc.attempt([tc.show_command(interface), remove])
+            shown, policed, removed = await self._tc.attempt([*kernel_counters.show_commands(interface), remove])
             if shown.error:
                 return  # its node has just ended
             if removed.error:
                 raise HostError(f"`{' '.join(remove)}` failed ({removed.error})")
-            now = kernel_counters.read(shown.shown)
+            now = kernel_counters.read(shown.shown, policed.shown)
             self._passed += now.passed
             for source, target, index in before.links:
                 if (source, target) in self._links and target in targets:
@@ -233,6 +238,7 @@ class KernelFabric(Coalescing):
         for target in targets:
             for source, link in self._links.to(target).items():
                 self._links.check((source, target), link, states)
+                self._buffers.made((source, target))
         closed = [
             self._alteration(LinkChange(source, target, cut=True)) for source, target in self._cut if target in targets
         ]
@@ -252,6 +258,7 @@ class KernelFabric(Coalescing):
             ends = [(change.source, change.target) for change in rest]
             # Several changes of the same link are made one after the other.
             alone = next((n for n, pair in enumerate(ends) if pair in ends[:n]), len(ends))
+            await self._super_packets.limit(rest[:alone])
             errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
         return errors
 
@@ -263,7 +270,6 @@ class KernelFabric(Coalescing):
         try:
             if change.profile is not None:
                 alteration.link = self._links.renew(pair, change.profile)
-                self._ledger.note_rate(pair, change.profile)
                 if interface is not None and pair not in self._cut:
                     alteration.command = self._links.change_command(interface, pair)
                 else:
@@ -276,6 +282,7 @@ class KernelFabric(Coalescing):
                 alteration.link = self._links.renew(pair)
                 if interface is not None:
                     alteration.command = self._links.restore_command(interface, pair)
+                    alteration.police = self._buffers.restored(pair)
         except NetemError as error:
             alteration.error = error
             self._undo(alteration)
@@ -296,33 +303,22 @@ class KernelFabric(Coalescing):
         if alteration.interface is not None:
             alteration.stop = tc.stop_command(alteration.interface, alteration.link)
             alteration.command = tc.cut_command(alteration.interface, alteration.link)
+            alteration.police = self._buffers.opened(alteration.pair)
 
     async def _carry_out(self, alterations: Sequence[Alteration]) -> list[Exception | None]:
-        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded. Counters
-        that a command discards are read before it and after ``stop``. The new state is read last."""
+        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded."""
         running = [each for each in alterations if each.command is not None]
         if running:
-            before = list(dict.fromkeys(each.interface for each in running if each.change.profile is None))
-            after = list(dict.fromkeys(each.interface for each in running if each.change.profile is not None))
-            parts = [
-                [each.stop for each in running if each.stop is not None],
-                [tc.show_command(interface) for interface in before if interface is not None],
-                [each.command for each in running if each.command is not None],
-                [tc.show_command(interface) for interface in after if interface is not None],
-            ]
-            replies = iter(await self._tc.attempt([command for part in parts for command in part]))
-            _, shown_before, done, shown_after = ([next(replies) for _ in part] for part in parts)
-            for each, reply in zip(running, done, strict=True):
-                shown = dict(
-                    zip(before, shown_before, strict=True)
-                    if each.change.profile is None
-                    else zip(after, shown_after, strict=True)
-                )[each.interface]
+            await self._buffers.prepare([each for each in running if each.change.profile is not None])
+            for each, reply, shown in await run(running, self._tc):
                 each.error = finish(each, reply, shown, self._links, self._ledger)
                 if each.error is not None:
                     self._undo(each)
                 elif each.change.profile is None and each.interface in self._read:
-                    self._read[each.interface].links.pop(each.link.index, None)  # the ledger has kept it
+                    # The ledger has kept what the qdisc had counted; the policer stays.
+                    links, index = self._read[each.interface].links, each.link.index
+                    links[index] = kernel_counters.overflow(links.get(index, {}).get("overflowed", 0))
+            await self._buffers.undo([each for each in running if each.error is not None], self._cut)
         await self._reroute([each for each in alterations if each.change.crossings is not None])
         return [each.error for each in alterations]
 
@@ -339,10 +335,15 @@ class KernelFabric(Coalescing):
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
+        backlogs: dict[tuple[str, str], int] = {}
         readings = await self._readings(dict.fromkeys(self._interfaces.values()))
         for pair in self._links:
             now = readings.get(self._interfaces.get(pair[1], ""), kernel_counters.NOTHING)
-            rows.append(self._ledger.row(pair, now.links.get(self._links[pair].index, {})))
+            index = self._links[pair].index
+            rows.append(self._ledger.row(pair, now.links.get(index, {})))
+            if index in now.backlog:
+                backlogs[pair] = now.backlog[index]
+        await self._buffers.widen(backlogs)
         passed = self._passed + sum(each.passed for each in readings.values())
         channels, came_from = await self._media.rows(), await self._came_from()
         return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came_from, channels=channels)
@@ -374,9 +375,11 @@ class KernelFabric(Coalescing):
         """What tc shows of these interfaces at one moment, or has shown last of those that have ended with their node's
         namespace."""
         names = list(interfaces)
-        for name, reply in zip(names, await self._tc.attempt([*map(tc.show_command, names)]), strict=True):
+        replies = iter(await self._tc.attempt([each for name in names for each in kernel_counters.show_commands(name)]))
+        for name in names:
+            reply, policed = next(replies), next(replies)
             # While an interface ends, tc shows no qdisc of it, without an error.
-            if not reply.error and any(now := kernel_counters.read(reply.shown)):
+            if not reply.error and any(now := kernel_counters.read(reply.shown, policed.shown)):
                 self._read[name] = now
         return {name: self._read.get(name, kernel_counters.NOTHING) for name in names}
 

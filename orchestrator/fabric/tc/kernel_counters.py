@@ -6,35 +6,53 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from netem.kernel import tc
+from netem.kernel.filters import parse_police, show_police_command
 from netem.measurement.losses import AskedLosses
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import LinkRow
 
 Pair = tuple[str, str]  # the source and the target of a link
 
-# drawn: packets whose loss netem has decided; the other offered packets came during a cut.
-_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
+# drawn: packets whose loss netem has decided; the other offered packets found no room or came during a cut.
+_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "overflowed", "cut_dropped", "drawn")
 
 
 class Reading(NamedTuple):
-    """Counters of the qdiscs of an interface, by the index of the link, and the packets that ``passed`` unshaped."""
+    """Counters of the qdiscs of an interface, by the index of the link, the packets that ``passed`` unshaped, and the
+    bytes that are queued or in flight, by the index of the link."""
 
     links: dict[int, dict[str, int]]
     passed: int
+    backlog: dict[int, int]
 
 
-NOTHING = Reading({}, 0)  # of no interface
+NOTHING = Reading({}, 0, {})  # of no interface
 
 
-def read(shown: str) -> Reading:
-    """The counters in what tc shows of an interface."""
-    counted = {index: counts(state) for index, state in tc.parse_qdiscs(shown).items()}
-    cuts = {index: cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
-    return Reading(counted | cuts, tc.parse_passed(shown))
+def show_commands(interface: str) -> list[list[str]]:
+    """The commands whose output `read` takes."""
+    return [tc.show_command(interface), show_police_command(interface)]
+
+
+def read(shown: str, policed: str) -> Reading:
+    """The counters in what tc shows of the qdiscs and of the policers of an interface; "" if it has no policers."""
+    states = tc.parse_qdiscs(shown)
+    links = {index: counts(state) for index, state in states.items()}
+    links |= {index: cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
+    for index, packets in (parse_police(policed) if policed else {}).items():
+        links[index] = _sum(links.get(index, {}), overflow(packets))
+    backlog = {index: state.backlog for index, state in states.items()}
+    return Reading(links, tc.parse_passed(shown), backlog)
+
+
+def overflow(packets: int) -> dict[str, int]:
+    """Counters of packets that found no room in the buffer."""
+    return {"offered": packets, "overflowed": packets}
 
 
 def counts(state: tc.KernelLinkState) -> dict[str, int]:
-    """Counters from netem's sent, queued and dropped packets; netem does not report the cause of a drop."""
+    """Counters from netem's sent, queued and dropped packets. netem drops only what is lost at random, or too corrupt
+    to send: its limit never binds."""
     drawn = state.packets + state.dropped + state.backlog_packets
     return {
         "offered": drawn,
@@ -57,15 +75,9 @@ class Ledger:
     def __init__(self) -> None:
         self._kept: dict[Pair, dict[str, int]] = {}  # counters of removed qdiscs
         self._asked: dict[Pair, AskedLosses] = {}
-        self._limited: set[Pair] = set()  # links with a rate, now or earlier: a full buffer drops packets
 
     def begin(self, link: Pair, profile: LinkProfile) -> None:
         self._asked[link] = AskedLosses(profile)
-        self.note_rate(link, profile)
-
-    def note_rate(self, link: Pair, profile: LinkProfile) -> None:
-        if profile.rate is not None:
-            self._limited.add(link)
 
     def change(self, link: Pair, profile: LinkProfile, now: Mapping[str, int]) -> None:
         """The link has another profile from now on. ``now``: the counters of its qdisc; none if it has no qdisc."""
@@ -79,9 +91,11 @@ class Ledger:
         """All that is counted of a link. ``now``: see `change`."""
         whole = self._whole(link, now)
         mean, variance = self._asked[link].of(whole["drawn"])
-        losses = {"asked_lost": mean, "asked_variance": variance, "others_too": int(link in self._limited)}
-        return {"source": link[0], "target": link[1], **whole, **losses}
+        return {"source": link[0], "target": link[1], **whole, "asked_lost": mean, "asked_variance": variance}
 
     def _whole(self, link: Pair, now: Mapping[str, int]) -> dict[str, int]:
-        kept = self._kept.get(link, {})
-        return {key: kept.get(key, 0) + now.get(key, 0) for key in _COUNTERS}
+        return _sum(self._kept.get(link, {}), now)
+
+
+def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in _COUNTERS}

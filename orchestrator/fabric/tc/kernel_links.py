@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 from netem.kernel import tc
 from netem.kernel.filters import Match, further_commands
-from netem.profile import LinkProfile
+from netem.kernel.police import Bucket, sharing
+from netem.profile import FULL_FRAME, LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.tc.kernel_counters import Pair
 from orchestrator.planning.plan import LinkPlan
+
+SUPER_PACKET = 46
+"""Segments of the largest super-packet that a node's TCP makes unless it is limited: 64 KiB of 1448 bytes each."""
 
 
 class Layout(NamedTuple):
@@ -23,11 +28,16 @@ class Layout(NamedTuple):
 
 
 class KernelLinks:
-    """The links by target and source. ``remote``: the MACs of other hosts' nodes; their links share the trunk."""
+    """The links by target and source. ``remote``: the MACs of other hosts' nodes; their links share the trunk.
+    ``segments``: the most segments of a super-packet by its source, see `most_segments`."""
 
-    def __init__(self, capabilities: tc.Capabilities, remote: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, capabilities: tc.Capabilities, remote: Mapping[str, str] = {}, segments: Mapping[str, int] = {}
+    ) -> None:
         self.remote = remote
         self._capabilities = capabilities
+        self.segments = dict(segments)
+        self._policers = count(1)  # an index is never used again, so that its counter starts at 0
         self._to: defaultdict[str, dict[str, tc.KernelLink]] = defaultdict(dict)
         self._passing: defaultdict[str, set[str]] = defaultdict(set)  # the addresses of remote sources, by target
 
@@ -54,7 +64,10 @@ class KernelLinks:
         """Add a link from ``address``. ``number``: on its device. ``target``: see `tc.KernelLink`."""
         known = self._to[link.target]
         index, seed = number or len(known) + 1, link.seed % 2**32
-        known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=seed, target=target)
+        piece = self.most_segments(link.source) * FULL_FRAME
+        known[link.source] = tc.KernelLink(
+            index=index, address=address, profile=link.profile, seed=seed, target=target, piece=piece
+        )
 
     def let_pass(self, address: str, target: str) -> None:
         """Packets from this address of another host's node, where the link is shaped, pass to the target."""
@@ -76,10 +89,22 @@ class KernelLinks:
                 continue
             link = links[source] = replace(links[source], address=address)
             if target in interfaces:
-                flow = Match(address, None, link.class_id)
+                policer = sharing(link.policer)
+                flow = Match(address, None, link.class_id, police=(policer, policer))
                 known = len(links) + len(self._passed_to([target]))
                 commands += further_commands(interfaces[target], known, flow)
         return commands
+
+    def most_segments(self, source: str) -> int:
+        """Of a super-packet from this node."""
+        return min(self.segments.get(source, SUPER_PACKET), SUPER_PACKET)
+
+    def limit_segments(self, source: str, most: int) -> None:
+        """A node makes super-packets of at most so many segments from now on."""
+        self.segments[source] = most
+        for links in self._to.values():
+            if source in links:
+                links[source] = replace(links[source], piece=self.most_segments(source) * FULL_FRAME)
 
     def renew(self, link: Pair, profile: LinkProfile | None = None) -> tc.KernelLink:
         """Give a link its next seed, as each change of its qdisc needs, and perhaps another profile."""
@@ -95,7 +120,11 @@ class KernelLinks:
         return Layout(frozenset(links), frozenset(self._passed_to(targets)))
 
     def setup_commands(self, interface: str, targets: Sequence[str]) -> list[list[str]]:
-        """The commands that shape the links to these targets on the hub's ``interface`` toward them."""
+        """The commands that shape the links to these targets on the hub's ``interface`` toward them, with new
+        policers."""
+        for target in targets:
+            for source, link in self._to[target].items():
+                self._to[target][source] = replace(link, policer=next(self._policers))
         links = [link for target in targets for link in self._to[target].values()]
         return tc.setup_commands(interface, links, self._capabilities, self._passed_to(targets))
 
@@ -106,6 +135,10 @@ class KernelLinks:
     def restore_command(self, interface: str, link: Pair) -> list[str]:
         """See `tc.restore_command`."""
         return tc.restore_command(interface, self[link], self._capabilities, alone=self._alone(link[1]))
+
+    def bucket(self, link: Pair) -> Bucket | None:
+        """See `tc.bucket`."""
+        return tc.bucket(self[link], self._capabilities, alone=self._alone(link[1]))
 
     def check(self, link: Pair, configured: tc.KernelLink, states: Mapping[int, tc.KernelLinkState]) -> None:
         """Compare the kernel's settings with the asked ones; FabricError if they differ."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from netem.kernel.media import channel_commands, device_of, member_commands
 from netem.kernel.tc import Capabilities
 from orchestrator import text
-from orchestrator.fabric.namespaces.wiring import hub_interface
+from orchestrator.fabric.namespaces.wiring import hub_interface, most_segments
 from orchestrator.fabric.tc.kernel_links import KernelLinks
 from orchestrator.fabric.userspace import link_request, nat_requests
 from orchestrator.layout import write, write_line
@@ -27,7 +27,7 @@ def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
     """The commands of the kernel engine for the links to a node, on the hub's end of its interface. In a run, the
     number of the attachment, here 1, counts the nodes in order of their start. A seed is given only if this host's
     netem accepts one."""
-    links = KernelLinks(Capabilities(seed=True))
+    links = KernelLinks(Capabilities(seed=True), segments=most_segments(plan))
     for link in plan.links:
         if link.target == target.name:
             links.add(link, plan.node(link.source).address)

@@ -3,7 +3,17 @@ and one of IPv6, whose addresses end in the same 32 bits."""
 
 from __future__ import annotations
 
-from netem.kernel.filters import LINEAR_FILTERS, Match, filter_commands, further_commands
+import pytest
+
+from netem.errors import TcError
+from netem.kernel.filters import (
+    LINEAR_FILTERS,
+    Match,
+    filter_commands,
+    further_commands,
+    parse_police,
+    show_police_command,
+)
 
 IPV4 = "tc filter add dev trunk parent 1: protocol ip prio 1 u32"
 IPV6 = "tc filter add dev trunk parent 1: protocol ipv6 prio 2 u32"
@@ -23,6 +33,34 @@ def test_a_flow_is_from_an_address_to_any_or_to_one() -> None:
         f"{IPV6} match u32 0x0a090001 0xffffffff at 20 flowid 1:1",
         f"{IPV6} match u32 0x0a090001 0xffffffff at 20 match u32 0x0a090002 0xffffffff at 36 flowid 1:2",
     ]
+
+
+def test_both_filters_of_a_flow_have_one_policer() -> None:
+    police = ["action", "police", "rate", "1mbit", "index", "7"], ["action", "police", "index", "7"]
+    assert lines([Match("10.9.0.1", None, "1:1", police=police)]) == [
+        f"{IPV4} match ip src 10.9.0.1/32 action police rate 1mbit index 7 flowid 1:1",
+        f"{IPV6} match u32 0x0a090001 0xffffffff at 20 action police index 7 flowid 1:1",
+    ]
+
+
+SHOWN = """[
+{"protocol":"ip","pref":1,"kind":"u32","chain":0},
+{"protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800:","ht_divisor":1}},
+{"protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::800","order":2048,"key_ht":"800","bkt":"0",
+ "flowid":"1:1f","not_in_hw":true,"rule_hit":40,"success":40,
+ "match":{"value":"a090002","mask":"ffffffff","offmask":"","off":12},
+ "actions":[{"order":1,"kind":"police","index":7,"control_action":{"type":"drop"},"overhead":0,"ref":2,"bind":2,
+  "stats":{"bytes":49680,"packets":40,"drops":24,"overlimits":24,"requeues":0,"backlog":0,"qlen":0}}]}},
+{"protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::801","order":2049,"key_ht":"800","bkt":"0",
+ "flowid":"1:fffe","not_in_hw":true}}]"""
+"""What `tc -j -s filter show` of iproute2 6.1 printed on Linux 7.2."""
+
+
+def test_what_policers_have_dropped_is_read_by_class() -> None:
+    assert " ".join(show_police_command("v1")) == "tc filter show dev v1 parent 1: protocol ip prio 1"
+    assert parse_police(SHOWN) == {0x1F: 24}
+    with pytest.raises(TcError, match="cannot read"):
+        parse_police(SHOWN.replace("drops", "gone"))
 
 
 def test_many_flows_from_one_node_are_found_by_their_target() -> None:

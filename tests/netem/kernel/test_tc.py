@@ -13,7 +13,8 @@ import pytest
 
 from netem.errors import TcError
 from netem.kernel import batch, tc
-from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+from netem.kernel.police import bucket_of, making
+from netem.profile import GilbertElliott, LinkProfile
 
 OLD = tc.Capabilities()
 NEW = tc.Capabilities(seed=True, duplicate_in_tree=True)
@@ -35,25 +36,30 @@ QDISCS = f"""[
  "direct_qlen":1000}},"bytes":184235934,"packets":122053,"drops":24,{COUNTERS},"backlog":0,"qlen":0}},
 {{"kind":"blackhole","handle":"8001:","parent":"1:ffff","options":{{}},
  "bytes":0,"packets":0,"drops":11,{COUNTERS},"backlog":0,"qlen":0}},
-{{"kind":"netem","handle":"3:","parent":"1:2","options":{{"limit":599,
+{{"kind":"netem","handle":"3:","parent":"1:2","options":{{"limit":100000,
  "delay":{{"delay":0.04,"jitter":0.005,"correlation":0}},"loss-random":{{"loss":0.005,"correlation":0}},
  "rate":{{"rate":6250000,{LINE}}},"ecn":false,"gap":0}},
  "bytes":5325403,"packets":3583,"drops":11,{COUNTERS},"backlog":3028,"qlen":2}},
-{{"kind":"netem","handle":"5:","parent":"1:4","options":{{"limit":17,
+{{"kind":"netem","handle":"5:","parent":"1:4","options":{{"limit":100000,
  "delay":{{"delay":0.02,"jitter":0,"correlation":0}},"loss-gemodel":{{"p":0.02,"r":0.3,"1-h":0.9,"1-k":0.01}},
  "reorder":{{"reorder":0.05,"correlation":0}},"corrupt":{{"corrupt":0.001,"correlation":0}},
  "rate":{{"rate":683,{LINE}}},"ecn":false,"gap":1}},
  "bytes":0,"packets":0,"drops":0,{COUNTERS},"backlog":0,"qlen":0}},
-{{"kind":"netem","handle":"8:","parent":"1:7","options":{{"limit":10156,
+{{"kind":"netem","handle":"8:","parent":"1:7","options":{{"limit":100000,
  "delay":{{"delay":0.012049,"jitter":0.000249,"correlation":0}},
  "rate":{{"rate":4000000000,{LINE}}},"ecn":false,"gap":0}},
  "bytes":4900,"packets":50,"drops":0,{COUNTERS},"backlog":0,"qlen":0}},
-{{"kind":"netem","handle":"b:","parent":"1:a","options":{{"limit":1000,"ecn":false,"gap":0}},
+{{"kind":"netem","handle":"b:","parent":"1:a","options":{{"limit":100000,"ecn":false,"gap":0}},
  "bytes":4900,"packets":50,"drops":0,{COUNTERS},"backlog":0,"qlen":0}}]"""
 
 
 def link(index: int, profile: LinkProfile, address: str | None = None) -> tc.KernelLink:
-    return tc.KernelLink(index=index, address=address or f"10.9.0.{index + 1}", profile=profile, seed=1000 + index)
+    address = address or f"10.9.0.{index + 1}"
+    return tc.KernelLink(index=index, address=address, profile=profile, seed=1000 + index, policer=index)
+
+
+def made(index: int, profile: LinkProfile) -> str:
+    return " ".join(making(index, bucket_of(profile)))
 
 
 def netem_of(command: list[str]) -> str:
@@ -66,18 +72,20 @@ def test_the_tree_of_a_device() -> None:
     assert lines == [
         "qdisc add dev data0 root handle 1: htb default ffff",
         f"class add dev data0 parent 1: classid 1:1 htb {rate}",
-        # On the way 50 Mbit/s * 45 ms = 281 250 bytes, in the buffer 100 ms = 625 000: 598.6 full frames.
-        "qdisc add dev data0 parent 1:1 handle 2: netem limit 599 delay 40ms 5ms distribution normal "
+        "qdisc add dev data0 parent 1:1 handle 2: netem limit 100000 delay 40ms 5ms distribution normal "
         "loss random 0.5% rate 50mbit",
         f"class add dev data0 parent 1: classid 1:a htb {rate}",
-        "qdisc add dev data0 parent 1:a handle b: netem limit 1000",
+        "qdisc add dev data0 parent 1:a handle b: netem limit 100000",
         f"class add dev data0 parent 1: classid 1:ffff htb {rate}",
         "qdisc add dev data0 parent 1:ffff blackhole",
-        # 10.9.0.2 and 10.9.0.11, see tests/netem/kernel/test_filters.py
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.2/32 flowid 1:1",
-        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 flowid 1:a",
-        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090002 0xffffffff at 20 flowid 1:1",
-        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a09000b 0xffffffff at 20 flowid 1:a",
+        # 10.9.0.2 and 10.9.0.11, see tests/netem/kernel/test_filters.py; policers in tests/netem/kernel/test_police.py
+        f"filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.2/32 {made(1, WAN)} flowid 1:1",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 "
+        f"{made(10, LinkProfile())} flowid 1:a",
+        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090002 0xffffffff at 20 "
+        "action police index 1 flowid 1:1",
+        "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a09000b 0xffffffff at 20 "
+        "action police index 10 flowid 1:a",
     ]
 
 
@@ -138,11 +146,32 @@ def test_options_of_netem(profile: LinkProfile, options: str) -> None:
     assert netem_of(leaf).endswith(options)
 
 
+def test_a_chain_starts_in_either_state_as_often_as_it_is_there() -> None:
+    """netem starts it in what it takes for the good state; the loss in it comes last (tc-netem(8))."""
+    chain = GilbertElliott(p=0.1, r=0.3, loss_good=0.01, loss_bad=0.9)
+    options = [
+        netem_of(tc.change_command("v1", replace(link(1, LinkProfile(loss=chain)), seed=seed), OLD))
+        for seed in range(1000)
+    ]
+    good = sum("gemodel 10% 30% 90% 1%" in each for each in options)
+    bad = sum("gemodel 30% 10% 1% 90%" in each for each in options)
+    assert good + bad == 1000
+    assert bad == pytest.approx(250, abs=45)  # p / (p + r); 45 are three standard deviations and more
+
+
+def test_a_chain_that_starts_in_its_bad_state_is_the_same() -> None:
+    (leaf,) = [qdisc for qdisc in json.loads(QDISCS) if qdisc["handle"] == "5:"]
+    leaf["options"]["loss-gemodel"] = {"p": 0.3, "r": 0.02, "1-h": 0.01, "1-k": 0.9}
+    assert tc.compare(BURSTY, tc.parse_qdiscs(json.dumps([leaf]))[4]) == []
+    leaf["options"]["loss-gemodel"] = {"p": 0.3, "r": 0.02, "1-h": 0.9, "1-k": 0.01}
+    assert len(tc.compare(BURSTY, tc.parse_qdiscs(json.dumps([leaf]))[4])) == 1
+
+
 def test_a_change_is_in_place_and_names_every_setting() -> None:
     command = tc.change_command("data0", link(3, LinkProfile()), OLD)
     assert command[:9] == ["tc", "qdisc", "change", "dev", "data0", "parent", "1:3", "handle", "4:"]
     # Rate and corruption stay as they were unless named (sch_netem.c, netem_change).
-    assert netem_of(command) == "limit 1000 delay 0ms corrupt 0% rate 0bit"
+    assert netem_of(command) == "limit 100000 delay 0ms corrupt 0% rate 0bit"
 
 
 def test_a_cut_stops_the_link_before_it_takes_its_place() -> None:
@@ -228,20 +257,6 @@ def test_few_links_need_no_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "limit"),
-    [
-        (LinkProfile(), 1000),
-        (LinkProfile(latency=0.1), 82_563),  # 10 Gbit/s for 100 ms is 125 MB; / 1514 = 82 562.7
-        (LinkProfile(rate=1e9, latency=0.1, buffer=0.05), 12_385),  # 18.75 MB: twelve times tc's default of 1000
-        (LinkProfile(rate=1e6, buffer_bytes=20 * FULL_FRAME), 20),
-        (LinkProfile(rate=1e6, buffer_bytes=0), 1),
-    ],
-)
-def test_limit_holds_what_is_on_its_way_and_the_buffer(profile: LinkProfile, limit: int) -> None:
-    assert tc.queue_limit(profile) == limit
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"index": 0}, "index 0 is not between 1 and"),
@@ -265,7 +280,7 @@ def test_reading_back() -> None:
     assert list(states) == [2, 4, 7, 10]
     wan = states[2]
     assert wan.profile == WAN
-    assert (wan.limit, wan.seed) == (599, None)
+    assert (wan.limit, wan.seed) == (100_000, None)
     assert (wan.packets, wan.sent_bytes, wan.dropped, wan.backlog, wan.backlog_packets) == (3583, 5325403, 11, 3028, 2)
     assert states[4].profile.loss == BURSTY.loss
     assert states[7].profile.rate is None  # the rate that keeps order is no rate of the link
@@ -280,7 +295,10 @@ def test_what_was_asked_is_found(index: int, profile: LinkProfile) -> None:
 def test_differences_are_named() -> None:
     asked = WAN.merged(latency=0.041, loss=GilbertElliott(p=0.1, r=0.5), rate=None, duplicate=0.1)
     found = {difference.partition(":")[0] for difference in tc.compare(asked, tc.parse_qdiscs(QDISCS)[2])}
-    assert found == {"latency", "loss", "rate", "duplicate", "limit"}
+    assert found == {"latency", "loss", "rate", "duplicate"}
+    # A million packets a second for 2.02 s, and a buffer of two latencies at 1 Gbit/s in frames of 42 bytes.
+    (limit,) = tc.compare(WAN.merged(latency=2.0, rate=1e9), tc.parse_qdiscs(QDISCS)[2])[-1:]
+    assert limit.startswith("limit: configured 13924762")
     shorter = BURSTY.merged(loss=GilbertElliott(p=0.02, r=0.4, loss_good=0.01, loss_bad=0.9))
     (difference,) = tc.compare(shorter, tc.parse_qdiscs(QDISCS)[4])
     assert "loss: configured GilbertElliott(p=0.02, r=0.4" in difference

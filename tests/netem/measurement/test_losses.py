@@ -56,12 +56,6 @@ def test_what_was_asked_a_moment_ago_is_part_of_it() -> None:
     assert not found._replace(lost=0).as_asked(1e-5)
 
 
-def test_a_full_buffer_excuses_too_many_and_not_too_few() -> None:
-    found = losses(10_000, 5000, (0, LinkProfile(loss=0.01)))._replace(others_too=True)
-    assert found.as_asked(1e-5)
-    assert not found._replace(lost=10).as_asked(1e-5)
-
-
 def test_a_class_of_links_is_the_sum_of_them() -> None:
     one = losses(1000, 13, (0, LinkProfile(loss=0.01)))
     together = one.plus(one)

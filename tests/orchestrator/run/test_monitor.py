@@ -87,14 +87,14 @@ def test_channels_are_recorded_without_what_probes_sent(tmp_path: Path) -> None:
 
 
 def test_counts_since_an_earlier_reading() -> None:
-    before, now = row(10, drawn=10, asked_lost=0.5, others_too=1), row(25, drawn=25, asked_lost=1.75, others_too=1)
+    before, now = row(10, drawn=10, asked_lost=0.5), row(25, drawn=25, asked_lost=1.75)
     assert since(now, None) == now
-    assert since(now, before) == row(15, drawn=15, asked_lost=1.25, others_too=1)
+    assert since(now, before) == row(15, drawn=15, asked_lost=1.25)
 
 
 def test_counts_of_engines_that_shaped_a_link_one_after_the_other() -> None:
-    rows = row(10, overflowed=7, others_too=1), row(25, lost=2, others_too=0)
-    assert plus(*rows[::-1]) == row(35, overflowed=7, lost=2, others_too=1)
+    rows = row(10, overflowed=7), row(25, lost=2)
+    assert plus(*rows[::-1]) == row(35, overflowed=7, lost=2)
 
 
 class Shown:

@@ -55,9 +55,9 @@ def wired(
     node = Namespace([*hub.prefix, "unshare", "-n"], user=bool(os.geteuid()))
     try:
         hub.run(*tool, given=hub_lines(first, node.pid, interface, "bridge0", 1450))
-        node.run(*tool, given=node_lines(first, others, single_packets=True, congestion="cubic"))
+        node.run(*tool, given=node_lines(first, others, most_segments=1, congestion="cubic"))
         if moved is not None:
-            lines = withdrawal_lines(first) + node_lines(moved, others, single_packets=True, congestion="cubic")
+            lines = withdrawal_lines(first) + node_lines(moved, others, most_segments=1, congestion="cubic")
             node.run(*tool, given=lines)
         shown = [node.run("ip", "-d", *each.split()) for each in INSIDE]
         shown.append(hub.run("ip", "-d", "link", "show", "dev", interface))

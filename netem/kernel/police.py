@@ -1,0 +1,130 @@
+"""The kernel engine's buffers: a policer (tc-police(8)) in front of the netem of each link. Pure, no I/O.
+
+netem's own limit counts packets, whatever their size, and also those that only wait for the latency. So it never binds
+here. The policer has the link's rate and a bucket of the link's buffer. What is missing in the bucket is what waits in
+a first-in-first-out queue of that rate. So the packets that find no token are those that find no room in such a queue.
+Details:
+
+- **Loss and duplication** come after the policer, so its rate and bucket are those of the queue divided by
+  `queued_share`. Losses are chance: at exactly that rate a saturated queue would wander beyond its limit without bound.
+  So the rate is a little lower (`slack`). netem gives duplicates to the policer, too.
+- **A changed policer starts with a full bucket** (act_police.c, tcf_police_init). If packets wait at the change, the
+  bucket therefore gets only the rest of the buffer (`rest`). It can be made whole once they have left.
+- **The bucket holds a full frame**, or else no full frame would ever pass, and the largest super-packet of the sender.
+- **tc stores a bucket as a time** in 32 bits of 64 ns, and a longer one as a wrong one, without an error. So a bucket
+  lasts LONGEST_BUCKET at most.
+- **A silent link** lets nothing leave its queue, so its policer has next to no rate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from netem.measurement.intervals import design_effect
+from netem.profile import FULL_FRAME, LinkProfile
+
+UNLIMITED = 32e9
+"""Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
+
+LONGEST_BUCKET = 270.0  # s; 2**32 times 64 ns are 274.9
+LEAST_SLACK, MOST_SLACK = 0.001, 0.02
+_TICK = 64e-9  # s
+_LARGEST_PACKET = 262_144  # bytes that a super-packet may have on the link; a larger one would be dropped
+_OPEN_SECONDS = 0.01
+_SMALLEST_SHARE = 1e-3
+_SMALLEST_FRAME = 42  # bytes of Ethernet, IPv4 and UDP headers
+_MOST_PACKETS_PER_SECOND = 1e6  # that the kernel carries over one link
+_SMALLEST_LIMIT = 100_000
+_LARGEST_LIMIT = 2**32 - 1
+
+
+class Bucket(NamedTuple):
+    """Settings of a policer: bytes per second, and bytes that it lets pass at once."""
+
+    rate: int
+    size: int
+
+    def rest(self, waiting: float, piece: int = FULL_FRAME) -> Bucket:
+        """The bucket while so many bytes wait in the queue; at least one piece fits."""
+        return self._replace(size=max(self.size - math.ceil(max(0.0, waiting)), min(piece, self.size)))
+
+
+def bucket_of(profile: LinkProfile, piece: int = FULL_FRAME) -> Bucket | None:
+    """The policer of a link; None if it has no rate. ``piece``: bytes of the largest (super-)packet that the sender
+    makes."""
+    if profile.rate is None or profile.rate >= UNLIMITED:
+        return None
+    size = max(profile.buffer_limit or 0, piece, FULL_FRAME)
+    share = max(queued_share(profile), _SMALLEST_SHARE)
+    rate = max(1, round(profile.rate) // 8) / share * (1 - slack(profile, size))
+    size = math.ceil(size / share)
+    if profile.silence:
+        return Bucket(max(1, math.ceil(size / LONGEST_BUCKET)), size)
+    whole = max(1, math.floor(rate), math.ceil(piece / LONGEST_BUCKET))
+    # Two ticks more than the buffer: tc rounds a bucket down to ticks.
+    return Bucket(whole, min(size + math.ceil(2 * _TICK * whole), math.floor(whole * LONGEST_BUCKET)))
+
+
+def queued_share(profile: LinkProfile) -> float:
+    """Of the packets that pass the policer, duplicates included, the share that comes to netem's queue. netem loses a
+    packet if it is drawn for loss and not for duplication. A packet drawn for duplication only is given to the policer
+    a second time, and this copy is lost or not (sch_netem.c, netem_enqueue)."""
+    loss, duplicate = profile.mean_loss, profile.duplicate
+    copies = duplicate * (1 - loss)
+    return (1 - loss * (1 - duplicate) + copies * (1 - loss)) / (1 + copies)
+
+
+def slack(profile: LinkProfile, buffer: int) -> float:
+    """The fraction by which the policer is slower, so that the queue of a saturated link with random loss exceeds its
+    ``buffer`` of bytes by a quarter in the mean. That of a random walk with the variance v of a step and the drift -d
+    is v / 2 d (Kingman 1962): for each full frame that passes the policer, v is loss (1 - loss) times the design effect
+    of bursts, and d is the slack times 1 - loss."""
+    if not profile.mean_loss:
+        return 0.0
+    excess = buffer / FULL_FRAME / 4
+    needed = profile.mean_loss * design_effect(profile.loss) / (2 * excess)
+    return min(max(needed, LEAST_SLACK), MOST_SLACK)
+
+
+def waiting_bytes(profile: LinkProfile, backlog: float) -> float:
+    """The bytes that wait for the rate if netem holds a ``backlog`` of bytes: those beyond what is on its way."""
+    return 0.0 if profile.rate is None else max(0.0, backlog - profile.rate / 8 * profile.latency)
+
+
+def cut_short(profile: LinkProfile) -> bool:
+    """Whether a buffer lasts longer than a policer can count."""
+    bucket = bucket_of(profile.merged(silence=None))
+    return bucket is not None and bucket.size < (profile.buffer_limit or 0)
+
+
+def queue_limit(profile: LinkProfile) -> int:
+    """netem's limit in packets: more than can be on their way and in the buffer, if all are as small as can be."""
+    seconds = profile.latency + profile.silence + 4 * profile.jitter
+    packets_per_second = _MOST_PACKETS_PER_SECOND
+    if profile.rate is not None:
+        packets_per_second = min(packets_per_second, profile.rate / 8 / _SMALLEST_FRAME)
+    waiting = (profile.buffer_limit or 0) / _SMALLEST_FRAME
+    return min(max(math.ceil(packets_per_second * seconds + waiting), _SMALLEST_LIMIT), _LARGEST_LIMIT)
+
+
+def making(index: int, bucket: Bucket | None) -> list[str]:
+    """The action of a filter that makes the policer of this index; None lets everything pass."""
+    if bucket is None:
+        bucket, exceed = Bucket(int(UNLIMITED / 8), int(UNLIMITED / 8 * _OPEN_SECONDS)), "ok"
+    else:
+        exceed = "drop"
+    return [
+        *("action", "police", "rate", f"{8 * bucket.rate}bit", "burst", f"{bucket.size}b"),
+        *("mtu", f"{_LARGEST_PACKET}b", "conform-exceed", f"{exceed}/ok", "index", str(index)),
+    ]
+
+
+def sharing(index: int) -> list[str]:
+    """The action of a filter that has the policer of this index in common with another one."""
+    return ["action", "police", "index", str(index)]
+
+
+def change_command(index: int, bucket: Bucket | None) -> list[str]:
+    """The command that gives a policer other settings in place, with a full bucket. Its counters stay."""
+    return ["tc", "actions", "change", *making(index, bucket)]

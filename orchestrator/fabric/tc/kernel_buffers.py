@@ -1,0 +1,81 @@
+"""The buffers of the kernel engine's links: what the policer of each is set to (`netem.kernel.police`)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+from netem.kernel import police, tc
+from netem.kernel.police import Bucket
+from netem.profile import LinkProfile
+from orchestrator.fabric.tc.alteration import Alteration
+from orchestrator.fabric.tc.kernel_counters import Pair
+from orchestrator.fabric.tc.kernel_links import KernelLinks
+from orchestrator.fabric.tc.traffic_control import TrafficControl
+
+
+class KernelBuffers:
+    """The settings of the policers of attached links. If packets waited when a policer was changed, its bucket is
+    smaller than the buffer. It is changed again once fewer wait (`widen`)."""
+
+    def __init__(self, links: KernelLinks, control: TrafficControl) -> None:
+        self._links = links
+        self._tc = control
+        self._wanted: dict[Pair, Bucket | None] = {}
+        self._set: dict[Pair, Bucket | None] = {}
+
+    def made(self, link: Pair) -> None:
+        """The policer of a link is new, with a full bucket."""
+        self._wanted[link] = self._set[link] = self._links.bucket(link)
+
+    def opened(self, link: Pair) -> list[str] | None:
+        """The command for a link that is cut: its policer drops nothing. None if there is none to give."""
+        limited = self._set.get(link) is not None
+        self._wanted[link] = self._set[link] = None
+        return police.change_command(self._links[link].policer, None) if limited else None
+
+    def restored(self, link: Pair) -> list[str] | None:
+        """The command for a link that is empty after a cut. None if there is none to give."""
+        self.made(link)
+        bucket = self._set[link]
+        return None if bucket is None else police.change_command(self._links[link].policer, bucket)
+
+    async def prepare(self, alterations: Sequence[Alteration]) -> None:
+        """Add the command for the policer to each change of a profile that needs one: it gets the part of the new
+        buffer that packets which wait at present leave."""
+        changed = [each for each in alterations if self._wanted.get(each.pair) != self._links.bucket(each.pair)]
+        limited = {each.interface for each in changed if each.interface and self._wanted.get(each.pair) is not None}
+        names = sorted(limited)
+        replies = await self._tc.attempt([tc.show_command(name) for name in names]) if names else []
+        shown = {name: tc.parse_qdiscs(reply.shown) for name, reply in zip(names, replies, strict=True) if reply.shown}
+        for each in changed:
+            state = shown.get(each.interface or "", {}).get(each.link.index)
+            waiting = police.waiting_bytes(each.before, state.backlog) if state is not None else 0.0
+            wanted = self._links.bucket(each.pair)
+            self._wanted[each.pair] = wanted
+            self._set[each.pair] = None if wanted is None else wanted.rest(waiting, each.link.piece)
+            each.police = police.change_command(each.link.policer, self._set[each.pair])
+
+    async def undo(self, refused: Sequence[Alteration], cut: Container[Pair]) -> None:
+        """Set the policers of links whose change was refused as they were. ``cut``: the links that are cut."""
+        commands = [self.opened(each.pair) if each.pair in cut else self.restored(each.pair) for each in refused]
+        if given := [each for each in commands if each is not None]:
+            await self._tc.attempt(given)
+
+    async def widen(self, backlogs: Mapping[Pair, int]) -> None:
+        """Give the policers whose bucket is smaller than the buffer what fits at present. ``backlogs``: the bytes in
+        the netem of each link."""
+        commands = []
+        for link, wanted in self._wanted.items():
+            now = self._set[link]
+            if wanted is None or now is None or now.size >= wanted.size or link not in backlogs:
+                continue
+            waiting = police.waiting_bytes(self._profile(link), backlogs[link])
+            fitting = wanted.rest(waiting, self._links[link].piece)
+            if fitting.size > now.size:
+                self._set[link] = fitting
+                commands.append(police.change_command(self._links[link].policer, fitting))
+        if commands:
+            await self._tc.attempt(commands)
+
+    def _profile(self, link: Pair) -> LinkProfile:
+        return self._links[link].profile

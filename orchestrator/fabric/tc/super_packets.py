@@ -1,0 +1,30 @@
+"""Super-packets of nodes under the kernel engine, which does not cut them: a buffer must have room for a whole one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.fabric.base import LinkChange
+from orchestrator.fabric.namespaces import wiring
+from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.tc.kernel_links import KernelLinks
+
+
+class SuperPackets:
+    """``pids``: of a process in the network namespace of each attached node."""
+
+    def __init__(self, hub: Hub, links: KernelLinks) -> None:
+        self.pids: dict[str, int] = {}
+        self._hub, self._links = hub, links
+
+    async def limit(self, changes: Sequence[LinkChange]) -> None:
+        """Let nodes make no super-packets that a changed link would have no room for. Only a change that the plan does
+        not know of needs it."""
+        for change in changes:
+            most = None if change.profile is None else wiring.segments_of(change.profile)
+            if most is None or most >= self._links.most_segments(change.source) or change.source not in self.pids:
+                continue
+            line, pid = wiring.segments_line(most), self.pids[change.source]
+            refused, _, _ = await self._hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
+            if not refused:
+                self._links.limit_segments(change.source, most)

@@ -117,7 +117,7 @@ EXAMPLES = """\
 # Scenarios
 
 Run one with `edgebed up NAME` or `edgebed sweep NAME`. `edgebed new NAME mine.yaml` copies one. The
-[gallery](../docs/gallery.md) shows sixteen of them with results. This page is generated from the first lines
+[gallery](../docs/gallery.md) shows some of them with results. This page is generated from the first lines
 of the files; times are for two cores.
 """
 

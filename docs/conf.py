@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -21,11 +22,6 @@ root_doc = "README"
 exclude_patterns = ["notebooks"]
 myst_heading_anchors = 4
 FOLDER = Path(__file__).parent
-REDIRECTION = """\
-<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>edgebed</title>
-<meta http-equiv="refresh" content="0; url=README.html"><a href="README.html">edgebed</a></html>
-"""
 SOURCES = "https://github.com/edgebed/edgebed/blob/main"
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -62,12 +58,12 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = f"{text}\n{navigation(source[0])}\n" if name == root_doc else text
 
 
-def lead_to_the_start_page(app: Sphinx, problem: Exception | None) -> None:
+def copy_the_start_page(app: Sphinx, problem: Exception | None) -> None:
     """Write the page that a web server shows for the site's own address."""
     if problem is None:
-        (Path(app.outdir) / "index.html").write_text(REDIRECTION)
+        shutil.copyfile(Path(app.outdir, "README.html"), Path(app.outdir, "index.html"))
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", read)
-    app.connect("build-finished", lead_to_the_start_page)
+    app.connect("build-finished", copy_the_start_page)

@@ -20,6 +20,7 @@ Cell = str | Text
 """The content of a table cell. A plain string is printed as it is, without markup."""
 
 UNLIMITED = 10_000  # columns
+PROSE = 120  # columns of a table with sentences in it, where there is no terminal
 GAP = 2  # columns between two cells
 LONGEST_LINE = 5000  # characters of an error; a path has at most 4096
 LEAST = 20  # columns; text is not wrapped to less
@@ -32,11 +33,11 @@ def print_error(text: str) -> None:
     print("error: " + "\n".join(lines), file=sys.stderr)
 
 
-def open_console() -> Console:
-    """A console on standard output: as wide as the terminal or $COLUMNS, otherwise unlimited."""
+def open_console(piped: int = UNLIMITED) -> Console:
+    """A console on standard output: as wide as the terminal or $COLUMNS, otherwise ``piped`` columns."""
     console = Console(highlight=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        console.width = UNLIMITED
+        console.width = piped
     return console
 
 

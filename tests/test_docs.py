@@ -171,7 +171,9 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     options = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
     build = [sys.executable, "-m", "sphinx", *options, "docs", str(tmp_path / "site")]
     assert subprocess.run(build, cwd=ROOT, capture_output=True, text=True).stderr == ""
-    assert "guides/hosts.html" in (tmp_path / "site/README.html").read_text()
+    start = (tmp_path / "site/index.html").read_text()
+    assert "guides/hosts.html" in start
+    assert "edgebed is a testbed" in start
 
 
 def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
 from orchestrator.cli.options import json_option, print_json, printer, waiting
-from orchestrator.layout import open_console, write, write_table
+from orchestrator.layout import PROSE, open_console, write, write_table
 
 KINDS = ("algorithms", "models", "datasets", "profiles", "media", "hardware", "checks")
 FIGURES = ("classes", "latency", "jitter", "rate", "speed", "cores", "memory")
@@ -31,7 +33,8 @@ def list_entries(kind: str, as_json: bool) -> None:
         return
     headings = list(found[0])
     right = [place for place, heading in enumerate(headings) if heading in FIGURES]
-    write_table(open_console(), headings, [[shown(each[key]) for key in headings] for each in found], right=right)
+    rows = [[shown(each[key]) for key in headings] for each in found]
+    write_table(open_console(PROSE), headings, rows, right=right)
 
 
 def shown(value: Any) -> str:
@@ -69,19 +72,27 @@ def data(name: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", nargs=-1)
+@click.option("--search", "-s", is_flag=True, help="Search the text, even if a page has this name.")
 @json_option
-def docs(topic: str | None, as_json: bool) -> None:
-    """Show the page of the documentation about TOPIC, or list all topics."""
+def docs(topic: tuple[str, ...], search: bool, as_json: bool) -> None:
+    """Show the page of the documentation about TOPIC, or list all topics.
+
+    If no page has this name, list the sections with all these words, the best
+    first.
+    """
     from rich.markdown import Markdown
 
-    from orchestrator.verbs.pages import find, pages, title
+    from orchestrator.verbs.pages import find, is_page, pages, title
 
     console = open_console()
-    if topic is not None:
-        page = find(topic)
+    words = " ".join(topic).split()
+    if words and (search or not is_page(" ".join(words))):
+        _print_found(words, as_json)
+    elif words:
+        page = find(name := words[0])
         if as_json:
-            print_json({"topic": topic, "title": title(page), "file": str(page), "text": page.read_text()})
+            print_json({"topic": name, "title": title(page), "file": str(page), "text": page.read_text()})
         elif console.is_terminal:
             with console.pager(styles=True):
                 console.print(Markdown(page.read_text(), hyperlinks=False))
@@ -91,6 +102,19 @@ def docs(topic: str | None, as_json: bool) -> None:
         print_json({"topics": [{"topic": name, "title": title(page)} for name, page in pages().items()]})
     else:
         write_table(console, ("topic", "page"), [(name, title(page)) for name, page in pages().items()])
+
+
+def _print_found(words: Sequence[str], as_json: bool) -> None:
+    from orchestrator.verbs.search import MOST, search
+
+    found = search(words)
+    if as_json:
+        print_json({"words": list(words), "found": [{**asdict(each), "file": str(each.file)} for each in found]})
+        return
+    rows = [(each.topic, each.heading, str(each.line), each.text) for each in found[:MOST]]
+    write_table(open_console(), ("topic", "section", "line", "text"), rows, right={2})
+    more = len(found) - MOST
+    printer()("`edgebed docs TOPIC` shows a page" + (f"; {more} more sections have these words" if more > 0 else ""))
 
 
 SHELLS = ("bash", "zsh", "fish")

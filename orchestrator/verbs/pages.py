@@ -24,12 +24,17 @@ def title(page: Path) -> str:
     return page.read_text().partition("\n")[0].removeprefix("# ")
 
 
+def is_page(topic: str) -> bool:
+    """Whether a page has this topic, such as ``hosts`` or ``reference/scenario``."""
+    known = pages()
+    return topic in known or FOLDER / f"{topic}.md" in known.values()
+
+
 def find(topic: str) -> Path:
     """The page about ``topic``, such as ``hosts`` or ``reference/scenario``; PlaceError if there is none."""
     known = pages()
-    file = FOLDER / f"{topic}.md"
-    if topic in known or file in known.values():
-        return known.get(topic, file)
+    if is_page(topic):
+        return known.get(topic, FOLDER / f"{topic}.md")
     close = difflib.get_close_matches(topic, known, n=1)
     hint = f": did you mean {close[0]}?" if close else "; `edgebed docs` lists them"
     raise PlaceError(f"no page about {topic!r}{hint}")

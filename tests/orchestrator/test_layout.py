@@ -82,6 +82,7 @@ def test_lines_that_were_there_stay() -> None:
 def test_without_a_terminal_there_is_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert open_console().width == UNLIMITED  # pytest has taken standard output
+    assert open_console(120).width == 120
     monkeypatch.setenv("COLUMNS", "72")
     assert open_console().width == 72
 

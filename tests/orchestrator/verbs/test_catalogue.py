@@ -15,6 +15,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.cli.main import cli
+from orchestrator.layout import PROSE
 from orchestrator.results.checks.registry import CHECKS
 from orchestrator.scenario.sections import hardware
 from orchestrator.verbs import catalogue
@@ -63,3 +64,10 @@ def test_values_are_written_as_in_a_scenario() -> None:
 def test_every_profile_and_every_class_has_its_source() -> None:
     assert {name.removesuffix("-up") for name in library.PROFILES} == set(library.SOURCES)
     assert set(hardware.HARDWARE) == set(hardware.SOURCES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_list_in_a_pipe_is_as_wide_as_a_page(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    printed = CliRunner().invoke(cli, ["list", kind]).output
+    assert max(map(len, printed.splitlines())) <= PROSE

@@ -244,12 +244,17 @@ class Role:
 
         Name the ``sender`` for a message that only the parent may send. Of several messages from one sender only the
         newest is returned (event superseded). Messages with tensors that are not finite are left out (event
-        not_finite), except the parent's. A population's client that sends one is released.
+        not_finite), except the parent's: see `left_out`.
         """
-        release = None if self.selector is None else self.selector.release
-        message = await self._exchange.receive(kinds, sender, release)
+        message = await self._exchange.receive(kinds, sender, self.left_out)
         self._round = self._round if message.round is None else message.round
         return message
+
+    def left_out(self, peers: Iterable[str]) -> None:
+        """``receive`` left out a message of these peers, since its tensors are not finite. A population's client is
+        released. What this raises, ``receive`` raises."""
+        if self.selector is not None:
+            self.selector.release(peers)
 
     @property
     def present(self) -> frozenset[str]:

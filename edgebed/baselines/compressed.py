@@ -6,7 +6,7 @@ Encoding", NeurIPS 2017, arXiv 1610.02132, equation 4.
 
 w model that a node received, w_k model that it answers with, u update, e memory, s levels, d values of a bucket.
 
-    top-k   u ← w_k − w + e;  send the share `kept` of u that is largest, g;  e ← u − g
+    top-k   u ← w_k − w + e;  send the share `kept` of u that is largest, g;  e ← u − g, or u if g was not counted
     QSGD    u ← w_k − w;  of each bucket v of u send ‖v‖₂ and Q_s(v_i) = ‖v‖₂ sgn(v_i) ξ_i,  where, with
             ℓ ≤ s |v_i| / ‖v‖₂ < ℓ + 1,  ξ_i = (ℓ + 1) / s with probability s |v_i| / ‖v‖₂ − ℓ, else ℓ / s
     above   w_k ← w + what came, then as the wrapped algorithm
@@ -18,14 +18,21 @@ hierarchy edges compress their updates too. ``wrapped`` makes more such algorith
 
 Departures: models are compared after local training, where the papers compress gradients. Levels travel as whole
 numbers of 8, 16 or 32 bits, and places as 32 bits, without Elias' coding. Batch normalisation's statistics and counters
-travel as they are. A late update that is kept is added to the newest model. A node that restarts has lost its memory.
+travel as they are. A late update that is kept is added to the newest model.
+
+The paper's workers lose no update. Here a parent's model says which round of each child was counted last. What was sent
+in a round that was not counted returns to the memory; if it counts later after all, it is taken out again. The memory
+is in a child's checkpoint, with that from before the round: a child that gets the model of a round again repeats its
+answer. The rounds that were counted are in the parent's checkpoint.
+
+Children report what compression leaves out: `unsent`, ‖u − g‖ / ‖u‖ of top-k, and `rounding`, ‖Q(u) − u‖ / ‖u‖ of QSGD.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +44,7 @@ Vector = NDArray[Any]
 Tensors = Mapping[str, Vector]
 Peers = str | Iterable[str] | None
 PASSES = 6  # of `quantised` over an update, as measured, for the clock of a simulation
+LATEST = 8  # rounds after which an update that was not counted will not be
 BASES = ("fedavg", "fedprox", "fednova", "hierfavg")
 
 
@@ -175,23 +183,149 @@ class Compressing(edgebed.Role):
         return replace(message, tensors=added(w, update, trained) | others)
 
 
+@dataclass
+class Memory:
+    """The memory of one child. ``before``: e in the round that was ``answered`` last; ``left``: e after it, if all that
+    was sent was counted. ``sent``: what was sent in rounds that were not counted so far, and ``returned``: those whose
+    values are in the memory again."""
+
+    before: Vector = field(default_factory=lambda: np.zeros(1, np.float32))
+    left: Vector = field(default_factory=lambda: np.zeros(1, np.float32))
+    answered: int = 0
+    sent: dict[int, Tensors] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+
+    def of_round(self, t: int, counted: int) -> Vector:
+        """e for an answer in round t, if the round ``counted`` is the last one that was counted."""
+        if t <= self.answered:
+            return self.before
+        memory = self.left.copy()
+        for round, part in self.sent.items():
+            if round > counted and round not in self.returned:
+                memory[part["places"]] += part["values"]
+                self.returned.add(round)
+            elif round == counted and round in self.returned:
+                memory[part["places"]] -= part["values"]
+        oldest = max(counted, self.answered - LATEST)
+        self.sent = {round: part for round, part in self.sent.items() if round > oldest}
+        self.returned &= self.sent.keys()
+        self.before, self.answered = memory, t
+        return memory
+
+    def answer(self, t: int, part: Tensors, left: Vector) -> None:
+        """Note what was sent in round t, and what is left."""
+        self.sent[t], self.left = part, left
+
+    def tensors(self) -> edgebed.State:
+        if not self.answered:  # as at the cloud, whose checkpoint others read as a model
+            return {}
+        parts: dict[str, Tensors] = {f"sent/{round}": part for round, part in self.sent.items()}
+        return {"before": self.before, "left": self.left} | edgebed.joined(**parts)
+
+    def facts(self) -> dict[str, Any]:
+        return {"answered": self.answered, "sent": sorted(self.sent), "returned": sorted(self.returned)}
+
+    @classmethod
+    def kept(cls, tensors: edgebed.State, facts: Mapping[str, Any]) -> Memory:
+        """The memory that `tensors` and `facts` describe."""
+        if not facts["answered"]:
+            return cls()
+        sent: dict[int, Tensors] = {round: edgebed.parted(tensors, f"sent/{round}") for round in facts["sent"]}
+        return cls(tensors["before"], tensors["left"], facts["answered"], sent, set(facts["returned"]))
+
+
 class TopK(Compressing):
-    memory: Vector = np.zeros(1, np.float32)
+    """``counted``: the round of each child that was counted last. ``own``: tensors and fields of the wrapped role's
+    last checkpoint, if it makes any."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.memory = Memory()
+        self.counted_last = 0  # of this node, by its parent
+        self.counted: dict[str, int] = {}
+        self.own: tuple[Tensors, dict[str, Any]] | None = None
+        if self.restored is not None:
+            self.restore(self.restored)
+
+    def restore(self, kept: Any) -> None:
+        """Take this class's part out of a checkpoint. The wrapped role gets the rest, or none if it has made none."""
+        fields = dict(kept.fields)
+        mine = fields.pop("top-k")
+        self.memory = Memory.kept(edgebed.parted(kept.tensors, "top-k"), mine)
+        self.counted = mine["counted"]
+        tensors = {name: each for name, each in kept.tensors.items() if not name.startswith("top-k/")}
+        self.own = (tensors, fields) if mine["own"] else None
+        self.restored = replace(kept, tensors=tensors, fields=fields) if mine["own"] else None
+
+    async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
+        self.own = (tensors, fields)
+        await self.keep(round)
+
+    async def keep(self, round: int) -> None:
+        """Write the checkpoint of the wrapped role, with this class's part."""
+        facts = self.memory.facts() | {"counted": self.counted, "own": self.own is not None}
+        tensors, fields = self.own or ({}, {})
+        mine = edgebed.joined(**{"top-k": self.memory.tensors()})
+        await super().checkpoint(round, {**tensors, **mine}, **fields, **{"top-k": facts})
+
+    async def receive(self, *kinds: str, sender: str | None = None) -> edgebed.Message:
+        message = await super().receive(*kinds, sender=sender)
+        if message.kind == "model":
+            self.counted_last = message.fields.get("counted", {}).get(self.name, 0)
+        return message
+
+    async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+        to = [to] if isinstance(to, str) else list(to or ())
+        await super().publish(to, kind, tensors, **more | self.counts(kind, to))
+
+    async def publish_each(self, kind: str, tensors: Mapping[str, Tensors | None], **more: Any) -> None:
+        await super().publish_each(kind, tensors, **more | self.counts(kind, tensors))
+
+    def counts(self, kind: str, to: Collection[str]) -> dict[str, dict[str, int]]:
+        """The field of a model by which children learn what was counted."""
+        if kind != "model":
+            return {}
+        return {"counted": {child: self.counted[child] for child in to if child in self.counted}}
+
+    async def gather(self, kind: str, peers: Iterable[str], **more: Any) -> list[edgebed.Message]:
+        messages = await super().gather(kind, peers, **more)
+        if kind == "update":
+            self.counted |= {each.sender: edgebed.round_of(each) for each in messages}
+        return messages
 
     async def compress(self, update: Vector, t: int) -> edgebed.State:
-        kept, work = self.params.kept, update.size * math.ceil(math.log2(update.size + 1))
-        part, self.memory = await self.compute(largest, update, self.memory, kept, samples=work, mode="other")
+        memory = self.memory.of_round(t, self.counted_last)
+        work = update.size * math.ceil(math.log2(update.size + 1))
+        part, left = await self.compute(largest, update, memory, self.params.kept, samples=work, mode="other")
+        self.memory.answer(t, part, left)
+        round = run_round(self, t)
+        self.report(round=round, scope="train", unsent=share(left, update + memory))
+        await self.keep(round)
         return dict(part)
 
     def expand(self, parts: edgebed.State, size: int) -> Vector:
         return spread(parts, size)
 
 
+def run_round(role: edgebed.Role, t: int) -> int:
+    """The run's round of a role's round `t`: below an edge, devices have several in each."""
+    within = role.params.edge_rounds if role.tier == "device" and hasattr(role.params, "edge_rounds") else 1
+    return (t - 1) // int(within) + 1
+
+
+def share(part: Vector, whole: Vector) -> float:
+    """‖part‖ / ‖whole‖, 0 if both are 0."""
+    return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), np.finfo(np.float32).tiny))
+
+
 class QSGD(Compressing):
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         p, seed = self.params, int(self.learner.random("quantisation", t).integers(2**63))
         work = PASSES * update.size
-        return dict(await self.compute(quantised, update, p.levels, p.bucket, seed, samples=work, mode="other"))
+        sent = dict(await self.compute(quantised, update, p.levels, p.bucket, seed, samples=work, mode="other"))
+        rounding = share(self.expand(sent, update.size) - update, update)
+        self.report(round=run_round(self, t), scope="train", rounding=rounding)
+        return sent
 
     def expand(self, parts: edgebed.State, size: int) -> Vector:
         return restored(parts, size, self.params.levels, self.params.bucket)

@@ -15,8 +15,9 @@ The gradient is ∇_{W_i} L = ∇_{Θ̂_i} L ⊙ (Θ − Θ_i). No layers (p = 0
 Departures: every client is asked in every round. The loss has converged when the standard deviation of ten epochs is
 below 0.1, or after 100 epochs; the authors' code has no such limit. W_i is learned with batch normalisation's running
 statistics, which are the global model's. A client's own accuracy is that of Θ_i, after local training; the authors
-evaluate Θ̂_i before it. Time on the virtual clock counts one epoch of it. A client that restarts
-begins with the global model, and with W_i = 1.
+evaluate Θ̂_i before it. Time on the virtual clock counts one epoch of it.
+
+Θ_i and W_i are in a client's checkpoint. A client that gets the model of a round again repeats its answer.
 """
 
 from __future__ import annotations
@@ -126,25 +127,43 @@ class Client(edgebed.Role):
     set."""
 
     async def run(self) -> None:
-        p, own, once = self.params, None, False
-        names, initial = upper(self.learner.trained, p.layers), self.learner.initial()
-        weights = {name: np.ones_like(initial[name]) for name in names}
+        own, weights, once, trained = self.start()
         while True:
             model = await self.receive("model", sender=self.parent)
             start, t = model.tensors, edgebed.round_of(model)
-            if own is not None and names and self.learner.samples:
-                work = math.ceil(p.sampled * self.learner.samples)
-                steps = (self.learner.apply, adapt, own, start, weights, p, t, once)
-                weights, once = await self.compute(*steps, samples=work), True
-                start = aggregated(own, start, weights)
-            result = await edgebed.train(self, start, t, p)
-            own = result.weights
-            self.report(round=t, scope="train", **result.metrics)
-            if names:
-                every = np.concatenate([weights[name].ravel() for name in names])
+            if t > trained:
+                if trained and weights and self.learner.samples:
+                    weights, once = await self.adapt(own, start, weights, t, once), True
+                    start = aggregated(own, start, weights)
+                result = await edgebed.train(self, start, t, self.params)
+                own, trained = result.weights, t
+                self.report(round=t, scope="train", **result.metrics)
+                await self.checkpoint(t, edgebed.joined(own=own, weights=weights), once=once)
+            if weights:
+                every = np.concatenate([each.ravel() for each in weights.values()])
                 self.report(round=t, scope="train", global_weight=float(every.mean()))
             await edgebed.evaluate(self, own, t)
-            await self.send(self.parent, "update", own, owned=True, round=t, samples=result.samples)
+            await self.send(self.parent, "update", own, owned=True, round=t, samples=self.learner.samples)
+
+    def start(self) -> tuple[edgebed.State, edgebed.State, bool, int]:
+        """Θ_i, W_i, whether the loss has converged once, and the round that was trained last."""
+        if self.restored is None:
+            initial = self.learner.initial()
+            names = upper(self.learner.trained, self.params.layers)
+            return initial, {name: np.ones_like(initial[name]) for name in names}, False, 0
+        own, weights = (edgebed.parted(self.restored.tensors, part) for part in ("own", "weights"))
+        return own, weights, bool(self.restored.fields["once"]), self.restored.round
+
+    async def adapt(
+        self, own: edgebed.State, start: edgebed.State, weights: edgebed.State, t: int, once: bool
+    ) -> edgebed.State:
+        """W_i for the global model `start`."""
+        p = self.params
+        work = math.ceil(p.sampled * self.learner.samples)
+        found: edgebed.State = await self.compute(
+            self.learner.apply, adapt, own, start, weights, p, t, once, samples=work
+        )
+        return found
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}

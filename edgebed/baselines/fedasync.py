@@ -18,23 +18,34 @@ In a population the scheduler triggers workers at random, as in the paper: as so
 that is there and does not train gets the newest model. Without a population the scheduler gives it to the worker that
 sent the update, so all workers train all the time; that is one more departure.
 
-The server waits for updates without a deadline. If all workers are gone, it waits until one comes back. A worker whose
-update is not finite gets no other model; of a population, another client is triggered.
+The server waits for updates without a deadline. If all workers are gone, it waits until one comes back. A worker that
+got no model for `gathering.deadline` after its update asks for one, `ASKS` times at most: update or model may be lost.
+
+A worker whose update is not finite gets no other model before there is a new version; of a population, another client
+is triggered. If no worker is left that can send an update, the run ends with the reason.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import edgebed
 from edgebed.baselines import plugin
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+ASKS = 3  # times that a worker without a model asks for one
+NAMED = 5  # workers that a message names
+
+
+class DivergedError(RuntimeError):
+    """No worker is left that can send a finite update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +101,19 @@ class Server(edgebed.Role):
     """What asynchronous servers have in common: the model of each worker, and the next update of any worker.
 
     The round of a model, and of the update that answers it, is the round in which the model was handed out. A worker
-    asks for its first model by an update without a round. A worker that comes back sends its last update again: it may
-    have missed the answer. A client of a population asks for nothing. It gets the newest model when it is selected, and
-    answers once.
+    asks for its first model by an update without a round, and for another one if none has come for long. A worker that
+    comes back sends its last update again: it may have missed the answer. A client of a population asks for nothing. It
+    gets the newest model when it is selected, and answers once.
+
+    ``diverged``: the workers whose update on the model that they were given last was not finite.
     """
 
     async def run(self) -> None:
         self.w: edgebed.State = self.restored.tensors if self.restored else self.learner.initial()
         self.used: dict[str, int] = dict(self.restored.fields["used"]) if self.restored else {}
         self.given: dict[str, int] = {}
+        self.diverged: set[str] = set()
+        self.waiting: Collection[str] = ()  # for the version that their update becomes part of
         self.version = self.restored.round + 1 if self.restored else 1  # the round that begins from self.w
         async with self.beside(self.fill_vacancies()):
             async for t in self.rounds():
@@ -118,6 +133,8 @@ class Server(edgebed.Role):
 
     async def next_update(self, t: int, waiting: Collection[str] = ()) -> edgebed.Message:
         """The next update that was not used before. Workers that ask get the present model, unless they are waiting."""
+        self.waiting = waiting
+        self.check_hope()
         while True:
             update = await self.receive("update")
             worker = update.sender
@@ -126,13 +143,34 @@ class Server(edgebed.Role):
                 if edgebed.with_samples(self, edgebed.fitting(self, [update], self.w)):
                     return update
                 self.release([worker])
-            elif worker not in waiting:
+            elif worker not in waiting and not (worker in self.diverged and self.given.get(worker) == t):
                 await self.hand_out([worker], t)
 
     async def hand_out(self, workers: Sequence[str], t: int) -> None:
         """Send the present model, from which round t begins."""
         self.given |= dict.fromkeys(workers, t)
+        self.diverged.difference_update(workers)
         await self.send(workers, "model", self.w, owned=True, round=t)
+
+    def left_out(self, peers: Iterable[str]) -> None:
+        peers = list(peers)
+        super().left_out(peers)
+        self.diverged.update(peers)
+        self.check_hope()
+
+    def check_hope(self) -> None:
+        """DivergedError if every worker has diverged, or waits for a version that needs the updates of others."""
+        if self.selector is not None:
+            hopeless = len(self.diverged) >= self.clients
+        else:
+            hopeless = bool(self.diverged) and self.diverged | set(self.waiting) >= set(self.children)
+        if hopeless:
+            names = sorted(self.diverged)
+            listed = ", ".join(names[:NAMED]) + (" …" if len(names) > NAMED else "")
+            raise DivergedError(
+                f"no client can make version {self.version}: the updates of {listed} are not finite; "
+                "lower algorithm.learning_rate"
+            )
 
     def release(self, workers: Sequence[str]) -> None:
         """Of a population: let others take the places of these clients."""
@@ -145,6 +183,8 @@ class Server(edgebed.Role):
         """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered; of
         a population, to other clients. Report staleness, evaluate, and keep the version."""
         self.version = t + 1
+        if self.selector is not None:
+            self.diverged.clear()  # any client may be triggered with the new version
         if self.selector is None:
             free = [each.sender for each in updates if self.given.get(each.sender, 0) <= edgebed.round_of(each)]
             await self.hand_out(free, t + 1)
@@ -176,17 +216,38 @@ class Cloud(Server):
 class Worker(edgebed.Role):
     """Trains on its own data, again and again, from the newest model that the server handed out."""
 
+    answered = 0  # the round of the model that was answered last
+
     async def run(self) -> None:
         if self.lasting:
             await self.publish(self.parent, "update")
+        self.last: Mapping[str, Any] = {}  # the last update
         while True:
-            model = await self.receive("model", sender=self.parent)
+            model = await self.next_model()
             x, t = model.tensors, edgebed.round_of(model)
             result = await edgebed.train(self, x, t, self.params, self.term(x))
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)
-            await self.publish(self.parent, "update", update, owned=True, round=t, samples=result.samples)
+            self.answered, self.last = t, {"tensors": update, "round": t, "samples": result.samples}
+            await self.publish(self.parent, "update", owned=True, **self.last)
+
+    async def next_model(self) -> edgebed.Message:
+        """The next model that was not answered yet. If the server hands out the same model to a worker that has asked,
+        it lacks the update."""
+        asked = 0
+        while True:
+            try:
+                async with asyncio.timeout(self.gathering.deadline if self.lasting and asked < ASKS else None):
+                    model = await self.receive("model", sender=self.parent)
+            except TimeoutError:
+                asked += 1
+                await self.send(self.parent, "update")
+                continue
+            if edgebed.round_of(model) > self.answered:
+                return model
+            if asked:
+                await self.publish(self.parent, "update", owned=True, **self.last)
 
     def term(self, x: edgebed.State) -> Proximal | None:
         return Proximal(x, self.params.proximal) if self.params.proximal else None

@@ -20,7 +20,8 @@ until then. So no version has two updates of one client. A buffer takes at most 
 clients. Clients send batch normalisation's statistics as they are, and the next version has the mean of the buffer's:
 steps added to one another would leave their range. Counters take the maximum.
 
-The server waits for updates without a deadline: take K well below the number of clients if clients drop out.
+The server waits for updates without a deadline: take K well below the number of clients if clients drop out. Lost
+messages, and updates that are not finite, are as in FedAsync.
 """
 
 from __future__ import annotations

@@ -169,8 +169,7 @@ class SimilarCloud(edgebed.Role):
         g = {edge: edgebed.parted(self.restored.tensors, edge) if self.restored else w for edge in self.children}
         mean = next(iter(g.values()))
         async for t in self.rounds():
-            for edge in self.children:
-                await self.send([edge], "model", g[edge], owned=True, round=t)
+            await self.publish_each("model", g, owned=True, round=t)
             answers = edgebed.fitting(self, await self.gather("update", self.children, round=t), w)
             updates = edgebed.with_samples(self, answers)
             if updates:
@@ -184,18 +183,21 @@ class MixingEdge(sdfeel.Edge):
     """Mixes its own model with the cloud's, and learns how much of each to take."""
 
     async def run(self) -> None:
-        y, mixing = {}, self.params.mixing
+        y, mixing, samples, done = {}, self.params.mixing, 0, 0
         if self.restored is not None:
-            y, mixing = self.restored.tensors, self.restored.fields["mixing"]
+            y, done = self.restored.tensors, self.restored.round
+            mixing, samples = self.restored.fields["mixing"], self.restored.fields["samples"]
         while True:
             message = await self.receive("model", sender=self.parent)
             t, g = edgebed.round_of(message), message.tensors
-            y = y or g
-            trained, samples = await self.aggregate(edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
-            mixing, y = next_mixing(mixing, self.params.mixing_rate, y, g, trained), trained
+            if t > done:  # else the cloud restarted, and lacks the answer of this round
+                y = y or g
+                trained, samples = await self.aggregate(edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
+                mixing, y = next_mixing(mixing, self.params.mixing_rate, y, g, trained), trained
+                done = t
             self.report(round=t, scope="train", mixing=mixing)
             await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
-            await self.checkpoint(t, y, mixing=mixing)
+            await self.checkpoint(t, y, mixing=mixing, samples=samples)
             await self.send(self.parent, "update", y if samples else None, owned=True, round=t, samples=samples)
 
 

@@ -30,11 +30,42 @@ def of_tree(module: str, algorithm: str, sender: str, kind: str = "update", **fi
     return Case(algorithm, sender=sender, kind=kind, **fields)
 
 
-VERSIONS = {"rounds": 24, "place": 2}
-ASYNCHRONOUS: tuple[str, ...] = ()
-SHARED = {"kind": "shared", "more": PERSONAL, "ends": OWN}
+ASYNCHRONOUS = ("fedasync", "fedbuff")
+INEXACT = (*ASYNCHRONOUS, "top-k-hierfavg-edge", "top-k-hierfavg-device")
+"""Without the same end after a restart. Edges begin their round again, and their devices' memories have gone on."""
+SHARED: dict[str, Any] = {"kind": "shared", "more": PERSONAL, "ends": OWN}
 CASES = {
     "scaffold": of_star("scaffold", rounds=12),
+    "fedala": Case(
+        *("fedala", star(3, "edge"), "edge-1", "update"),
+        ends=EDGES,
+        scope="own",
+        plugin="edgebed.baselines.fedala",
+        more=SKEWED,
+    ),
+    "fedgen": of_star("fedgen", params={"generator_steps": 5, "learning_rate": 0.02}),
+    "top-k-fedavg": of_star("compressed", "top-k-fedavg", params={"kept": 0.05}, rounds=12),
+    "top-k-hierfavg-edge": of_tree("compressed", "top-k-hierfavg", "edge-1", params={"kept": 0.1}),
+    "top-k-hierfavg-device": of_tree("compressed", "top-k-hierfavg", "device-1-0", params={"kept": 0.1}),
+    "qsgd-fedavg": of_star("compressed", "qsgd-fedavg", params={"levels": 7}),
+    "masked-sum-key": of_star("masked_sum", "masked-sum", "key"),
+    "masked-sum": of_star("masked_sum", "masked-sum", "masked"),
+    "fedasync": of_star("fedasync", rounds=40),
+    "fedbuff": of_star("fedbuff", params={"buffer": 2}, rounds=24),
+    "fedproto": of_star("fedproto", **SHARED),
+    "lgfedavg": of_star("lgfedavg", **SHARED),
+    "fml": of_star("fml", **SHARED),
+    "feddistill": of_star("feddistill", **SHARED),
+    "fedkd": of_star("fedkd", **SHARED),
+    "fedgh": of_star("fedgh", params={"header_epochs": 10}, **SHARED),
+    "fedtgp": of_star("fedtgp", params={"server_epochs": 10}, **SHARED),
+    "fedprox-h": of_tree("hierarchical", "fedprox-h", "device-1-0"),
+    "hpfl": of_tree("hierarchical", "hpfl", "device-1-0"),
+    "esperhfl-edge": of_tree("hierarchical", "esperhfl", "edge-1"),
+    "esperhfl-device": of_tree("hierarchical", "esperhfl", "device-1-0"),
+    "sdfeel-device": of_tree("sdfeel", "sdfeel", "device-1-0", tree=CLUSTERS, ends=EDGES),
+    "sdfeel-size": of_tree("sdfeel", "sdfeel", "edge-1", "size", tree=CLUSTERS, ends=EDGES),
+    "sdfeel-model": of_tree("sdfeel", "sdfeel", "edge-1", "cluster-0", tree=CLUSTERS, ends=EDGES),
 }
 TROUBLES = ("crash", "crash above", "cut")
 
@@ -69,7 +100,7 @@ def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_
     case, undisturbed = CASES[name], calm[name][0]
     faults = {"fate": case.fate(*MESSAGES[fault])} if fault in MESSAGES else trouble(case, fault)
     run = case.run(digits, tmp_path, **faults)
-    if fault in HARMLESS:
+    if fault in HARMLESS and name not in ASYNCHRONOUS:
         for node in case.ends:
             assert run.journals[node].metrics == undisturbed.journals[node].metrics, node
     assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])
@@ -81,6 +112,6 @@ def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path
     case, undisturbed = CASES[name], calm[name][0]
     run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (0.5, 0.8)))
     assert any(run.journals[node].rounds("resumed") for node in case.tree)
-    if name not in ASYNCHRONOUS:
+    if name not in INEXACT:
         assert case.value(run, "loss") == case.value(undisturbed, "loss")
     assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,15 @@ import pytest
 
 from edgebed.baselines.fedala import FedALA, aggregated, converged, reweighted, upper
 from edgebed.testing import Federation, federation, star
+from node.testing import same
 
 LOCAL: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
 
 
-def run(folder: Path, **params: Any) -> Federation:
+def run(folder: Path, crash: Mapping[str, tuple[float, float]] | None = None, **params: Any) -> Federation:
     folder.mkdir(exist_ok=True)
-    return federation(folder, "edgebed.baselines.fedala", "fedala", star(2), params={**LOCAL, **params}, rounds=3).run()
+    more: dict[str, Any] = {"params": {**LOCAL, **params}, "rounds": 3, "crash": crash or {}}
+    return federation(folder, "edgebed.baselines.fedala", "fedala", star(2), **more).run()
 
 
 def test_the_upper_layers() -> None:
@@ -57,3 +60,11 @@ def test_the_weights_leave_one(tmp_path: Path) -> None:
     found = [values["global_weight"] for _, values in shares.metrics if "global_weight" in values]
     assert found[0] == 1.0
     assert 0 < found[2] < 1
+
+
+def test_a_client_that_restarts_keeps_its_model_and_its_weights(tmp_path: Path) -> None:
+    undisturbed = run(tmp_path / "calm")
+    crashed = run(tmp_path / "crash", {"device-0": (0.12, 0.2), "device-1": (0.25, 0.3)})
+    assert crashed.journals["device-0"].rounds("resumed") == [1]
+    for node in star(2):
+        assert same(crashed.state(node), undisturbed.state(node))

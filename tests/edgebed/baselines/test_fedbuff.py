@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edgebed.baselines.fedbuff import FedBuff, difference, scaling, stepped
+from edgebed import Message, State
+from edgebed.baselines.fedbuff import Client, FedBuff, difference, scaling, stepped
 from edgebed.testing import Federation, federation, star
+from node.assignment import Gathering
 
 LOCAL: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
 
@@ -73,3 +78,60 @@ def test_the_others_go_on_without_a_client(tmp_path: Path) -> None:
     assert taken[3:15] == [{"device-2", "device-3"}] * 12
     for client in star(4).keys() - {"cloud"}:
         assert sum(client in each for each in taken[18:]) > 5
+
+
+@pytest.mark.parametrize("place", [1, 2])
+@pytest.mark.parametrize(("sender", "kind"), [("device-1", "update"), ("cloud", "model")])
+def test_a_lost_message_does_not_keep_a_worker_away(tmp_path: Path, sender: str, kind: str, place: int) -> None:
+    """After the deadline it asks for a model. A training takes 1.2 s; some 15 versions are made before the deadline of
+    20 s."""
+    lost = Lost(sender, kind, place)
+    more: dict[str, Any] = {"slow": dict.fromkeys(star(3), 20.0), "gathering": Gathering(deadline=20)}
+    found = run(tmp_path, 3, params={"buffer": 2, "evaluate_every": 100}, rounds=60, fate=lost.fate, **more).run()
+    taken = [set(fields["staleness"]) for name, _, fields in found.journals["cloud"].events if name == "updates"]
+    for client in ("device-0", "device-1", "device-2"):
+        assert sum(client in each for each in taken[-20:]) > 8
+
+
+@dataclass
+class Lost:
+    """Loses the message of the ``sender`` and ``kind`` with this ``place`` among those with tensors."""
+
+    sender: str
+    kind: str
+    place: int
+
+    def fate(self, message: Message) -> Sequence[float]:
+        if (message.sender, message.kind) == (self.sender, self.kind) and message.tensors:
+            self.place -= 1
+            if self.place == 0:
+                return ()
+        return (0.0,)
+
+
+@pytest.mark.parametrize("algorithm", ["fedbuff", "fedasync"])
+def test_without_a_finite_update_the_run_ends_with_the_reason(tmp_path: Path, algorithm: str) -> None:
+    params = {**LOCAL, "learning_rate": 1e30}
+    run = federation(tmp_path, f"edgebed.baselines.{algorithm}", algorithm, star(2), params=params)
+    with pytest.raises(ExceptionGroup) as caught:
+        run.run()
+    (error,) = caught.value.exceptions
+    assert str(error) == (
+        "no client can make version 1: the updates of device-0, device-1 are not finite; lower algorithm.learning_rate"
+    )
+
+
+def test_a_buffer_that_cannot_fill_ends_the_run_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third device sends values that are not finite, and the buffer needs it."""
+
+    def spoiled(self: Client, x: State, trained: State) -> State:
+        factor = math.nan if self.name == "device-2" else 1.0
+        return {name: np.asarray(values * factor, values.dtype) for name, values in trained.items()}
+
+    monkeypatch.setattr(Client, "update", spoiled)
+    with pytest.raises(ExceptionGroup) as caught:
+        run(tmp_path, 3, params={"buffer": 3}).run()
+    (error,) = caught.value.exceptions
+    assert "make version 1: the updates of device-2 are not finite" in str(error)

@@ -18,6 +18,7 @@ from orchestrator.cli.options import (
     waiting,
 )
 from orchestrator.layout import open_console
+from orchestrator.text import visible
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
@@ -86,8 +87,14 @@ def write_build_folder(folder: Path, as_json: bool) -> None:
 def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check SCENARIO, with its data and its partition, without changing anything."""
     plan = _planned(scenario, overrides)
-    facts = {"scenario": str(scenario), "name": plan.name, "valid": True, "nodes": len(plan.nodes)}
-    print_json(facts) if as_json else click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
+    notes = plan.notes()
+    if as_json:
+        facts = {"scenario": str(scenario), "name": plan.name, "valid": True, "nodes": len(plan.nodes)}
+        print_json(facts | {"notes": notes})
+        return
+    click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
+    for note in notes:
+        click.echo(f"note: {visible(note)}")
 
 
 @click.command("plan")

@@ -32,7 +32,7 @@ from orchestrator.planning.learning.population import plan_clients, plan_populat
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.planning.media import at_worst, clients_at_worst, plan_cross_traffic, plan_media
 from orchestrator.planning.plan import NETWORK, DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
-from orchestrator.planning.programs import plan_programs
+from orchestrator.planning.programs import plan_programs, unreachable
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.compute import PROCESSOR
@@ -96,6 +96,7 @@ def make_plan(
         shards=shards,
         data_directory=data.directory if data is not None else "",
         programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
+        scenario_notes=_notes(scenario),
         folder=folder,
         hosts=hosts,
         placement=placement,
@@ -104,6 +105,11 @@ def make_plan(
         media=media,
         cross_traffic=cross_traffic,
     )
+
+
+def _notes(scenario: Scenario) -> tuple[str, ...]:
+    """The notes on the parameters of the algorithm, or on programs."""
+    return tuple(unreachable(scenario) if scenario.algorithm is None else scenario.parameters.notes())
 
 
 def _timeouts(scenario: Scenario, system: _System) -> Timeouts:
@@ -134,7 +140,6 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
     return dict(
         params=asdict(scenario.parameters),
-        parameter_notes=tuple(scenario.parameters.notes()),
         clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,

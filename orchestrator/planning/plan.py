@@ -225,7 +225,7 @@ class Plan:
     nodes run on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
     `Assignment`. ``placement``: which node runs where and why, or None then. ``population``: the clients that one node
     stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used.
-    ``parameter_notes``: on the algorithm's parameters. ``probe_longest``: s, as `plan_probe` in `netem` has it."""
+    ``scenario_notes``: on parameters, or on programs. ``probe_longest``: s, as `plan_probe` in `netem` has it."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -260,7 +260,7 @@ class Plan:
     media: tuple[MediumPlan, ...] = ()
     cross_traffic: tuple[CrossTrafficPlan, ...] = ()
     training_bytes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    parameter_notes: tuple[str, ...] = ()
+    scenario_notes: tuple[str, ...] = ()
 
     @property
     def has_one_leader(self) -> bool:
@@ -313,7 +313,7 @@ class Plan:
         of_hosts = self.placement.notes if self.placement is not None else ()
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
         of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
-        of_learning = [*self.data.partition_notes, *of_data(self.data.unheld, empty), *self.parameter_notes]
+        of_learning = [*self.data.partition_notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
         return [*of_learning, *of_nodes, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
@@ -333,7 +333,7 @@ class Plan:
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement", "training_bytes"}
-        left_out |= {"parameter_notes"}  # they are in the notes
+        left_out |= {"scenario_notes"}  # they are in the notes
         optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
         left_out |= {name for name in optional if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()

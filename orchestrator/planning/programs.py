@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from orchestrator import text
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.programs import FILES, STOP_GRACE, filled, placed, replaced, undoubled, waits_for
+from orchestrator.scenario.sections.programs import (
+    FILES,
+    STOP_GRACE,
+    filled,
+    placed,
+    placeholders,
+    replaced,
+    undoubled,
+    waits_for,
+)
 
 
 @dataclass(frozen=True)
@@ -73,3 +83,21 @@ def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[Pro
         )
         for each in there
     )
+
+
+def unreachable(scenario: Scenario) -> Iterator[str]:
+    """Notes on nodes that a program names in its command or environment, and to which its node has no link."""
+    linked = {frozenset((pair.lower, pair.upper)) for pair in scenario.pairs}
+    names = {member.name for member in scenario.members}
+    found: dict[tuple[str, str], list[str]] = {}
+    for program in placed(scenario.programs, scenario.members):
+        words = [*program.spec.command, *program.spec.environment.values()]
+        named = {name for word in words for name in placeholders(word) if name in names}
+        for name in sorted(named - {program.node}):
+            if frozenset((program.node, name)) not in linked:
+                found.setdefault((program.key, name), []).append(program.node)
+    for (key, name), nodes in found.items():
+        yield (
+            f"programs.{key} names {{{name}}} on {text.some(nodes)}, and no link joins {name} with "
+            f"{'it' if len(nodes) == 1 else 'them'}: nothing that is sent there arrives"
+        )

@@ -168,7 +168,7 @@ RETRAINING_OFF = "algorithm: {name: fedfeat, retrain_epochs: 0%s}\ntopology: {de
 def test_what_acts_in_fedfeat_without_retraining_is_noted(values: str, notes: list[str]) -> None:
     made = plan(RETRAINING_OFF % values)
     assert made.notes() == made.recorded["notes"] == notes
-    assert "parameter_notes" not in made.recorded
+    assert "scenario_notes" not in made.recorded
     assert plan("algorithm: fedfeat\ntopology: {devices: 2}").notes() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.planning.making import make_plan
+from orchestrator.planning.programs import unreachable
 from orchestrator.scenario.reading import parse
 
 NUMBERED = """\
@@ -22,3 +23,27 @@ def test_the_index_is_that_of_the_node_in_its_tier() -> None:
     assert [programs[name].command[1] for name in devices] == ["0", "1", "2"]
     assert [programs[name].environment["PART"] for name in devices] == ["0 of 3", "1 of 3", "2 of 3"]
     assert [programs[f"{name}.watcher"].command[1] for name in devices] == ["0", "1", "2"]
+
+
+MESH = """\
+topology: {cloud: true, edges: 2, devices_per_edge: 1}
+programs:
+  cloud: serve
+  edge: "relay {cloud}"
+  device: {command: "ask {edge-0}", environment: {SERVER: "{cloud}:80"}}
+"""
+
+
+def test_a_name_of_a_node_without_a_link_is_noted() -> None:
+    """Each device has a link to its own edge only, and none to the cloud."""
+    assert list(unreachable(parse(MESH, "m.yaml"))) == [
+        "programs.device names {cloud} on device-0-0, device-1-0, and no link joins cloud with them: nothing that is"
+        " sent there arrives",
+        "programs.device names {edge-0} on device-1-0, and no link joins edge-0 with it: nothing that is sent there"
+        " arrives",
+    ]
+
+
+def test_the_notes_on_programs_are_those_of_the_plan() -> None:
+    assert make_plan(parse(MESH, "m.yaml"), None).notes() == list(unreachable(parse(MESH, "m.yaml")))
+    assert make_plan(parse(NUMBERED, "n.yaml"), None).notes() == []

@@ -161,6 +161,17 @@ def test_every_public_name_has_a_description(name: str) -> None:
     assert len((getattr(edgebed, name).__doc__ or "").split()) >= 5
 
 
+FROM_A_RELEASE = re.compile(r"(?:pip|uv tool) install (?:--\S+ \S+ )?'?edgebed\b|edgebed@v\d|edgebed(?:\[\w+\])?==")
+ABOUT_RELEASES = "docs/install.md"
+
+
+def test_only_one_page_says_what_a_release_changes() -> None:
+    """All others show what works before the first release."""
+    notebooks = [str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.ipynb")]
+    shown = {page for page in (*EVERY_PAGE, *notebooks, "CONTRIBUTING.md") if FROM_A_RELEASE.search(text_of(page))}
+    assert shown == {ABOUT_RELEASES}
+
+
 def test_every_page_is_in_the_index() -> None:
     linked = {f"docs/{page}" for page in re.findall(r"\]\(([\w/-]+\.md)\)", text_of("docs/README.md"))}
     assert linked == {page for page in EVERY_PAGE if page.startswith("docs/")} - {"docs/README.md"}

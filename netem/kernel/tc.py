@@ -55,6 +55,9 @@ from netem.kernel.filters import Match, filter_commands
 from netem.kernel.police import LONGEST_BUCKET, UNLIMITED, Bucket, bucket_of, cut_short, making, queue_limit, sharing
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
+LONGEST_JITTER = (2**31 - 1) / 1e9
+"""Seconds; netem cuts a longer jitter to this without an error (sch_netem.c, netem_change)."""
+
 LARGEST_INDEX = 0xFFF0
 _PASSING = 0xFFFE
 _PASS_CLASS = f"1:{_PASSING:x}"
@@ -311,6 +314,8 @@ def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[
 def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
     """netem's options. `complete` also names those that are off, because a change keeps some omitted options."""
     profile = applied(link.profile, capabilities, alone=alone)
+    if profile.jitter > LONGEST_JITTER:
+        raise TcError(f"jitter: netem's is at most {LONGEST_JITTER:.3f} s; choose `engine: userspace`")
     options = ["limit", str(queue_limit(profile))]
     if (delay := profile.latency + profile.silence) or profile.jitter or complete:
         options += ["delay", _time(delay)]

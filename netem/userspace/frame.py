@@ -23,10 +23,17 @@ NEEDS_CHECKSUM = 1
 NO_GSO = 0
 TCP_IPV4 = 1
 TCP_IPV6 = 4
+UDP_SEGMENTS = 5  # UDP of IPv4 or IPv6 (UDP_SEGMENT in udp(7)); each segment is a datagram
 EXPLICIT_CONGESTION = 0x80  # a flag in the type: only the first segment keeps CWR
 
 IPV4_TYPE = b"\x08\x00"
+_VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")  # IEEE 802.1Q
+VLAN_TAG = 4
 IPV4_SMALLEST, IPV6_SIZE, TCP_SMALLEST, UDP = 20, 40, 20, 8  # bytes of these headers
+_TCP, _UDP = 6, 17  # protocols
+_PROTOCOLS = {TCP_IPV4: _TCP, TCP_IPV6: _TCP, UDP_SEGMENTS: _UDP}  # of the super-packets that are cut
+_CHECKSUM_AT = {_TCP: 16, _UDP: 6}
+_EXTENSIONS = (0, 43, 60)  # IPv6's hop-by-hop options, routing and destination options (RFC 8200)
 FIN, PUSH, CWR = 0x01, 0x08, 0x80
 
 MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the minimum that Linux sends (tcp_min_snd_mss, less the timestamps)
@@ -89,22 +96,30 @@ def link_size(packet: bytes) -> tuple[int, int]:
 def split(packet: bytes, segments: int) -> list[bytes]:
     """Cut a super-packet into packets of at most `segments` segments each, as segmentation offload would.
 
-    Only TCP over IPv4 is cut: a node's data0 makes no other super-packets, unless a program asks for UDP segmentation.
-    Any other packet is returned whole. The receiver still has to complete the checksums.
+    TCP and UDP over IPv4 and IPv6 are cut, also with VLAN tags. Any other packet is returned whole: a tunnel's, whose
+    headers the kernel alone can repeat. The receiver still has to complete the checksums.
     """
     flags, gso_type, _, segment, start, offset = HEADER.unpack_from(packet)
-    if gso_type & ~EXPLICIT_CONGESTION != TCP_IPV4 or not flags & NEEDS_CHECKSUM:
+    protocol = _PROTOCOLS.get(gso_type & ~EXPLICIT_CONGESTION)
+    if protocol is None or not flags & NEEDS_CHECKSUM:
         return [packet]
     end = _headers_end(packet)
     step = segment * segments
-    if len(packet) - end <= step or packet[HEADER_SIZE + 12 : HEADER_SIZE + 14] != IPV4_TYPE:
+    network = _network_header(packet)
+    if len(packet) - end <= step or not _leads_to(packet, network, HEADER_SIZE + start, protocol):
         return [packet]
     pieces = []
     for number, position in enumerate(range(end, len(packet), step)):
         payload = packet[position : position + step]
         frame = bytearray(packet[HEADER_SIZE:end])
         last = position + step >= len(packet)
-        _renumber(frame, start, number * segments, number * step, len(payload), last)
+        _set_length(frame, network - HEADER_SIZE, start, number * segments, len(payload))
+        if protocol == _TCP:
+            _renumber(frame, start, number, number * step, last=last)
+        else:
+            struct.pack_into("!H", frame, start + 4, len(frame) - start + len(payload))
+        pseudo_header = _pseudo_header(frame, network - HEADER_SIZE, protocol, len(frame) - start + len(payload))
+        struct.pack_into("!H", frame, start + _CHECKSUM_AT[protocol], ones_complement_sum(pseudo_header))
         again = len(payload) > segment
         header = HEADER.pack(flags, gso_type if again else NO_GSO, len(frame), segment if again else 0, start, offset)
         pieces.append(header + frame + payload)
@@ -129,7 +144,7 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
         # The field already holds the sum of the pseudo-header, so it is part of the sum.
         struct.pack_into("!H", damaged, at + offset, internet_checksum(memoryview(damaged)[at:]))
     HEADER.pack_into(damaged, 0, 0, NO_GSO, length, segment, 0, 0)
-    first = HEADER_SIZE + ETHERNET
+    first = _network_header(packet)
     if packet[first - 2 : first] == IPV4_TYPE and first < len(packet):
         first += (packet[first] & 0x0F) * 4
     elif packet[first - 2 : first] == _IPV6:
@@ -149,18 +164,53 @@ def _headers_end(packet: bytes) -> int:
     return transport + UDP
 
 
-def _renumber(frame: bytearray, transport: int, packets: int, skipped: int, payload: int, last: bool) -> None:
-    """Adapt the copied headers to the piece that begins `packets` segments and `skipped` bytes further on."""
-    (identification,) = struct.unpack_from("!H", frame, ETHERNET + 4)
-    length = len(frame) - ETHERNET + payload
-    struct.pack_into("!HH", frame, ETHERNET + 2, length, identification + packets & 0xFFFF)
-    struct.pack_into("!H", frame, ETHERNET + 10, 0)
-    struct.pack_into("!H", frame, ETHERNET + 10, internet_checksum(frame[ETHERNET:transport]))
+def _network_header(packet: bytes) -> int:
+    """Offset of the IP header, behind VLAN tags."""
+    start = HEADER_SIZE + ETHERNET
+    while packet[start - 2 : start] in _VLAN_TYPES:
+        start += VLAN_TAG
+    return start
+
+
+def _leads_to(packet: bytes, network: int, transport: int, protocol: int) -> bool:
+    """Whether the transport header of this protocol follows the IP header; that of a tunnel's inner packet does not."""
+    kind = packet[network - 2 : network]
+    if transport < network + IPV4_SMALLEST:
+        return False
+    if kind == IPV4_TYPE:
+        return network + (packet[network] & 0x0F) * 4 == transport and packet[network + 9] == protocol
+    if kind != _IPV6 or network + IPV6_SIZE > transport:
+        return False
+    following, at = packet[network + 6], network + IPV6_SIZE
+    while following in _EXTENSIONS and at < transport:
+        following, at = packet[at], at + 8 + packet[at + 1] * 8
+    return at == transport and following == protocol
+
+
+def _set_length(frame: bytearray, network: int, transport: int, packets: int, payload: int) -> None:
+    """Adapt the copied IP header to the piece that begins `packets` segments further on."""
+    length = len(frame) - network + payload
+    if frame[network - 2 : network] == _IPV6:
+        struct.pack_into("!H", frame, network + 4, length - IPV6_SIZE)
+        return
+    (identification,) = struct.unpack_from("!H", frame, network + 4)
+    struct.pack_into("!HH", frame, network + 2, length, identification + packets & 0xFFFF)
+    struct.pack_into("!H", frame, network + 10, 0)
+    struct.pack_into("!H", frame, network + 10, internet_checksum(frame[network:transport]))
+
+
+def _renumber(frame: bytearray, transport: int, piece: int, skipped: int, *, last: bool) -> None:
+    """Adapt the copied TCP header to the piece of this number, from 0, that begins `skipped` bytes further on."""
     (sequence,) = struct.unpack_from("!I", frame, transport + 4)
     struct.pack_into("!I", frame, transport + 4, sequence + skipped & 0xFFFFFFFF)
     if not last:
         frame[transport + 13] &= ~(FIN | PUSH)
-    if packets:
+    if piece:
         frame[transport + 13] &= ~CWR
-    pseudo_header = frame[ETHERNET + 12 : ETHERNET + 20] + struct.pack("!HH", 6, len(frame) - transport + payload)
-    struct.pack_into("!H", frame, transport + 16, ones_complement_sum(pseudo_header))
+
+
+def _pseudo_header(frame: bytearray, network: int, protocol: int, length: int) -> bytes:
+    """What the checksum of the transport covers besides its segment of this length (RFC 793, RFC 8200)."""
+    if frame[network - 2 : network] == _IPV6:
+        return bytes(frame[network + 8 : network + IPV6_SIZE]) + struct.pack("!II", length, protocol)
+    return bytes(frame[network + 12 : network + IPV4_SMALLEST]) + struct.pack("!HH", protocol, length)

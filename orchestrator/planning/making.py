@@ -24,6 +24,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
+from orchestrator.planning.kernel_engine import refuse_beyond_kernel
 from orchestrator.planning.learning.class_metrics import class_metrics
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after
 from orchestrator.planning.learning.memory import training_bytes
@@ -50,8 +51,8 @@ def make_plan(
 ) -> Plan:
     """Make the plan. Without ``data`` the plan of an algorithm has no shards and is for display only. ``folder``: of
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
-    Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, or the
-    hosts do not suffice."""
+    Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, the
+    hosts do not suffice, or the engine cannot shape the links."""
     kind, stop = DRIVERS[scenario.driver], scenario.stop
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
@@ -77,7 +78,7 @@ def make_plan(
     clients = None if population is None else clients_at_worst(population, media, cross_traffic)
     system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
     learning = {} if scenario.algorithm is None else _learning(scenario, system, shards, data)
-    return Plan(
+    plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,
         seed=scenario.seed,
@@ -105,6 +106,8 @@ def make_plan(
         media=media,
         cross_traffic=cross_traffic,
     )
+    refuse_beyond_kernel(plan)
+    return plan
 
 
 def _notes(scenario: Scenario) -> tuple[str, ...]:

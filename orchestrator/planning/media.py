@@ -154,7 +154,7 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
     )
 
 
-def beyond_kernel_of(plan: Plan) -> str:
+def media_beyond_kernel(plan: Plan) -> str:
     """What the kernel engine cannot do of a plan's links and media, see `beyond_kernel`."""
     if any(link.nat_timeout is not None for link in plan.links):
         return "it has no NAT"

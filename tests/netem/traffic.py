@@ -15,6 +15,7 @@ from tests.netem.wiring import Wiring
 
 PAYLOAD_SHARE = 1448 / 1514  # TCP payload in a full Ethernet frame, with timestamps
 TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
+UDP_SEGMENT = 103  # <linux/udp.h>
 SO_TIMESTAMPNS = 35  # <asm/socket.h>
 NUMBER = struct.Struct("!I")
 ECHO = struct.Struct("!BBHHH")  # RFC 792: type, code, checksum, identifier, sequence number
@@ -68,6 +69,22 @@ def datagrams(
                 near.send(NUMBER.pack(number) + filler)
                 due += spacing
     return numbers
+
+
+def segments_of_one_call(lab: Wiring, source: str, target: str, count: int, size: int) -> list[float]:
+    """Send so many datagrams in one call (UDP_SEGMENT in udp(7)): the times at which datagrams come, by the target's
+    kernel."""
+    times: list[float] = []
+    with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
+        far.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        near.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+        near.sendto(bytes(count * size), far.getsockname())
+        while select.select([far], [], [], 0.5)[0]:
+            data, ancillary, _, _ = far.recvmsg(70_000, 64)
+            assert len(data) == size
+            seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
+            times.append(seconds + nanoseconds / 1e9)
+    return times
 
 
 def connection(lab: Wiring, source: str, target: str, window: int | None = None) -> tuple[socket.socket, socket.socket]:

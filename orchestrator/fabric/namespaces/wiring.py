@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_interface
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.link import segments_together
 from orchestrator.planning.hosts.on_hosts import requested_links
-from orchestrator.planning.media import beyond_kernel_of
+from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16
@@ -27,7 +27,7 @@ MTU = 1500  # bytes
 @dataclass(frozen=True)
 class Wires:
     """What a link engine must know of a plan, in addition to links: the nodes, those that send single packets
-    (`packet_truth`), the configured engine, whether links share media, what of that the kernel engine cannot do, and
+    (`packet_truth`), the configured engine, whether links share media, what the kernel engine cannot do, and
     how large super-packets may be where no engine cuts them (`most_segments`)."""
 
     nodes: tuple[NodePlan, ...]

@@ -93,8 +93,8 @@ ENGINES: dict[str, tuple[str, ...]] = {
 
 
 def candidate_engines(engine: str, beyond_kernel: str = "", *, media: bool = False) -> tuple[str, ...]:
-    """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do of the
-    scenario's media, see `orchestrator.scenario.media.validation`. ``media``: links share media; then auto is
+    """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do, see
+    `orchestrator.planning.kernel_engine`. ``media``: links share media; then auto is
     userspace, which has every rule, and whose checks of media were calibrated."""
     if engine == "auto" and media:
         return ("userspace",)

@@ -15,7 +15,7 @@ from orchestrator.fabric.namespaces.wiring import hub_interface, most_segments
 from orchestrator.fabric.tc.kernel_links import KernelLinks
 from orchestrator.fabric.userspace import link_request, nat_requests
 from orchestrator.layout import write, write_line
-from orchestrator.planning.media import beyond_kernel_of
+from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
 from orchestrator.scenario.sections.drivers import candidate_engines
 from orchestrator.verbs.plans.words import alike, way

@@ -275,6 +275,12 @@ def test_one_address_belongs_to_one_link() -> None:
         tc.setup_commands("data0", [link(1, WAN), link(2, WAN, "10.9.0.2")], OLD)
 
 
+def test_a_jitter_that_netem_would_cut_is_refused() -> None:
+    """A change that no plan knows of, such as a manual fault."""
+    with pytest.raises(TcError, match=r"jitter: netem's is at most 2\.147 s; choose `engine: userspace`"):
+        tc.change_command("v1", link(1, LinkProfile(latency=10.0, jitter=3.0)), NEW)
+
+
 def test_reading_back() -> None:
     states = tc.parse_qdiscs(QDISCS)
     assert list(states) == [2, 4, 7, 10]

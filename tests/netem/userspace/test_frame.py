@@ -16,6 +16,8 @@ from netem.userspace.frame import (
     NEEDS_CHECKSUM,
     NO_GSO,
     TCP_IPV4,
+    TCP_IPV6,
+    UDP_SEGMENTS,
     corrupt,
     internet_checksum,
     is_super_packet,
@@ -28,7 +30,6 @@ from netem.userspace.frame import (
 FIN_PUSH_ACK_CWR = 0x99
 HEADERS = 14 + 20 + 32  # Ethernet, IPv4, TCP with timestamps
 SEGMENT = 1448
-UDP_SEGMENTS = 5  # VIRTIO_NET_HDR_GSO_UDP_L4
 
 
 def tcp_packet(payload: bytes, segment: int = SEGMENT) -> bytes:
@@ -100,11 +101,89 @@ def test_only_the_first_piece_says_cwr_and_only_the_last_fin_and_push() -> None:
     assert flags == [0x90, 0x10, 0x19]
 
 
+@pytest.mark.parametrize("tags", [0, 1, 2])
+@pytest.mark.parametrize("ipv6", [False, True], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("udp", [False, True], ids=["TCP", "UDP"])
+@pytest.mark.parametrize("together", [1, 4])
+def test_every_super_packet_of_a_node_is_split(udp: bool, ipv6: bool, tags: int, together: int) -> None:
+    payload = Random(4).randbytes(9 * 1200 + 7)
+    whole = super_packet(payload, udp=udp, ipv6=ipv6, tags=tags)
+    headers = 14 + 4 * tags + (40 if ipv6 else 20) + (8 if udp else 32)
+    assert is_super_packet(whole)
+    pieces = split(whole, together)
+    assert len(pieces) == -(-10 // together)
+    assert b"".join(piece[HEADER_SIZE + headers :] for piece in pieces) == payload
+    assert [link_size(piece)[1] for piece in pieces] == ([1] * 10 if together == 1 else [4, 4, 2])
+    assert tuple(map(sum, zip(*map(link_size, pieces), strict=True))) == link_size(whole)
+    for number, piece in enumerate(pieces):
+        frame = piece[HEADER_SIZE:]
+        ip = frame[14 + 4 * tags :]
+        transport = ip[40 if ipv6 else 20 :]
+        # The length of the packet is in its header, which in IPv4 has a checksum and the next number.
+        if ipv6:
+            assert int.from_bytes(ip[4:6]) == len(ip) - 40
+            pseudo = ip[8:40] + struct.pack("!II", len(transport), 17 if udp else 6)
+        else:
+            assert int.from_bytes(ip[2:4]) == len(ip)
+            assert int.from_bytes(ip[4:6]) == 100 + number * together
+            assert ones_complement_sum(ip[:20]) == 0
+            pseudo = ip[12:20] + struct.pack("!HH", 17 if udp else 6, len(transport))
+        at = 6 if udp else 16
+        assert int.from_bytes(transport[at : at + 2]) == ones_complement_sum(pseudo)
+        if udp:
+            assert int.from_bytes(transport[4:6]) == len(transport)
+        else:
+            assert int.from_bytes(transport[4:8]) == 7 + number * together * 1200
+        more = link_size(piece)[1] > 1
+        assert piece[1] == (whole[1] if more else NO_GSO)
+
+
+def super_packet(payload: bytes, *, udp: bool, ipv6: bool, tags: int = 0, segment: int = 1200) -> bytes:
+    """What the kernel hands over for a `payload` of several segments: TCP with timestamps, or datagrams of one call."""
+    protocol, size = (17, 8) if udp else (6, 32)
+    length = size + len(payload)
+    if ipv6:
+        addresses = bytes(range(32))
+        ip = struct.pack("!IHBB", 6 << 28, length, protocol, 64) + addresses
+        pseudo = addresses + struct.pack("!II", length, protocol)
+    else:
+        addresses = bytes([10, 77, 0, 1, 10, 77, 0, 2])
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 100, 0x4000, 64, protocol, 0) + addresses
+        ip = ip[:10] + struct.pack("!H", internet_checksum(ip)) + ip[12:]
+        pseudo = addresses + struct.pack("!HH", protocol, length)
+    partial = ones_complement_sum(pseudo)
+    if udp:
+        transport, gso_type = struct.pack("!HHHH", 1000, 2000, length, partial), UDP_SEGMENTS
+    else:
+        transport = struct.pack("!HHIIBBHHH", 1000, 2000, 7, 9, 8 << 4, 0x10, 500, partial, 0) + bytes(12)
+        gso_type = TCP_IPV6 if ipv6 else TCP_IPV4
+    ethernet = bytes(12) + bytes.fromhex("81000001") * tags + bytes.fromhex("86dd" if ipv6 else "0800")
+    start = len(ethernet) + len(ip)
+    header = HEADER.pack(NEEDS_CHECKSUM, gso_type, 128, segment, start, 6 if udp else 16)
+    return header + ethernet + ip + transport + payload
+
+
+def test_ipv6_extension_headers_are_copied() -> None:
+    whole = super_packet(bytes(3000), udp=True, ipv6=True)
+    ip = HEADER_SIZE + 14
+    options = bytes([17, 1]) + bytes(14)  # 16 bytes of destination options, then UDP
+    extended = whole[: ip + 4] + struct.pack("!HB", 3008 + 16, 60) + whole[ip + 7 : ip + 40] + options
+    extended = HEADER.pack(NEEDS_CHECKSUM, UDP_SEGMENTS, 128, 1200, 54 + 16, 6) + extended[HEADER_SIZE:]
+    pieces = split(extended + whole[ip + 40 :], 1)
+    assert [len(piece) - HEADER_SIZE for piece in pieces] == [54 + 16 + 8 + size for size in (1200, 1200, 600)]
+    assert [int.from_bytes(piece[ip + 4 : ip + 6]) for piece in pieces] == [16 + 8 + size for size in (1200, 1200, 600)]
+
+
 def test_what_cannot_be_split_stays_whole() -> None:
+    """A single packet, a type that the kernel does not hand over, and the packet of a tunnel: its inner headers follow
+    others."""
     plain = tcp_packet(b"x")
-    datagrams = HEADER.pack(NEEDS_CHECKSUM, UDP_SEGMENTS, 42, 1000, 34, 6) + tcp_packet(bytes(5000))[HEADER_SIZE:]
-    assert split(plain, 1) == [plain]
-    assert split(datagrams, 1) == [datagrams]
+    other = HEADER.pack(NEEDS_CHECKSUM, 3, 42, 1000, 34, 6) + tcp_packet(bytes(5000))[HEADER_SIZE:]
+    inner = super_packet(bytes(5000), udp=False, ipv6=False)[HEADER_SIZE:]
+    outer = super_packet(inner, udp=True, ipv6=False)[HEADER_SIZE:]
+    tunnel = HEADER.pack(NEEDS_CHECKSUM, TCP_IPV4, 128, 1200, 42 + 34, 16) + outer
+    for packet in (plain, other, tunnel):
+        assert split(packet, 1) == [packet]
 
 
 def test_corruption_flips_one_bit_and_the_checksum_finds_it() -> None:

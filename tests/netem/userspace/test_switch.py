@@ -27,7 +27,7 @@ from netem.userspace.link import segments_together
 from netem.userspace.switch import LATE, Switch
 from tests.netem.measured import settled, wait_until
 from tests.netem.ports import Held
-from tests.netem.traffic import PAYLOAD_SHARE, datagrams, goodput, round_trips, transfer
+from tests.netem.traffic import PAYLOAD_SHARE, datagrams, goodput, round_trips, segments_of_one_call, transfer
 from tests.netem.wiring import ROOT, Lab, SwitchProcess
 
 netns = pytest.mark.netns
@@ -335,6 +335,18 @@ class TestFates:
     def test_duplicates_come_twice(self, lab: Lab) -> None:
         lab.shape("a", "b", {"duplicate": "100%", "latency": "1ms"}, {})
         assert sorted(datagrams(lab, "a", "b", 50)) == [number // 2 for number in range(100)]
+
+    def test_segments_of_one_call_cross_as_single_packets(self, lab: Lab) -> None:
+        """40 datagrams of 1,200 bytes, frames of 1,242, into a buffer of 20 kB at 1 Mbit/s: 16 fit, and leave 9.94 ms
+        apart."""
+        lab.shape("a", "b", {"latency": "10ms", "rate": "1mbit", "buffer": "20kb"}, {})
+        before = lab.counters("a", "b")
+        times = segments_of_one_call(lab, "a", "b", 40, 1200)
+        assert len(times) == 16
+        assert times[-1] - times[0] == pytest.approx(15 * 1242 * 8 / 1e6, rel=0.1)
+        after = lab.counters("a", "b")
+        assert after["delivered"] - before["delivered"] == 16
+        assert after["overflowed"] - before["overflowed"] == 24
 
     def test_reordered_packets_overtake(self, lab: Lab) -> None:
         lab.shape("a", "b", {"latency": "20ms", "reorder": "25%"}, {})

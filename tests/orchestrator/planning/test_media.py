@@ -14,7 +14,7 @@ from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.media import at_worst, beyond_kernel_of, media_of, seen_alone
+from orchestrator.planning.media import at_worst, media_beyond_kernel, media_of, seen_alone
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
@@ -56,9 +56,9 @@ def test_a_member_alone_has_its_part_of_the_buffer_in_the_kernel() -> None:
 
 
 def test_what_the_kernel_engine_cannot_do_is_known_from_the_plan() -> None:
-    assert beyond_kernel_of(plan(CELL)) == ""
+    assert media_beyond_kernel(plan(CELL)) == ""
     traffic = "cross_traffic: [{on: cell, direction: up, kind: poisson, rate: 1mbit}]"
-    assert beyond_kernel_of(plan(CELL + traffic)) == "cross traffic on cell up"
+    assert media_beyond_kernel(plan(CELL + traffic)) == "cross traffic on cell up"
 
 
 def test_a_plan_without_media_has_no_trace_of_them() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.errors import ScenarioError
 from orchestrator.fabric.userspace import nat_requests
+from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.media import beyond_kernel_of
 from orchestrator.scenario.reading import parse
 
 TEXT = """\

@@ -315,7 +315,8 @@ def run_round(role: edgebed.Role, t: int) -> int:
 
 def share(part: Vector, whole: Vector) -> float:
     """‖part‖ / ‖whole‖, 0 if both are 0."""
-    return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), np.finfo(np.float32).tiny))
+    size = float(np.linalg.norm(whole))
+    return float(np.linalg.norm(part)) / size if size else 0.0
 
 
 class QSGD(Compressing):

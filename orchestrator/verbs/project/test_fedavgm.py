@@ -21,3 +21,13 @@ def test_it_learns(tmp_path):
 def test_it_goes_on_without_a_device(tmp_path):
     run = federation(tmp_path, "fedavgm.py", "fedavgm", star(3), params=PARAMS, crash={"device-0": (0.1, 60)}).run()
     assert set(run.journals["cloud"].series("global")) == {1, 2, 3}
+
+
+def test_a_cloud_that_restarts_keeps_its_velocity(tmp_path):
+    states = []
+    for name, crash in (("calm", {}), ("crashed", {"cloud": (1.1, 1.3)})):
+        (tmp_path / name).mkdir()
+        run = federation(tmp_path / name, "fedavgm.py", "fedavgm", star(3), rounds=4, params=PARAMS, crash=crash).run()
+        states.append(run.state("cloud"))
+    assert run.journals["cloud"].rounds("resumed")
+    assert all(np.array_equal(values, states[1][name]) for name, values in states[0].items())

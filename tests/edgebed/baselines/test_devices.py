@@ -25,6 +25,7 @@ CASES: dict[str, Case] = {  # module, tree, model, parameters of the model and o
     "fedgen": ("fedgen", star(2), "mlp", {}, {"generator_steps": 3}),
     "fedgh": ("fedgh", star(2), "small", FEATURES, {}),
     "fedkd": ("fedkd", star(2), "small", FEATURES, {}),
+    "fedyogi": ("fedopt", star(2), "cnn", {}, {}),
     "fedproto": ("fedproto", star(2), "small", FEATURES, {}),
     "fedtgp": ("fedtgp", star(2), "small", FEATURES, {"server_epochs": 2}),
     "fml": ("fml", star(2), "small", FEATURES, {}),

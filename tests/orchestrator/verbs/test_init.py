@@ -63,7 +63,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
         argv, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False
     )
     assert done.returncode == 0, done.stdout
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_its_workflow_has_commands_and_options_that_exist(tmp_path: Path) -> None:

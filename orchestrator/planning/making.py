@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.datasets import DATASETS, Form
+from node.catalogue.datasets import DATASETS, IGNORED, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
@@ -257,9 +257,16 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         class_metrics=class_metrics(scenario, data.name, data.form.task),
         shards_sha256=shards.sha256,
         moves=shards.moves,
-        partition_notes=shards.notes,
+        notes=(*_of_unlabelled(data.unlabelled), *shards.notes),
         unheld=_unheld(data, shards),
     )
+
+
+def _of_unlabelled(count: int) -> Iterator[str]:
+    """A note on samples without a label that counts."""
+    if count:
+        samples = "1 sample has" if count == 1 else f"{count} samples have"
+        yield f"{samples} no label that counts ({IGNORED} only): left out"
 
 
 def _partition_params(scenario: Scenario) -> dict[str, Any]:

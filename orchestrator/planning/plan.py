@@ -158,10 +158,10 @@ class DataPlan:
     Programs bring data of their own: then everything is empty.
 
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
-    (from, to, label, number of samples); ``partition_notes``: those of whole people. ``used_samples``: how many of
-    ``train_samples`` were assigned to nodes. ``test_counts``: labels of test samples per class; of sequences, of all
-    tokens. ``unheld``: test classes of which no node holds a training sample. ``task``: as in `Form`, ``guess``: as in
-    `PreparedLabels`. ``columns``: those of a table, each with what it became: an input, the target, or left out.
+    (from, to, label, number of samples); ``notes``: on samples and people that were left out or moved.
+    ``used_samples``: how many of ``train_samples`` were assigned to nodes. ``test_counts``: labels of test samples per
+    class; of sequences, of all tokens. ``unheld``: test classes of which no node holds a training sample. ``task``: as
+    in `Form`, ``guess``: as in `PreparedLabels`. ``columns``: those of a table, each with what it became.
     ``class_metrics``: those that nodes report next to accuracy.
     """
 
@@ -177,7 +177,7 @@ class DataPlan:
     test_counts: tuple[int, ...] = ()
     shards_sha256: str = ""
     moves: tuple[tuple[str, str, int, int], ...] = ()
-    partition_notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     unheld: tuple[int, ...] = ()
     task: str = "classification"
     guess: tuple[float, float] | None = None
@@ -313,7 +313,7 @@ class Plan:
         of_hosts = self.placement.notes if self.placement is not None else ()
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
         of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
-        of_learning = [*self.data.partition_notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
+        of_learning = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
         return [*of_learning, *of_nodes, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:

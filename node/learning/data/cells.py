@@ -118,6 +118,8 @@ def _oddity(text: str, form: re.Match[str] | None, *, commas_read: bool) -> tupl
         return "a number in brackets", "write a minus sign, or the numbers without brackets"
     if "," in form["core"] and not commas_read and len(re.findall("[.,]", form["core"])) == 1:
         return "a number with a comma", "write decimal points, or separate the values of the file by semicolons"
+    if form["sign"] == "\u2212":
+        return "a number with the minus sign of typography", "write it with a hyphen"
     if re.search("[.,'’ \u00a0\u202f\u2009]", form["core"]):
         return "a number with separators of thousands", "write the numbers without them"
     return "a number in another form", "write it as 1.5 or 1.5e-3"
@@ -131,8 +133,11 @@ def may_be_thousands(texts: Iterable[str]) -> bool:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column's name says that it identifies the rows: id, user_id, customerId, index, rownames, uuid."""
-    word = r"(id|ids|idx|index|uuid|guid|rowid|row_?names?|row_?n(o|r|um|umber)?|row|primary_key)"
+    """Whether a column's name says that it identifies the rows: id, user_id, customerId, index, rownames, uuid, nr."""
+    word = (
+        r"(id|ids|idx|index|level_\d+|uuid|guid|rowid|row_?names?|row_?n(o|r|um|umber)?|row|primary_key|nr\.?|no\.?|n°"
+        r"|s\.? ?no\.?|sl\.? ?no\.?|sr\.? ?no\.?|#)"
+    )
     return (
         re.fullmatch(rf"(.*[_ .\-])?{word}", name, re.IGNORECASE) is not None
         or re.search("[a-z](Id|ID)$", name) is not None

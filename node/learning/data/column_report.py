@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from node.catalogue.datasets import Columns
 from node.learning.data.cells import shown
+from node.learning.data.columns import ENOUGH_ROWS
 
 COMPARED = 100  # different values of a column that is compared with the target
 
@@ -71,9 +72,13 @@ def _input(table: Table, name: str, y: NDArray[Any]) -> str:
     if values.dtype.kind == "b":
         return f"truth value{remark}"
     if values.dtype.kind in "iuf" and name not in table.classes:
-        return f"number{remark or _counts(known, len(values))}"
+        return f"number{remark or _counts(known, len(values)) or _rises(values)}"
     names = [table.classes[name][value] for value in known] if name in table.classes else known.tolist()
-    return f"category with {len(known)} values: {shown(names)}{remark}"
+    return f"category with {_values(len(known))}: {shown(names)}{remark}"
+
+
+def _values(count: int) -> str:
+    return "1 value" if count == 1 else f"{count} values"
 
 
 def _counts(known: NDArray[Any], rows: int) -> str:
@@ -81,6 +86,15 @@ def _counts(known: NDArray[Any], rows: int) -> str:
     if len(known) == rows > 2 and known[0] in (0, 1) and np.array_equal(known, known[0] + np.arange(rows)):
         return f"; it is each number from {known[0]:g} to {known[-1]:g} once, so it may number the rows"
     return ""
+
+
+def _rises(values: NDArray[Any]) -> str:
+    """A remark if whole numbers rise or fall from each row to the next, as keys of a database do."""
+    steps = np.diff(values.astype(np.float64))
+    whole = np.array_equal(values, np.floor(values))
+    if len(values) < ENOUGH_ROWS or not whole or not (np.all(steps > 0) or np.all(steps < 0)):
+        return ""
+    return f"; it {'rises' if steps[0] > 0 else 'falls'} in each row, so it may number the rows"
 
 
 def _tells_target(values: NDArray[Any], known: NDArray[Any], places: NDArray[np.intp], y: NDArray[Any]) -> str:

@@ -14,6 +14,7 @@ from node.learning.data import cells
 from node.learning.data.cells import Problem
 
 FEWEST_ROWS = 3  # of a table, from which on a column may be seen to number them
+ENOUGH_ROWS = 10  # from which on numbers that do not count from 0 or 1 are seen to number the rows
 Column = Any  # a pyarrow ChunkedArray
 
 
@@ -161,9 +162,14 @@ def _truths_or_problem(texts: Column, decimal_commas: bool) -> tuple[Column, Pro
 
 
 def numbers_rows(values: NDArray[Any], starts: Sequence[int]) -> bool:
-    """Whether values (N,) count the rows in order, from 0 or 1, over all files or in each file again. ``starts``: the
-    rows with which files begin."""
-    if len(values) < FEWEST_ROWS or values.dtype.kind not in "iuf" or values[0] not in (0, 1):
+    """Whether values (N,) count the rows in order, up or down, over all files or in each file again from 0 or 1.
+    ``starts``: the rows with which files begin."""
+    if len(values) < FEWEST_ROWS or values.dtype.kind not in "iuf":
+        return False
+    steps = np.diff(values.astype(np.float64))
+    if len(values) >= ENOUGH_ROWS and (np.all(steps == 1) or np.all(steps == -1)):
+        return bool(values[0] == np.floor(values[0]))
+    if values[0] not in (0, 1):
         return False
     over_all = np.arange(len(values)) + values[0]
     if np.array_equal(values, over_all):

@@ -1,7 +1,7 @@
 """Reader of CSV files: all values as texts, under the names of the header.
 
-The values are separated by commas, semicolons or tabs, by the one that the header has most of, or that Excel's line
-`sep=;` names. Files are UTF-8, or UTF-16 with a byte order mark.
+The values are separated by commas, semicolons, tabs or bars, by the one that the header has most of, or that Excel's
+line `sep=;` names. Files are UTF-8, or UTF-16 with a byte order mark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from node.learning.data.cells import PLAIN, has_no_name
 from node.learning.data.files import read_regular
 from node.learning.errors import DataError
 
-DELIMITERS = ",;\t"
+DELIMITERS = ",;\t|"
 DECLARED = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 
 
@@ -36,17 +36,17 @@ class CsvText:
 
     @property
     def rows(self) -> Iterator[list[str]]:
-        """The header and the rows, of which empty ones are left out."""
-        return (row for row in self._reader() if row)
+        """The header and the rows, of which those without any value are left out, as spreadsheets append them."""
+        return (row for row in self._reader() if any(row))
 
     def line(self, row: int) -> int:
         """The line on which row number ``row`` begins; rows count from 0 below the header, lines from 1."""
         reader = self._reader()
         begin, place = 1, -1
         for values in reader:
-            if values and place == row:
+            if any(values) and place == row:
                 return begin + self.skipped
-            place += bool(values)
+            place += any(values)
             begin = reader.line_num + 1
         return begin + self.skipped
 
@@ -89,7 +89,18 @@ def read_texts(content: CsvText) -> Any:
         if not wrong:
             raise
         raise _uneven(content, len(names)) from None
-    return table.rename_columns([name.strip() for name in names])
+    return _without_empty_rows(table)
+
+
+def _without_empty_rows(table: Any) -> Any:
+    """The rows with any value."""
+    from pyarrow import compute
+
+    with_value = None
+    for column in table.columns:
+        has_text = compute.not_equal(column, "")
+        with_value = has_text if with_value is None else compute.or_(with_value, has_text)
+    return table if with_value is None else table.filter(with_value)
 
 
 def _names(content: CsvText) -> list[str]:
@@ -113,13 +124,23 @@ def _uneven(content: CsvText, expected: int) -> DataError:
         if len(row) != expected:
             values = "1 value" if len(row) == 1 else f"{len(row)} values"
             separated = f"the header {expected}, separated by {_in_words(content.delimiter)}"
-            remedy = "quote a value that has the separator in it, and name each column in the header"
+            remedy = _QUOTE
+            if len(row) == expected + 1 and all(len(other) == expected + 1 for other in _below_header(content)):
+                remedy = _ROW_NAMES
             return DataError(f"{content.file}: line {content.line(number)} has {values}, and {separated}; {remedy}")
     return DataError(f"{content.file}: rows have different numbers of values")
 
 
+_QUOTE = "quote a value that has the separator in it, and name each column in the header"
+_ROW_NAMES = "name the first column in the header too; in R, write.csv does, or write.table with col.names=NA"
+
+
+def _below_header(content: CsvText) -> Iterator[list[str]]:
+    return itertools.islice(content.rows, 1, None)
+
+
 def _in_words(delimiter: str) -> str:
-    return {",": "commas", ";": "semicolons", "\t": "tabs"}.get(delimiter, repr(delimiter))
+    return {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}.get(delimiter, repr(delimiter))
 
 
 def _decoded(file: Path, content: bytes) -> str:

@@ -47,7 +47,7 @@ from node.learning.data.samples import arrays_from
 from node.learning.data.unlabelled import without_unlabelled
 from node.learning.errors import DataError, DataNotFound
 
-FORMAT = 6  # version of the prepared folder; part of its name, so that a new version does not use old folders
+FORMAT = 7  # version of the prepared folder; part of its name, so that a new version does not use old folders
 LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.catalogue.datasets import IGNORED
 from node.learning.data.shards import Indices
 from node.learning.errors import DataError
 
@@ -27,9 +28,23 @@ def targets(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray
         return {name: numbers(each, f"{path}: {name}") for name, each in entries.items()}
     columns = all(each.dtype.kind in "biu" and each.ndim == 2 and each.shape[1] > 1 for each in values)
     truths = columns and all(((each == 0) | (each == 1)).all() for each in values)
+    if columns and not truths:
+        _refuse_ignored_columns(entries, path)
     if truths and any((each.sum(axis=1) != 1).any() for each in values):  # else each column stands for a class
         return {name: np.ascontiguousarray(each, dtype=np.uint8) for name, each in entries.items()}
     return dict(whole_numbers(entries, path))
+
+
+def _refuse_ignored_columns(entries: Mapping[str, NDArray[Any]], path: str) -> None:
+    """DataError if columns of 0 and 1 also have -100: of several labels of a sample, none can be ignored alone."""
+    for name, values in entries.items():
+        others = (values != 0) & (values != 1)
+        if others.any() and (values[others] == IGNORED).all():
+            first = int(np.flatnonzero(others.any(axis=1))[0])
+            raise DataError(
+                f"{path}: {name}[{first}] has the label {IGNORED} among those of 0 and 1, of which each counts; leave "
+                "such samples out, or write 0 or 1"
+            )
 
 
 def _are_whole(values: NDArray[Any]) -> bool:

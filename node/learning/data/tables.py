@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.datasets import TEST_PARTS, Columns
+from node.catalogue.datasets import IGNORED, TEST_PARTS, Columns
 from node.learning.data import column_report, csv_files
 from node.learning.data.cells import Problem
 from node.learning.data.columns import not_an_input, typed
@@ -36,6 +36,8 @@ SUFFIXES = (".arrow", ".parquet", ".csv")
 EXPANSION = 4  # bytes of memory for each byte of a file
 TARGETS = ("label", "labels", "target", "class", "y")  # names of the target, unless only one column has class labels
 CLOSE = 1e-3  # of the largest number: if numbers are closer, single precision may not tell them apart
+_UNKNOWN = -1  # the class label of a row without one, as test parts of competitions have it
+_NO_CLASSES = "set data.columns.task to regression to predict numbers"
 MOST_VALUES = 100  # different values of a column that is one-hot encoded, or numbered as classes
 
 
@@ -58,6 +60,11 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
         raise DataError(f"{path}: {error}") from error
     train, test = split(len(y), table.count, columns.split, people, str(path))
     x_train, y_train, x_test, y_test = x[train], y[train], x[test], y[test]
+    if target in table.classes and (y_test == _UNKNOWN).all():
+        raise table.error(
+            f"column {target!r} has no labels in the test part, {_UNKNOWN} in each row; name a part with labels in "
+            "data.columns.test, such as validation"
+        )
     if y.dtype.kind != "f":
         y_train, y_test = targets_of(x_train, y_train, x_test, y_test, str(path))
     subjects, test_subjects = (None, None) if people is None else (people[train], people[test])
@@ -277,7 +284,7 @@ class _Table:
         finite = made[np.isfinite(made)].astype(np.float64)
         if finite.size and np.ptp(finite) < CLOSE * np.abs(finite).max():
             different = len(np.unique(values))
-            if 2 * len(np.unique(made)) < different:
+            if different > 1 and 2 * len(np.unique(made)) <= different:
                 what = f"has {different} different values that single precision cannot distinguish"
                 raise self.error(f"column {name!r} {what}; subtract the smallest of them, or name other inputs")
         return made
@@ -292,8 +299,10 @@ class _Table:
             raise self.error(f"column {name!r} has no numbers to predict; name another in data.columns.target")
         if name in self.classes or values.ndim > 1:
             return values, self.classes.get(name, ())
-        known, y = self._numbered(name, values, "set data.columns.task to regression to predict numbers")
-        return y.astype(np.int64), tuple(map(str, known.tolist()))
+        counting = np.ones(len(values), bool) if values.dtype.kind not in "if" else values != IGNORED
+        y = np.full(len(values), IGNORED)
+        known, y[counting] = self._numbered(name, values[counting], _NO_CLASSES)
+        return y, tuple(map(str, known.tolist()))
 
     def _numbered(self, name: str, values: NDArray[Any], remedy: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """The different values of a column in order, and the number of each row's value among them."""

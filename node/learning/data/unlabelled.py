@@ -1,10 +1,11 @@
-"""Sequences without a label that counts: nothing can be learned from them, and no model can be right about them."""
+"""Samples without a label that counts: nothing can be learned from them, and no model can be right about them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from node.catalogue.datasets import IGNORED
 from node.learning.data.formats import Arrays
@@ -13,9 +14,9 @@ from node.learning.errors import DataError
 
 def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
     """The samples with a label that counts, and how many others there were. DataError if none is left in a part."""
-    if arrays.y_train.dtype != np.int64 or arrays.y_train.ndim == 1:
+    if arrays.y_train.dtype != np.int64:
         return arrays, 0
-    kept = {part: (y != IGNORED).any(axis=1) for part, y in (("train", arrays.y_train), ("test", arrays.y_test))}
+    kept = {part: _labelled(y) for part, y in (("train", arrays.y_train), ("test", arrays.y_test))}
     for part, chosen in kept.items():
         if not chosen.any():
             raise DataError(f"{source}: all labels of the {part} part are {IGNORED}, so none of them counts")
@@ -35,3 +36,11 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
         test_subjects=test_subjects,
     )
     return labelled, left_out
+
+
+def _labelled(y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a label of each sample counts (N,), of labels (N,) or (N, T)."""
+    counting: NDArray[np.bool_] = np.not_equal(y, IGNORED)
+    if y.ndim > 1:
+        counting = np.any(counting, axis=1)
+    return counting

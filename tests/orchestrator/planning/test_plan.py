@@ -129,6 +129,12 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
     assert make_plan(parse(text, "f.yaml"), tokens).data.unheld == ()
 
 
+def test_samples_without_a_label_that_counts_are_noted() -> None:
+    data = dataclasses.replace(prepared(), unlabelled=3)
+    made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), data)
+    assert made.notes() == ["3 samples have no label that counts (-100 only): left out"]
+
+
 def test_clients_with_nothing_are_noted_by_name() -> None:
     text = "algorithm: fedavg\ntopology: {devices: %d}\ndata: {partition: {iid: {min_samples: 0}}}"
     few = make_plan(parse(text % 5, "f.yaml"), prepared(train=3))

@@ -189,6 +189,26 @@ def test_sequences_without_a_label_that_counts_are_left_out(cache: Path, tmp_pat
         prepare(f"npz:{wrong}", cache)
 
 
+def test_samples_without_a_label_that_counts_are_left_out(cache: Path, tmp_path: Path) -> None:
+    """Of one label for each sample; of several labels none can be ignored alone."""
+    x = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
+    y = np.where(np.arange(10) % 5 == 3, -100, np.arange(10) % 2)
+    people = {"subject_train": np.arange(10), "subject_test": np.arange(10)}
+    prepared = prepare(f"npz:{npz(tmp_path / 'a.npz', x_train=x, y_train=y, x_test=x, y_test=y, **people)}", cache)
+    kept = [0, 1, 2, 4, 5, 6, 7, 9]
+    assert prepared.unlabelled == 4
+    assert prepared.array("x_test").tolist() == x[kept].tolist()
+    assert prepared.train_labels.tolist() == y[kept].tolist()
+    assert prepared.test_subjects is not None
+    assert prepared.test_subjects.tolist() == kept
+    several = np.stack([y % 2, np.where(y == -100, -100, 1)], axis=1)
+    path = npz(tmp_path / "b.npz", x_train=x, y_train=several, x_test=x, y_test=several)
+    with pytest.raises(
+        DataError, match=r"y_train\[3\] has the label -100 among those of 0 and 1, of which each counts"
+    ):
+        prepare(f"npz:{path}", cache)
+
+
 def test_runs_that_prepare_at_once_agree(cache: Path, tmp_path: Path) -> None:
     name = f"npz:{npz(tmp_path / 'a.npz')}"
     with ThreadPoolExecutor(4) as pool:

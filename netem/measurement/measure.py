@@ -34,6 +34,7 @@ PROBE_PAYLOAD = 40
 USUAL_SPACING, STEADY_SPACING, SHORTEST_SPACING = 0.002, 0.001, 0.0005  # s; steady: without jitter and reordering
 PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
 SLOW_SHARE = 0.4  # of a rate so low that the train would take too long; both directions fit in one half-duplex channel
+LONGEST_ANSWER = 400  # bytes of a frame with the responder's results
 OVERLOAD = 1.5
 MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
 TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tcp_wmem of 4 MiB, half of it overhead
@@ -75,7 +76,7 @@ class Saturation:
 class ProbePlan:
     """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
 
-    wait   seconds to wait for the last echo. A direction without a rate has no saturation.
+    wait   seconds to wait for the last echo, or for an answer. A direction without a rate has no saturation.
     needed number of probes that tell every fraction of the profiles, if that is more than `count`
     start  when the saturations begin, or without any the train, on the clock of time.time(); 0: as soon as possible
     """
@@ -171,7 +172,7 @@ def plan_probe(
     frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
     needed, (count, spacing) = _needed(forward, back), _train(forward, back, quick, longest)
     latency = forward.latency + back.latency
-    wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
+    wait = latency + 5 * (forward.jitter + back.jitter) + (frame + 8 * LONGEST_ANSWER) / slowest + 0.05
     if forward.real or back.real:
         wait += REAL_WAIT
     return ProbePlan(

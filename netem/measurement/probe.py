@@ -312,9 +312,11 @@ class Probe:
             return {"rate": self._stream(BACK, saturation)}
         datagrams, times = Flood(), times_of(saturation)
         request = json.dumps(saturation).encode()
+        forward = self.plan["forward"]
+        waiting = forward["drain"] if forward else 0.0  # behind the datagrams of the other direction
         for _ in range(ATTEMPTS):
             self._send(self._head(REQUEST) + request)
-            until = time.monotonic() + max(ASK_AGAIN, self.plan["wait"])
+            until = time.monotonic() + max(ASK_AGAIN, waiting + self.plan["wait"])
             while time.monotonic() < until:
                 for kind, _, sent, arrived, data in self._received(until):
                     if kind == FLOOD:

@@ -108,8 +108,15 @@ class TestPlan:
     def test_a_measurement_knows_about_how_long_it_takes(self) -> None:
         assert plan_probe(PERFECT, PERFECT).seconds == pytest.approx(0.25 + 2 * 0.05)
         lora = PROFILES["lora-gateway"]
-        # 50 probes 0.413 s apart; two waits of 1.29 s; each direction 2.98 s of datagrams and 1.49 s of their queue.
-        assert plan_probe(lora, lora).seconds == pytest.approx(50 * 0.4133 + 2 * 1.29 + 2 * (2.984 + 1.492), abs=0.01)
+        # 50 probes 0.413 s apart; two waits of 1.755 s; each direction 2.98 s of datagrams and 1.49 s of their queue.
+        assert plan_probe(lora, lora).seconds == pytest.approx(50 * 0.4133 + 2 * 1.755 + 2 * (2.984 + 1.492), abs=0.01)
+
+    def test_answers_are_not_asked_for_again_while_they_are_on_their_way(self) -> None:
+        """A second answer would cross a half-duplex channel together with the datagrams that fill it."""
+        lora = PROFILES["lora-gateway"]
+        plan = plan_probe(lora, lora)
+        question, answer = (8 * size / 5470 for size in (29 + UDP_HEADERS, 368))
+        assert question + 0.5 + answer + 0.5 < plan.wait
 
     def test_bursts_get_enough_probes_to_be_judged(self) -> None:
         chain = GilbertElliott(p=0.01, r=0.3)

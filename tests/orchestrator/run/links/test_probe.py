@@ -110,9 +110,9 @@ links: {device-cloud: lora-gateway}
 
 
 def test_the_time_of_the_probes_of_a_slow_link_is_known_before_the_run() -> None:
-    """50 probes 0.413 s apart, two waits of 1.29 s, and in each direction 4.48 s of datagrams and their queue."""
+    """50 probes 0.413 s apart, two waits of 1.755 s, and in each direction 4.48 s of datagrams and their queue."""
     plan = make_plan(parse(SLOW, "f.yaml"), None)
-    assert seconds_of_probes(plan) == pytest.approx(STARTING + 50 * 0.4133 + 2 * 1.29 + 2 * 4.475, abs=0.02)
+    assert seconds_of_probes(plan) == pytest.approx(STARTING + 50 * 0.4133 + 2 * 1.755 + 2 * 4.475, abs=0.02)
 
 
 def test_the_time_of_a_shared_medium_counts() -> None:
@@ -133,4 +133,4 @@ async def test_probes_that_take_long_are_announced() -> None:
     run = Recorder()
     run.plan = make_plan(parse(SLOW, "f.yaml"), None)
     await run.measure(free=0.0)
-    assert run.lines[0] == "measuring 1 kind of links, which takes about 32.7 s"
+    assert run.lines[0] == "measuring 1 kind of links, which takes about 33.6 s"

@@ -252,7 +252,7 @@ def _accelerator() -> Trial:
 def _docker() -> list[Trial]:
     """Check the Docker Engine and the image of nodes, which only the docker driver needs."""
     from orchestrator.drivers.docker import node_image
-    from orchestrator.drivers.docker.container import Limits
+    from orchestrator.drivers.docker.container import Limits, product
     from orchestrator.drivers.docker.driver import unfit
     from orchestrator.drivers.docker.engine import Engine
 
@@ -268,7 +268,7 @@ def _docker() -> list[Trial]:
     if (refused := unfit(facts, platform.release())) is not None:
         return [*findings, Trial.missing("Docker Engine", used_by, refused, ok=None)]
     limits = Limits.of(facts).notes()
-    findings.append(Trial("Docker Engine", used_by, True, "; ".join([str(facts["ServerVersion"]), *limits])))
+    findings.append(Trial("Docker Engine", used_by, True, "; ".join([product(facts), *limits])))
     if (lacking := node_image.problem(name, image, facts["Architecture"])) is not None:
         return [*findings, Trial.missing("image of nodes", used_by, lacking, ok=None)]
     return [*findings, Trial("image of nodes", used_by, True, name)]

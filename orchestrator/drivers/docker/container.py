@@ -12,7 +12,7 @@ from docker.types import DeviceRequest, LogConfig, Mount
 from node.assignment import PLACE
 from orchestrator.drivers.user import User
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
-from orchestrator.host.kernel.cgroups import CAN_SWAP, UNLIMITED
+from orchestrator.host.kernel.cgroups import CAN_SWAP, UNLIMITED, has_controller
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.sections.compute import PROCESSOR
@@ -27,6 +27,16 @@ _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
 ENVIRONMENT = {"HOME": "/tmp", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Nodes share the host's cores, and can write only to /tmp."""
+
+
+def is_podman(facts: Mapping[str, Any]) -> bool:
+    """Whether what answers as a Docker Engine is Podman. ``facts``: `docker info`."""
+    return "BuildahVersion" in facts
+
+
+def product(facts: Mapping[str, Any]) -> str:
+    """The version of an Engine, with its name if that is not Docker."""
+    return f"{'Podman ' * is_podman(facts)}{facts['ServerVersion']}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,8 @@ class Limits:
             cpu=bool(facts.get("CpuCfsQuota")),
             memory=bool(facts.get("MemoryLimit")),
             swap=bool(facts.get("SwapLimit")),
-            processes=bool(facts.get("PidsLimit")),
+            # Podman says so on hosts without the controller, too, where its containers then do not start.
+            processes=bool(facts.get("PidsLimit")) and (not is_podman(facts) or has_controller("pids")),
         )
 
     def notes(self) -> list[str]:

@@ -19,12 +19,14 @@ from typing import Any
 
 from docker.models.containers import Container
 
+from node.assignment import PLACE
 from orchestrator.drivers.base import SIGNALLED, Exit
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import COMMAND, Limits, options, trial_options
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
-from orchestrator.drivers.docker.mounts import lay_out
+from orchestrator.drivers.docker.memory_watch import MemoryWatch
+from orchestrator.drivers.docker.mounts import lay_out, sees
 from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
@@ -38,6 +40,7 @@ from orchestrator.together import Tasks
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
 OOM_NOTICE = 1.5  # s after the end of a killed container for the Engine's event that it was out of memory
+EVENTS = ("die", "died", "oom")  # Podman filters by "died", and then names the event "die"
 KILLED = SIGNALLED + signal.SIGKILL
 
 
@@ -86,6 +89,7 @@ class DockerDriver:
         self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
         self._out_of_memory: set[str] = set()  # nodes, since their latest start
         self._killed: set[str] = set()  # nodes that this driver has killed, since their latest start
+        self._memory = MemoryWatch(self._out_of_memory_at)
         self._unexplained: dict[str, tuple[str, int]] = {}  # by container: node and exit code, for `OOM_NOTICE`
 
     async def open(self) -> None:
@@ -99,7 +103,7 @@ class DockerDriver:
         await self._admit_images(facts["Architecture"])
         for each in self._accelerated:
             await asyncio.to_thread(self._try_accelerator, each)
-        self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
+        self._events = await asyncio.to_thread(self._engine.events, self._directory.run, EVENTS)
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
@@ -110,6 +114,7 @@ class DockerDriver:
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
+        self._memory.watch(str(container.id), node.name, pid)
         if (code := self._early.pop(str(container.id), None)) is not None:
             self._ended(str(container.id), code)
         return NodeHandle(pid)
@@ -144,6 +149,7 @@ class DockerDriver:
         finally:
             if self._events is not None:
                 self._events.cancel()
+            self._memory.close()
             for thread in self._threads:
                 await asyncio.to_thread(thread.join, LAST_WORDS)
             await asyncio.to_thread(self._engine.close)
@@ -193,7 +199,16 @@ class DockerDriver:
                 f"the Docker Engine says that {node.name} is process {pid}, which is another one here: the orchestrator"
                 " must run on the Engine's host, and not in a container"
             )
+        if not sees(pid, *self._witness(assignment)):
+            raise HostError(
+                "the Docker Engine does not see the files of this run: its file system is not that of this host",
+                "use an Engine that runs directly on this host, or a folder of runs that both see (--runs)",
+            )
         return pid, container
+
+    def _witness(self, assignment: Path) -> tuple[Path, Path]:
+        """A file that a node's container sees, and the same on this host."""
+        return PLACE / "assignment.json", assignment
 
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         image = node.image or self.image
@@ -237,14 +252,19 @@ class DockerDriver:
         container, attributes = event["Actor"]["ID"], event["Actor"]["Attributes"]
         node = attributes[NODE]
         if event["Action"] == "oom":
-            self._out_of_memory.add(node)
-            for waiting in [each for each, (name, _) in self._unexplained.items() if name == node]:
-                self._explained(waiting)
-        elif (code := int(attributes["exitCode"])) == KILLED and node not in self._out_of_memory | self._killed:
+            self._out_of_memory_at(node)
+            return
+        self._memory.look(container)
+        if (code := int(attributes["exitCode"])) == KILLED and node not in self._out_of_memory | self._killed:
             self._unexplained[container] = node, code
             asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
         else:
             self._ended(container, code)
+
+    def _out_of_memory_at(self, node: str) -> None:
+        self._out_of_memory.add(node)
+        for waiting in [each for each, (name, _) in self._unexplained.items() if name == node]:
+            self._explained(waiting)
 
     def _explained(self, container: str) -> None:
         """Report the end of a killed container: the Engine may send ``oom`` after ``die``."""

@@ -46,6 +46,17 @@ def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, us
     ]
 
 
+def sees(pid: int, inside: Path, here: Path) -> bool:
+    """Whether a process sees the file ``here`` of this host at the place ``inside``. An Engine with another file system
+    refuses what it does not find, or makes an empty folder of that name. True if this user cannot tell."""
+    try:
+        return os.path.samestat(Path(f"/proc/{pid}/root{inside}").stat(), here.stat())
+    except FileNotFoundError:
+        return not here.exists() or not Path(f"/proc/{pid}").exists()
+    except OSError:
+        return True
+
+
 def remove_rights(folder: Path) -> None:
     """Remove what the programs of ended containers must not leave in their ``folder``: set-user-ID and set-group-ID of
     files, and the right of others to write to it. As an ordinary user, only for files of this user."""

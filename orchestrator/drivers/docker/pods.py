@@ -43,6 +43,7 @@ class _Running(NamedTuple):
     program: ProgramPlan
     container: Container
     copier: threading.Thread
+    pid: int
 
 
 class PodsDriver(NodesHere, DockerDriver):
@@ -80,6 +81,7 @@ class PodsDriver(NodesHere, DockerDriver):
         work = self._starting.start(asyncio.to_thread(self._start_program, program, held, log))
         started = await asyncio.shield(work)  # as a node's: `close` waits for the thread
         self._running[str(started.container.id)] = started
+        self._memory.watch(str(started.container.id), program.node, started.pid)
         if (code := self._early.pop(str(started.container.id), None)) is not None:
             self._ended(str(started.container.id), code)
 
@@ -183,7 +185,10 @@ class PodsDriver(NodesHere, DockerDriver):
             if not any(each.id == held.id and each.pid for each in self._engine.containers(self._directory.run)):
                 raise
             raise HostError(f"it cannot be started ({error})") from None
-        return _Running(program, container, copier)
+        return _Running(program, container, copier, self._pid_of(container))
+
+    def _witness(self, assignment: Path) -> tuple[Path, Path]:
+        return Path(HOLDER), self._directory.nodes / "holder"
 
     def _common(self, node: str, name: str) -> dict[str, Any]:
         return {

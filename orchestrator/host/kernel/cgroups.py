@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
 PREFIX = "edgebed-"
 SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # files that not every kernel has
 SWAPS = Path("/proc/swaps")
@@ -103,16 +104,48 @@ class NodeGroups:
         return made
 
     def killed(self, node: str) -> int:
-        """How often the kernel has killed a process of the node for its memory limit; 0 if the kernel does not tell.
-        Version 2 also tells of kills because the host had no memory left: then the limit was never hit (oom 0)."""
+        """How often the kernel has killed a process of the node for its memory limit; 0 if the kernel does not tell."""
         for hierarchy in self._hierarchies:
             if "memory" in hierarchy.controllers:
-                name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
-                with contextlib.suppress(OSError):
-                    text = (hierarchy.path / self._name / node / name).read_text()
-                    counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
-                    return counts.get("oom_kill", 0) if counts.get("oom", 1) else 0
+                return memory_kills(hierarchy.path / self._name / node)
         return 0
+
+
+def memory_kills(group: Path) -> int:
+    """How often the kernel has killed a process of a group for its memory limit; 0 if the kernel does not tell, or the
+    group is gone. Version 2 also tells of kills because the host had no memory left: then the limit was never hit
+    (oom 0)."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError):
+            text = (group / name).read_text()
+            counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
+            return counts.get("oom_kill", 0) if counts.get("oom", 1) else 0
+    return 0
+
+
+def memory_group(pid: int, container: str, proc: Path = PROC, root: Path = ROOT) -> Path | None:
+    """The group with the memory limit of a container, whose id is in the group's name; ``pid``: any of its processes.
+    None if there is none to be seen."""
+    try:
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
+    version_1 = next((path for names, path in groups.items() if "memory" in names.split(",")), None)
+    hierarchy = root if version_1 is None else root / "memory"
+    parts = (version_1 or groups.get("", "")).strip("/").split("/")
+    # Processes may be in a group below the one with the limit.
+    named = next((place for place, part in enumerate(parts) if container in part), None)
+    return None if named is None else hierarchy.joinpath(*parts[: named + 1])
+
+
+def has_controller(name: str, root: Path = ROOT) -> bool:
+    """Whether this host's kernel can limit groups by a controller, such as "pids"."""
+    if (root / name).is_dir():
+        return True
+    with contextlib.suppress(OSError):
+        return name in (root / "cgroup.controllers").read_text().split()
+    return False
 
 
 def left_behind(run: str | None = None) -> list[Path]:

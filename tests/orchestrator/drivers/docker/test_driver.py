@@ -19,7 +19,7 @@ from node.assignment import Assignment
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
-from orchestrator.drivers.docker.container import Limits, options
+from orchestrator.drivers.docker.container import Limits, options, product
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code, unfit
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.mounts import lay_out
@@ -71,6 +71,7 @@ def directory(tmp_path: Path, plan: Plan) -> RunDirectory:
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeDockerClient:
     monkeypatch.delenv("EDGEBED_IMAGE", raising=False)
     monkeypatch.setattr("orchestrator.drivers.docker.driver.is_process_of", lambda pid, container: pid == os.getpid())
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.sees", lambda *_: True)
     return FakeDockerClient()
 
 
@@ -337,6 +338,42 @@ async def test_a_node_above_its_memory_limit_ends_out_of_memory(
     monkeypatch.setattr("orchestrator.drivers.docker.driver.OOM_NOTICE", 0.01)
     client.made[1].die(137)
     assert not (await exit_of(driver)).out_of_memory
+
+
+async def test_a_memory_kill_without_an_event_is_found_in_the_count(
+    driver: DockerDriver,
+    client: FakeDockerClient,
+    plan: Plan,
+    directory: RunDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Podman sends no event "oom"."""
+    group = tmp_path / "group"
+    group.mkdir()
+    monkeypatch.setattr("orchestrator.drivers.docker.memory_watch.memory_group", lambda pid, container: group)
+    await start(driver, plan, directory)
+    (group / "memory.events").write_text("oom 1\noom_kill 1\n")
+    client.made[0].die(137)
+    assert (await exit_of(driver)).out_of_memory
+
+
+async def test_an_engine_with_other_files_is_refused(
+    driver: DockerDriver, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.sees", lambda *_: False)
+    with pytest.raises(HostError, match=r"does not see the files of this run.*--runs"):
+        await start(driver, plan, directory)
+
+
+def test_podman_is_known_by_its_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it limits processes where the kernel has no such controller."""
+    podman = FACTS | {"ServerVersion": "4.3.1", "BuildahVersion": "1.28.2"}
+    assert product(podman) == "Podman 4.3.1"
+    assert product(FACTS | {"ServerVersion": "20.10.24"}) == "20.10.24"
+    monkeypatch.setattr("orchestrator.drivers.docker.container.has_controller", lambda name: False)
+    assert not Limits.of(podman).processes
+    assert Limits.of(FACTS).processes
 
 
 async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: FakeDockerClient) -> None:

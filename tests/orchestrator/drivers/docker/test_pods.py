@@ -38,6 +38,7 @@ def plan() -> Plan:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeDockerClient:
     monkeypatch.setattr("orchestrator.drivers.docker.driver.is_process_of", lambda pid, container: pid == os.getpid())
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.sees", lambda *_: True)
     made = FakeDockerClient()
     made.known["served"] = IMAGE
     return made

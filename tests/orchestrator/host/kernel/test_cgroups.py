@@ -15,9 +15,11 @@ from orchestrator.host.kernel.cgroups import (
     SWAP,
     Hierarchy,
     NodeGroups,
+    has_controller,
     left_behind,
     limits,
     may_swap,
+    memory_group,
     writable_hierarchies,
 )
 from tests.e2e.harness import wait_for
@@ -80,6 +82,34 @@ def test_kills_for_the_memory_limit_are_counted(
     (tmp_path / "edgebed-run" / "device-0").mkdir(parents=True)
     (tmp_path / "edgebed-run" / "device-0" / name).write_text(events)
     assert groups.killed("device-0") == kills
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "group"),
+    [
+        ("4:memory:/docker/abc\n0::/docker/abc\n", "memory/docker/abc"),
+        ("5:cpu,memory:/libpod_parent/libpod-abc\n0::/x\n", "memory/libpod_parent/libpod-abc"),
+        ("0::/machine.slice/libpod-abc.scope/container\n", "machine.slice/libpod-abc.scope"),
+        ("0::/system.slice/docker-abc.scope\n", "system.slice/docker-abc.scope"),
+        ("0::/user.slice\n", None),
+        (None, None),
+    ],
+)
+def test_the_group_with_the_limit_of_a_container(tmp_path: Path, cgroup: str | None, group: str | None) -> None:
+    """Version 1 and 2, Docker and Podman; crun puts processes into a group below the one with the limit."""
+    proc, root = tmp_path / "proc", tmp_path / "groups"
+    if cgroup is not None:
+        (proc / "7").mkdir(parents=True)
+        (proc / "7" / "cgroup").write_text(cgroup)
+    assert memory_group(7, "abc", proc, root) == (None if group is None else root / group)
+
+
+def test_the_controllers_of_this_host(tmp_path: Path) -> None:
+    assert not has_controller("pids", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    assert has_controller("pids", tmp_path)
+    (tmp_path / "freezer").mkdir()
+    assert has_controller("freezer", tmp_path)
 
 
 def test_version_2_offers_what_its_root_hands_on(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Notes for the record: facts about a plan that a reader of the results must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from netem.units import format_size
+from orchestrator import text
+from orchestrator.planning.learning.memory import FRAMEWORK
+from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import DRIVERS, listed
+
+if TYPE_CHECKING:
+    from orchestrator.planning.plan import NodePlan
+
+SHOWN_NAMES = 20
+
+
+def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
+    """Notes on gaps in the division of the data: test classes without training samples, and clients without samples."""
+    if unheld:
+        classes = f"{'class' if len(unheld) == 1 else 'classes'} {', '.join(str(label) for label in unheld)}"
+        yield f"no client holds training samples of {classes} of the test set: no model can learn to recognise them"
+    if empty:
+        one = len(empty) == 1
+        verb, what = ("holds", "it does not train and counts") if one else ("hold", "they do not train and count")
+        yield f"{text.some(empty, limit=SHOWN_NAMES)} {verb} no training samples: {what} in no average"
+
+
+def of_clients_at_once(clients: int, driver: str) -> Iterator[str]:
+    """A note on batches of clients where each node trains in its own process."""
+    if clients > 1 and not DRIVERS[driver].simulated:
+        yield f"each node trains by itself: only the driver {listed(simulated=True)} trains {clients} clients at once"
+
+
+def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
+    """A note on images that the driver does not use."""
+    if images and not DRIVERS[driver].images:
+        names, makers = ", ".join(images), listed(images=True)
+        yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
+
+
+def of_memory(nodes: Iterable[NodePlan], needed: Mapping[str, int], driver: str) -> Iterator[str]:
+    """Notes on hardware with less memory than training, Python and torch need. ``needed``: bytes for training, by node.
+    An accelerator has its own memory."""
+    short: dict[tuple[str, int], list[str]] = {}
+    for node in nodes:
+        memory = node.hardware.memory
+        if memory is not None and node.device == PROCESSOR and memory < needed.get(node.name, -FRAMEWORK) + FRAMEWORK:
+            short.setdefault((node.hardware.name, memory), []).append(node.name)
+    for (name, memory), names in short.items():
+        most, kind = max(needed[each] for each in names), DRIVERS[driver]
+        if kind.simulated:
+            result = "the simulation has no limits of memory"
+        elif kind.images or most > memory:
+            result = "expect that they run out of memory"
+        else:
+            result = "here nodes share Python and torch, which do not count"
+        yield (
+            f"{text.some(names, limit=SHOWN_NAMES)}: training needs about {text.size(most)}, Python and torch"
+            f" {text.size(FRAMEWORK)}, and {name} has {format_size(memory)}: {result}"
+        )
+
+
+def of_files(clients: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on files with settings of single nodes that have more rows than there are nodes."""
+    for each in clients.values():
+        if each["used"] < each["rows"]:
+            name = each.get("csv") or each["trace"]
+            yield f"{name} has {each['rows']:,} clients, and the first {each['used']:,} of them are used"

@@ -39,7 +39,7 @@ from node.errors import Finished, NodeError
 from node.messaging.control import Reporter
 from node.messaging.delivery.packet import RUNTIME_KINDS
 from node.messaging.exchange import FINISH, Exchange
-from node.messaging.finite import reportable, unusual
+from node.messaging.finite import reportable, unsendable, unusual
 from node.messaging.numbering import EdgeRounds
 from node.messaging.selection import Selector
 from node.messaging.transport import Transport
@@ -396,6 +396,8 @@ class Role:
     ) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
+        if problem := unsendable(tensors, round):
+            raise NodeError(f"{self.name}: message {kind!r} {problem}")
         arrays = dict(as_arrays(tensors or {}))
         message = Message(kind, self.name, round, dict(fields), arrays, self._assignment.precision)
         if (what := message.not_finite) is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from node.arrays import as_array
 from node.catalogue.datasets import CLIENTS, MAIN_METRIC
 from node.learning.aggregation import STATISTICS, State, weighted_mean
 from node.learning.class_metrics import of_classes
@@ -188,8 +189,9 @@ def _of_form(role: Role, message: Message, form: dict[str, Any]) -> bool:
 
 
 def _form(w: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """The type and shape of each entry."""
-    return {name: (values.dtype, values.shape) for name, values in w.items()}
+    """The type and shape of each entry, also of torch's tensors."""
+    arrays = {name: as_array(values) for name, values in w.items()}
+    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
 
 
 def round_of(message: Message) -> int:

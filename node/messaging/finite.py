@@ -1,4 +1,5 @@
-"""Tests for finite numbers. A NaN or an infinity spoils every average, so tensors that hold one are left out."""
+"""Tests of what an algorithm sends and reports. A NaN or an infinity spoils every average, so tensors that hold one are
+left out."""
 
 from __future__ import annotations
 
@@ -37,3 +38,15 @@ def reportable(name: str, value: Any) -> float | str:
     except Exception:  # NumPy and torch raise different types
         raise NodeError(f"report: {name} is a {type(value).__name__}; report one number or text") from None
     return plain
+
+
+def unsendable(tensors: object, round: object) -> str | None:
+    """Why a message cannot have these tensors or this round, as a sentence that continues its kind."""
+    if tensors is not None and not isinstance(tensors, Mapping):
+        return f"has tensors in a {type(tensors).__name__}; send a dictionary with their names"
+    unnamed = [name for name in tensors or () if not isinstance(name, str)]
+    if unnamed:
+        return f"names a tensor {unnamed[0]!r}; names are text"
+    if round is not None and (isinstance(round, bool) or not isinstance(round, int | np.integer)):
+        return f"has the round {round!r}, a {type(round).__name__}; write a whole number"
+    return None

@@ -23,6 +23,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import as_array
 from node.errors import WireError
 from node.messaging.finite import not_finite
 from node.messaging.precision import SHORT, shortened, widened
@@ -224,7 +225,7 @@ def _unpacked(frame: Buffer, containers: int) -> Any:
     try:
         return msgpack.unpackb(frame, strict_map_key=False, list_hook=counted, object_hook=counted)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise WireError(f"not msgpack ({str(error)[:_QUOTED] or type(error).__name__})") from None
+        raise WireError("not msgpack") from error
 
 
 def assemble(header: Header, body: NDArray[np.uint8]) -> Message:
@@ -348,12 +349,9 @@ def as_arrays(tensors: Mapping[str, Any]) -> Tensors:
 
 def _as_tensor(name: str, value: Any) -> Tensor:
     try:
-        array = np.asarray(value)
-    except Exception:  # torch raises several types for tensors that NumPy cannot hold or share
-        kind = f"a {type(value).__name__} of type {getattr(value, 'dtype', 'unknown')}"
-        raise WireError(
-            f"tensor {name!r} is {kind}, of which NumPy makes no array; send value.detach().float().cpu().numpy()"
-        ) from None
+        array = as_array(value)
+    except ValueError as error:
+        raise WireError(f"tensor {name!r} {error}") from None
     if array.dtype in _CODES:
         return array
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)

@@ -84,7 +84,7 @@ class Printed:
             entry = json.loads(written)
         except (ValueError, RecursionError) as error:
             long = f" (only {LONGEST_LINE} bytes of a line are read)" if len(line.encode()) >= LONGEST_LINE else ""
-            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {error}{long}")
+            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {_json_problem(error)}{long}")
             return
         if not isinstance(entry, dict):
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
@@ -128,6 +128,12 @@ class Printed:
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
         if not self._tells_starts and _is_round(round) and round != self._rounds:
             yield from self.begin(round + 1)
+
+
+def _json_problem(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"see its character {error.pos + 1}"
+    return "its lists are nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
 
 
 def _finite(entry: dict[str, Any]) -> bool:

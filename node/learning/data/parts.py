@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import as_array
 from node.learning.errors import DataError
 
 SLICE = 4096  # samples that are summed at a time
@@ -43,14 +44,19 @@ def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
 
 
 def _part(values: Any, source: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except Exception as error:
-        raise DataError(f"{source} is no array: {type(error).__name__}: {error}") from error
+    array = array_of(values, source)
     kind = np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
     if kind.name not in KINDS:
         raise DataError(f"{source} is {array.dtype}; take one of {', '.join(KINDS)}")
     return single_precision(array, source) if array.dtype.kind == "f" else array.astype(kind, copy=False)
+
+
+def array_of(values: Any, source: str) -> NDArray[Any]:
+    """The values as an array. DataError, which names the ``source``, if NumPy makes none of them."""
+    try:
+        return as_array(values)
+    except ValueError as error:
+        raise DataError(f"{source} {error}") from None
 
 
 def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.data.formats import CHANNELS, Arrays, arrays_of, with_targets
-from node.learning.data.parts import has_parts, joined
+from node.learning.data.parts import array_of, has_parts, joined
 from node.learning.errors import DataError
 
 
@@ -32,7 +32,7 @@ def arrays_from(found: Any, source: str) -> Arrays:
         )
     if "train" not in found:
         entries = {
-            name: joined(each, f"{source}: {name}") if has_parts(each) else np.asarray(each)
+            name: joined(each, f"{source}: {name}") if has_parts(each) else array_of(each, f"{source}: {name}")
             for name, each in found.items()
         }
         return arrays_of(entries, source)
@@ -82,10 +82,7 @@ def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], NDArray[
     target = _target(item[1], f"{part}[{index}]")
     if has_parts(item[0]):
         return joined(item[0], f"{part}[{index}]", batch=False), target
-    try:
-        values = np.asarray(item[0])
-    except Exception as error:
-        raise DataError(f"{part}[{index}] is no array: {type(error).__name__}: {error}") from error
+    values = array_of(item[0], f"{part}[{index}]")
     if values.dtype == np.uint8 and values.ndim in (2, 3):
         return _picture(values), target
     if values.dtype.kind == "f" and values.ndim > 0:

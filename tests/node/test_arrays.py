@@ -1,4 +1,4 @@
-"""Values of plug-ins that NumPy can and cannot hold, and what is said of them.."""
+"""Values of plug-ins that NumPy can and cannot hold, and what is said of them."""
 
 from __future__ import annotations
 

@@ -163,6 +163,7 @@ FAULT_OPTIONS = {
     "count": ("--count", "NUMBER", "Of devices or edges: how many of them."),
     "fraction": ("--fraction", "SHARE", "Of devices or edges: which share of them."),
     "factor": ("--factor", "NUMBER", "slow: how many times longer steps take."),
+    "program": ("--program", "NAME", "crash, pause: one program of the nodes."),
     "medium": ("--medium", "MEDIUM", "disconnect, degrade: a shared medium."),
     "direction": ("--direction", click.Choice(("up", "down")), "disconnect, partition, degrade: one direction."),
     "to": ("--to", "MEDIUM", "handover: the shared medium that nodes move to."),

@@ -62,6 +62,7 @@ def inject_fault(
 
     \b
     inject crash device-0-1 --for 5s         also pause, disconnect, join, leave; several nodes; devices --count 2
+    inject crash cloud --program watcher     one program of a node; also pause
     inject partition edge-0 cloud --for 10s  commas join the nodes of a side: edge-0,edge-1 cloud
     inject degrade edge-0 cloud --loss 5%    the links of one node, or those between two; --profile lte
     inject slow device-0-1 --factor 4

@@ -142,8 +142,8 @@ class RunsPrograms(Protocol):
     async def run(self, program: ProgramPlan, log: Path) -> None:
         """Start a program. Its output is added to ``log``. HostError or DriverError if it cannot be started."""
 
-    async def terminate(self, program: ProgramPlan) -> None:
-        """Send SIGTERM to a program. Does nothing if it has ended."""
+    async def signal(self, program: ProgramPlan, number: int) -> None:
+        """Send SIGTERM, SIGKILL, SIGSTOP or SIGCONT to a program. Does nothing if it has ended."""
 
     async def release(self, node: str, code: int = 0) -> None:
         """End a node and all its programs. Its Exit has this code."""

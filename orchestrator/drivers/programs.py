@@ -10,55 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.allowance import Allowance
 from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
 from orchestrator.drivers.printed import DROPPED, ENDED, KILLED, MARK, Lines, Printed
-from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.drivers.program_state import PIECE, RUNS, Phase, Program, awaited, piece, shown
+from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import is_loopback
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.programs import ProgramPlan
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
-PIECE = 1 << 16  # bytes of a log that are read at once
-
-
-class Phase(Enum):
-    """The life of a program."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    READY = "ready"
-    ENDED = "ended"
-
-
-@dataclass
-class _Program:
-    plan: ProgramPlan
-    log: Path
-    lines: Lines = field(default_factory=Lines)
-    phase: Phase = Phase.WAITING
-    said_ready: bool = False  # it has printed the line by which it is ready
-    on_loopback: str = ""  # the address, if it listens on its port for its own node only
-    gone: bool = False  # it has ended, although the rest of its output may not have been read yet
-    code: int | None = None
-    read: int = 0  # bytes of its log
-    life: asyncio.Task[None] | None = None
-
-    def cancel(self) -> None:
-        """Stop watching it."""
-        if self.life is not None:
-            self.life.cancel()
 
 
 class Programs:
@@ -74,7 +43,7 @@ class Programs:
         self._started: set[str] = set()  # nodes whose programs may start
         self._stopping: set[str] = set()
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
+        self._programs = {each.label: Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
         clock = asyncio.get_running_loop().time
         self._allowances = {node.name: Allowance(clock) for node in plan.nodes}
@@ -101,12 +70,53 @@ class Programs:
             case "stop" | "leave":
                 self._stopping.add(node)
                 for program in self._of(node):
-                    if program.phase in (Phase.RUNNING, Phase.READY):
+                    if program.phase in RUNS:
                         with contextlib.suppress(OrchestratorError):  # its node has ended meanwhile
-                            await self._driver.terminate(program.plan)
+                            await self._terminate(program)
                 await self._release_if_idle(node)
                 if node in self._nodes:
                     self._tasks.start(self._kill_late(node, self._nodes[node]))
+
+    async def _terminate(self, program: Program) -> None:
+        await self._driver.signal(program.plan, signal.SIGTERM)
+        if program.paused:  # it handles the signal when it continues
+            await self._driver.signal(program.plan, signal.SIGCONT)
+
+    # Faults of single programs. OrchestratorError if one is not possible now
+
+    async def crash(self, label: str, *, returns: bool) -> None:
+        """Kill a program; its node continues. ``returns``: it starts again by `revive`."""
+        program = self._running(label)
+        program.fault = Phase.KILLED if returns else Phase.ENDED
+        await self._driver.signal(program.plan, signal.SIGKILL)
+
+    def revive(self, label: str) -> None:
+        """Start a program again that a fault has killed, unless its node has restarted since, or ends."""
+        program = self._programs[label]
+        if program.fault is Phase.KILLED and program.phase is not Phase.KILLED:
+            program.fault = Phase.WAITING  # its end is not known yet
+        elif program.phase is Phase.KILLED:
+            self._forget(program)
+            self._start_what_can()
+
+    async def pause(self, label: str) -> None:
+        """Stop the processes of a program."""
+        program = self._running(label)
+        await self._driver.signal(program.plan, signal.SIGSTOP)
+        program.paused = True
+
+    async def resume(self, label: str) -> None:
+        """Continue the processes of a program, if it is still paused."""
+        program = self._programs[label]
+        if program.paused and program.phase in RUNS:
+            program.paused = False
+            await self._driver.signal(program.plan, signal.SIGCONT)
+
+    def _running(self, label: str) -> Program:
+        program = self._programs[label]
+        if program.plan.node not in self._nodes or program.phase not in RUNS or program.gone:
+            raise DriverError(f"the program {label} is not running but {program.phase.value}")
+        return program
 
     async def close(self) -> None:
         """Stop watching the programs."""
@@ -140,24 +150,25 @@ class Programs:
                     memory = {"rss": used.rss, "memory_pss": used.pss}
                     self._tell(node, {"type": "beat", "cpu": self._used[node], **memory})
 
-    def _forget(self, program: _Program) -> None:
+    def _forget(self, program: Program) -> None:
         """Make a program ready for its next start."""
         program.cancel()
         program.phase, program.code, program.gone = Phase.WAITING, None, False
+        program.fault, program.paused = None, False
         program.read, program.lines, program.said_ready = tail.size(program.log), Lines(), False
 
-    def _of(self, node: str) -> list[_Program]:
+    def _of(self, node: str) -> list[Program]:
         return [program for program in self._programs.values() if program.plan.node == node]
 
     async def _release_if_idle(self, node: str) -> None:
-        if all(program.phase in (Phase.WAITING, Phase.ENDED) for program in self._of(node)):
+        if not any(program.phase in RUNS for program in self._of(node)):
             self._tell(node, {"type": "done", "reason": "stopped"})
             with contextlib.suppress(OrchestratorError):
                 await self._driver.release(node)
 
     async def _kill_late(self, node: str, handle: NodeHandle) -> None:
         """Kill the programs of a node that still run when the grace of each is over."""
-        running = [each for each in self._of(node) if each.phase in (Phase.RUNNING, Phase.READY)]
+        running = [each for each in self._of(node) if each.phase in RUNS]
         grace = max((each.plan.stop_grace for each in running), default=0.0)
         await asyncio.sleep(grace)
         await asyncio.sleep(LOOK_EVERY)  # ends that have arrived while the orchestrator was busy are handled first
@@ -182,10 +193,10 @@ class Programs:
                 program.life = self._tasks.start(self._live(program))
 
     @staticmethod
-    def _is_ready(program: _Program) -> bool:
+    def _is_ready(program: Program) -> bool:
         return program.phase is Phase.READY or (program.phase is Phase.ENDED and program.code == 0)
 
-    async def _live(self, program: _Program) -> None:
+    async def _live(self, program: Program) -> None:
         """Start a program, wait until it is ready, and read what it prints."""
         plan, ready = program.plan, program.plan.ready
         try:
@@ -207,11 +218,11 @@ class Programs:
                     program.phase = Phase.READY
                     self._start_what_can()
                 elif passed > ready.within and plan.node in self._nodes:
-                    self._give_up(program, f"{_awaited(program)} within {text.duration(ready.within)}")
+                    self._give_up(program, f"{awaited(program)} within {text.duration(ready.within)}")
                     return
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _has_come_up(self, program: _Program, passed: float) -> bool:
+    async def _has_come_up(self, program: Program, passed: float) -> bool:
         ready = program.plan.ready
         if ready.port is not None:
             handle = self._nodes.get(program.plan.node)
@@ -226,27 +237,27 @@ class Programs:
             return program.said_ready
         return passed >= (ready.delay or 0)
 
-    def _awaited_elsewhere(self, program: _Program) -> bool:
+    def _awaited_elsewhere(self, program: Program) -> bool:
         """Whether a program of another node waits for this one."""
         label, node = program.plan.label, program.plan.node
         return any(label in other.plan.after and other.plan.node != node for other in self._programs.values())
 
-    def _give_up(self, program: _Program, why: str) -> None:
+    def _give_up(self, program: Program, why: str) -> None:
         """End the run: a program that cannot start will not start the next time either."""
         plan = program.plan
         where = f" (its log is `{plan.label}`)" if plan.label != plan.node else ""
-        error = f"{_shown(program)}: {why}{where}"
+        error = f"{shown(program)}: {why}{where}"
         self._tell(plan.node, {"type": "failed", "error": error, "lasting": True})
 
     # Output
 
-    async def _read(self, program: _Program) -> None:
+    async def _read(self, program: Program) -> None:
         """Read the output of the program so far, and pass on what is for the record. Other work continues after each
         piece, and the next piece is read when the messages of the last one are taken."""
         end = tail.size(program.log)
         while program.read < end:
             start = program.read
-            data = await asyncio.to_thread(_piece, program.log, start)
+            data = await asyncio.to_thread(piece, program.log, start)
             if program.read != start:
                 continue  # another task has read it meanwhile
             program.read += len(data)
@@ -254,7 +265,7 @@ class Programs:
             await asyncio.sleep(0)
             await self._heard.join()
 
-    def _take_piece(self, program: _Program, data: bytes) -> None:
+    def _take_piece(self, program: Program, data: bytes) -> None:
         """Take a piece of the output. Of a flood the lines are only counted."""
         node, ready = program.plan.node, program.plan.ready.line
         allowance = self._allowances[node]
@@ -269,14 +280,14 @@ class Programs:
         if lines:
             self._tell(node, {"type": "event", "name": DROPPED, "lines": lines})
 
-    async def _read_last(self, program: _Program, *, cut: bool) -> None:
+    async def _read_last(self, program: Program, *, cut: bool) -> None:
         """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
-        if program.phase in (Phase.RUNNING, Phase.READY):
+        if program.phase in RUNS:
             await self._read(program)
             self._take(program, program.lines.end(), cut=cut)
             self._tell_dropped(program.plan.node, self._allowances[program.plan.node].due(last=True))
 
-    def _take(self, program: _Program, lines: Iterable[str], *, cut: bool = False) -> None:
+    def _take(self, program: Program, lines: Iterable[str], *, cut: bool = False) -> None:
         ready, printed = program.plan.ready.line, self._printed[program.plan.node]
         allowance = self._allowances[program.plan.node]
         for line in lines:
@@ -302,11 +313,15 @@ class Programs:
         await self._read_last(program, cut=end.code < 0)
         if not program.gone:
             return  # its node has started again meanwhile
-        program.phase, program.code = Phase.ENDED, end.code
+        fault, program.fault = program.fault, None
+        program.phase, program.code = fault or Phase.ENDED, end.code
         if node in self._stopping:
             await self._release_if_idle(node)
             return
         if self.over.done():
+            return
+        if fault is not None:
+            self._killed_by_fault(program)
             return
         self._tell(node, {"type": "event", "name": ENDED, "program": plan.label, "code": end.code})
         if end.code == 0:
@@ -319,6 +334,13 @@ class Programs:
             with contextlib.suppress(OrchestratorError):
                 await self._driver.release(node, end.code if end.code > 0 else SIGNALLED - end.code)
 
+    def _killed_by_fault(self, program: Program) -> None:
+        if program.phase is Phase.WAITING:  # the fault is over already
+            self._forget(program)
+            self._start_what_can()
+        else:
+            self._finish_if_over()
+
     def _finish_if_over(self) -> None:
         """End the run if the programs that end it have ended, or without such programs all have."""
         programs = self._programs.values()
@@ -326,9 +348,9 @@ class Programs:
         if all(each.phase is Phase.ENDED for each in ending):
             self._finish("programs")
 
-    def _ending(self, program: _Program, end: ProgramEnd) -> str:
+    def _ending(self, program: Program, end: ProgramEnd) -> str:
         how = OUT_OF_MEMORY if end.out_of_memory else text.how_ended(end.code)
-        return tail.with_last_line(f"{_shown(program)} ended ({how})", program.log)
+        return tail.with_last_line(f"{shown(program)} ended ({how})", program.log)
 
     def _finish(self, reason: str, error: str | None = None) -> None:
         if not self.over.done():
@@ -336,25 +358,3 @@ class Programs:
 
     def _tell(self, node: str, message: dict[str, Any]) -> None:
         self._heard.put_nowait((node, message))
-
-
-def _shown(program: _Program) -> str:
-    return f"`{Path(program.plan.command[0]).name}` on {program.plan.node}"
-
-
-def _awaited(program: _Program) -> str:
-    ready = program.plan.ready
-    if ready.port is None:
-        return f"it printed no line with {ready.line!r}"
-    if program.on_loopback:
-        return (
-            f"it listened on port {ready.port} of {program.on_loopback} only, where no other node reaches it"
-            " (let it listen on 0.0.0.0 or ::),"
-        )
-    return f"it did not listen on port {ready.port}"
-
-
-def _piece(log: Path, start: int) -> bytes:
-    with log.open("rb") as file:
-        file.seek(start)
-        return file.read(PIECE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
@@ -18,9 +18,11 @@ from orchestrator.scenario.sections.faults import (
     affected,
     candidates,
     links_between,
+    program_label,
     upward,
 )
 from orchestrator.scenario.sections.links import Mistake, Resolved
+from orchestrator.scenario.sections.programs import Placed, placed
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
@@ -35,9 +37,11 @@ SLOW_PROGRAM = "a program cannot be slowed: give its node a slower hardware, or 
 def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Mistake]:
     """Yield every mistake of each rule. The ``leading`` nodes count the rounds of the run."""
     total = 0.0
+    labels = program_labels(placed(scenario.programs, scenario.members))
     for index, fault in enumerate(scenario.faults):
         mistakes = [
             *check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media),
+            *check_program(fault, scenario.topology, labels),
             *_times(scenario, fault),
             *_stays(scenario, fault),
             *check_driver(fault, scenario.driver, scenario.engine if scenario.shared else ""),
@@ -71,6 +75,25 @@ def check_target(
     if not mistakes and fault.action == "degrade":
         mistakes += _degraded(topology, fault, profiles)
     return mistakes
+
+
+def program_labels(programs: Iterable[Placed]) -> set[str]:
+    """The labels of programs, as their plans have them."""
+    return {each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in programs}
+
+
+def check_program(fault: FaultSpec, topology: Topology, labels: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The key and message of a program that a fault names and a node does not have. ``labels``: of all programs."""
+    if fault.program is None:
+        return
+    if not labels:
+        yield "program", "the nodes of this run train a model and have no programs: leave it out"
+        return
+    for node in candidates(fault, topology):
+        if program_label(node, fault.program) not in labels:
+            own = sorted(label.removeprefix(f"{node}.") for label in labels if label.partition(".")[0] == node)
+            yield "program", f"{node} has no program '{fault.program}', but {' and '.join(own)}"
+            return
 
 
 def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[tuple[str, str]]:

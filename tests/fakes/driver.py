@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -165,11 +166,13 @@ class FakeProgramsDriver(FakeDriver):
         self.programs[program.label], self._logs[program.label] = program, log
         self._print(program.label, program.label)
 
-    async def terminate(self, program: ProgramPlan) -> None:
-        self.requests.append(("terminate", program.label))
-        if program.label not in self.stubborn:
+    async def signal(self, program: ProgramPlan, number: int) -> None:
+        self.requests.append((signal.Signals(number).name, program.label))
+        if number == signal.SIGKILL:
+            self.end_program(program.label, -number)
+        if number == signal.SIGTERM and program.label not in self.stubborn:
             self._print(program.label, program.label)
-            self.end_program(program.label, -15)
+            self.end_program(program.label, -number)
 
     def end_program(self, label: str, code: int) -> None:
         self.ends.put_nowait(ProgramEnd(self.programs[label], code))

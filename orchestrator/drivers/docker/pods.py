@@ -7,7 +7,9 @@ attaches the holder to the node's links before any program starts.
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +67,7 @@ class PodsDriver(NodesHere, DockerDriver):
         self._programs, self._folder = programs, folder
         self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
         self._running: dict[str, _Running] = {}  # by container
+        self._runs: Counter[str] = Counter()  # starts of each program
         self._codes: dict[str, int] = {}  # of nodes that are released
         self._inputs: dict[str, Any] = {}  # of each node's holder, which ends with its input
         self._notes += notes
@@ -85,10 +88,20 @@ class PodsDriver(NodesHere, DockerDriver):
         if (code := self._early.pop(str(started.container.id), None)) is not None:
             self._ended(str(started.container.id), code)
 
-    async def terminate(self, program: ProgramPlan) -> None:
+    async def signal(self, program: ProgramPlan, number: int) -> None:
         for running in self._of(program.node):
             if running.program == program:
-                await asyncio.to_thread(self._signal, running.container, "SIGTERM")
+                await asyncio.to_thread(self._signal_program, running.container, number)
+
+    def _signal_program(self, container: Container, number: int) -> None:
+        """Stop or continue all processes of a container, or send a signal to its first one."""
+        with unless_gone(), plain_words(f"stopping or continuing {container.name}"):
+            if number == signal.SIGSTOP:
+                container.pause()
+            elif number == signal.SIGCONT:
+                container.unpause()
+            else:
+                self._signal(container, signal.Signals(number).name)
 
     async def release(self, node: str, code: int = 0) -> None:
         self._codes[node] = code
@@ -156,7 +169,8 @@ class PodsDriver(NodesHere, DockerDriver):
 
     def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
         hardware = self._hardware[program.node]
-        name = f"{self._directory.run}-{program.label}-{self._started[program.node]}-program"
+        self._runs[program.label] += 1
+        name = f"{self._directory.run}-{program.label}-{self._runs[program.label]}-program"
         placed = program.with_files(FILES)
         files = self._directory.checkpoints_of(program.node)
         files.mkdir(exist_ok=True)

@@ -44,8 +44,8 @@ class HostsProgramsDriver(HostsDriver):
         place = log.relative_to(self._directory.path)
         await self._agents.call(self.homes[program.node], RunsPrograms.run, program, place)
 
-    async def terminate(self, program: ProgramPlan) -> None:
-        await self._agents.call(self.homes[program.node], RunsPrograms.terminate, program)
+    async def signal(self, program: ProgramPlan, number: int) -> None:
+        await self._agents.call(self.homes[program.node], RunsPrograms.signal, program, number)
 
     async def release(self, node: str, code: int = 0) -> None:
         await self._agents.call(self.homes[node], RunsPrograms.release, node, code)

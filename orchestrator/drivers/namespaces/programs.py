@@ -56,8 +56,8 @@ class HoldersDriver(NodesHere, NamespacesDriver):
             raise HostError(f"it cannot be started ({answer['refused']})")
         pipe.start()
 
-    async def terminate(self, program: ProgramPlan) -> None:
-        await self._order("signal", program.node, program=program.label, number=signal.SIGTERM)
+    async def signal(self, program: ProgramPlan, number: int) -> None:
+        await self._order("signal", program.node, program=program.label, number=number)
 
     async def release(self, node: str, code: int = 0) -> None:
         await self._order("release", node, code=code)

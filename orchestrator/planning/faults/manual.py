@@ -21,7 +21,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, expand
 from orchestrator.planning.media import media_of
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_driver, check_target
+from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_driver, check_program, check_target
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.strict import problems
 from orchestrator.scenario.sections.faults import WHEN, FaultSpec
@@ -48,6 +48,9 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
     links = {(link.source, link.target): link.extremes for link in plan.links}
     media = media_of(plan)
     mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads], media)
+    if mistakes:
+        raise ValueError(_message(mistakes))
+    mistakes = list(check_program(spec, topology, [program.label for program in plan.programs]))
     if mistakes:
         raise ValueError(_message(mistakes))
     for _, message in check_driver(spec, plan.driver, plan.engine if plan.media else ""):

@@ -30,11 +30,12 @@ from orchestrator.scenario.sections.faults import (
     in_direction,
     links_between,
     links_by_node,
+    program_label,
     upward,
 )
 from orchestrator.scenario.sections.topology import Ends, Topology
 
-_IF_USED = ("medium", "channels", "to", "crossings", "direction", "upward", "profile_up")
+_IF_USED = ("medium", "channels", "to", "crossings", "direction", "upward", "profile_up", "program")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Fault:
     down. ``profile`` (degrade): the keys to merge into the profile of each of these links. Those in ``upward``, towards
     the cloud, get ``profile_up`` instead; both are only set if the directions differ. ``factor`` (slow): how many times
     longer steps take.
+    ``program``: the label of the only program of the node that a crash or a pause hits.
 
     Shared media: ``channels`` (degrade and disconnect of a medium): the values to replace in each channel's profile,
     none for disconnect, which cuts the links that cross the channel at that time (``links``: those of the plan).
@@ -81,6 +83,7 @@ class Fault:
     medium: str | None = None
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     to: str | None = None
+    program: str | None = None
     crossings: tuple[tuple[str, str, tuple[Crossing, ...]], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +111,8 @@ class Fault:
         """The node, the medium, or a short form of both sides: ``edge-0 | cloud``."""
         if self.medium is not None:
             return self.medium
+        if self.program is not None:
+            return f"program {self.program}"
         return self.node if self.node is not None else " | ".join(_side(side) for side in self.between or ())
 
 
@@ -181,6 +186,8 @@ class _Targets:
         node = self.nodes[position]
         if self.like.to is not None:
             return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
+        if self.spec.program is not None:
+            return replace(self.like, node=node, program=program_label(node, self.spec.program))
         if self.like.action not in (*ON_LINKS, POWER_OFF):
             return replace(self.like, node=node)
         return _on_links(replace(self.like, node=node), self.spec, self.topology, self.touching.get(node, ()))

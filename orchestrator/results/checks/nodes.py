@@ -74,6 +74,8 @@ def _takes_away(span: FaultSpan, end: float) -> bool:
     """Whether a fault kept its nodes from answering when the run ended: nodes that had not joined yet, too."""
     if span.start is None:
         return span.action == "join"
+    if span.planned.get("program"):
+        return False
     if span.action == "leave":
         return True
     return span.action in ("crash", "power-off", "pause") and (span.end is None or span.end >= end)

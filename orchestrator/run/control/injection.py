@@ -148,6 +148,31 @@ class FaultInjector:
         else:
             self._note(fault, "end", "")
 
+    async def _crash(self, fault: Fault) -> None:
+        if fault.program is None:
+            await self._nodes.crash(_node(fault))
+        else:
+            returns = fault.duration is not None or fault.lasts_a_round
+            await self._nodes.programs.crash(fault.program, returns=returns)
+
+    async def _revive(self, fault: Fault) -> None:
+        if fault.program is None:
+            await self._nodes.revive(_node(fault))
+        else:
+            self._nodes.programs.revive(fault.program)
+
+    async def _pause(self, fault: Fault) -> None:
+        if fault.program is None:
+            await self._nodes.pause(_node(fault))
+        else:
+            await self._nodes.programs.pause(fault.program)
+
+    async def _resume(self, fault: Fault) -> None:
+        if fault.program is None:
+            await self._nodes.resume(_node(fault))
+        else:
+            await self._nodes.programs.resume(fault.program)
+
     async def _power_off(self, fault: Fault) -> None:
         """Cut the links first, so that no peer hears of the end."""
         await self._links.cut(fault.links, fault.id)
@@ -185,15 +210,9 @@ class FaultInjector:
         await self._nodes.slow(_node(fault), fault.id, fault.factor)
 
     _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
-        "crash": (
-            lambda it, fault: it._nodes.crash(_node(fault)),
-            lambda it, fault: it._nodes.revive(_node(fault)),
-        ),
+        "crash": (_crash, _revive),
         "power-off": (_power_off, _power_on),
-        "pause": (
-            lambda it, fault: it._nodes.pause(_node(fault)),
-            lambda it, fault: it._nodes.resume(_node(fault)),
-        ),
+        "pause": (_pause, _resume),
         "disconnect": (_cut, _lift),
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),

@@ -326,6 +326,13 @@ class NodeProcesses:
         if state.state != "crashed":  # its exit may have been handled already
             self._set(state, "crashed", "fault")
 
+    @property
+    def programs(self) -> Programs:
+        """The programs of the run. DriverError without any."""
+        if not isinstance(self._control, Programs):
+            raise DriverError("the nodes of this run have no programs")
+        return self._control
+
     async def revive(self, node: str) -> None:
         state = self.nodes[node]
         if state.state == "crashed" and not self._works.ended.done():

@@ -2,6 +2,7 @@
 
     - {at: 20s, node: device-1-2, action: crash, for: 15s}
     - {at: 20s, node: device-1-2, action: power-off, for: 15s}
+    - {at: 20s, node: cloud, program: watcher, action: crash, for: 5s}
     - {round: 3, of: edges, count: 1, action: pause, for: 5s}
     - {every_round: 30%, of: devices, action: disconnect}
     - {random: {mean: 30s}, of: devices, action: crash, for: 10s}
@@ -12,7 +13,8 @@
     - {at: 30s, node: device-0-1, action: handover, to: cell-1}
     - {at: 30s, node: device-0-1, action: new-address}
 
-Without ``for`` a fault lasts to the end of the run; with ``every_round``, to the end of its round.
+With ``program`` a crash or a pause is that of one program of the node. Without ``for`` a fault lasts to the end of the
+run; with ``every_round``, to the end of its round.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict
-from orchestrator.scenario.language.words import describe
+from orchestrator.scenario.language.words import Name, describe
 from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import Ends, Topology
 
@@ -45,6 +47,9 @@ Action = Literal[
 TierGroup = Literal["devices", "edges"]
 
 ON_LINKS = ("disconnect", "partition", "degrade")
+OF_PROGRAMS = ("crash", "pause")
+"""The actions that may hit one program of a node."""
+
 POWER_OFF = "power-off"
 NEW_ADDRESS = "new-address"
 CUTS = ("disconnect", "partition", POWER_OFF)
@@ -114,6 +119,11 @@ class FaultSpec(LinkKeys):
         default=None, gt=0, description="with `of`: the share of the group that is drawn, at least one node"
     )
     count: int | None = Field(default=None, ge=1, description="with `of`: the number of nodes that are drawn")
+    program: Name | None = Field(
+        default=None,
+        description="crash and pause only: this program of each node instead of the whole node: the name of an "
+        "additional program, or the tier or the node for its own; after a crash it starts again when the fault ends",
+    )
     between: Annotated[
         list[list[str]] | None,
         BeforeValidator(_sides),
@@ -180,6 +190,8 @@ class FaultSpec(LinkKeys):
         if whom == "between" and self.action not in ("partition", "degrade"):
             raise ValueError(f"between: goes with partition and degrade, not with {self.action}")
         self._check_medium(whom)
+        if self._has("program") and self.action not in OF_PROGRAMS:
+            raise ValueError(f"program: goes with {' and '.join(OF_PROGRAMS)}, not with {self.action}")
         if self.action in ("join", "leave") and when not in ("at", "round"):
             raise ValueError(f"action: {self.action} happens once: say when with at or round")
         if self.action in ("join", "leave") and self._has("for_"):
@@ -245,6 +257,13 @@ def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> 
 def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
     """The nodes that a rule may hit."""
     return [spec.node] if spec.node is not None else spec.nodes or topology.group(spec.of or "")
+
+
+def program_label(node: str, program: str) -> str:
+    """The label of the program of a node that a fault names: its own by the tier or the name of the node, an additional
+    one by its name."""
+    tier = node.partition("-")[0]
+    return node if program in (node, tier) else f"{node}.{program}"
 
 
 def affected(spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> tuple[Ends, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -95,7 +96,7 @@ async def test_a_program_starts_on_the_host_of_its_node(world: Programs) -> None
 async def test_what_a_program_has_printed_arrives_before_its_end(world: Programs) -> None:
     await world.start("cloud")
     await world.run("cloud.watcher")
-    await world.driver.terminate(world.programs["cloud.watcher"])
+    await world.driver.signal(world.programs["cloud.watcher"], signal.SIGTERM)
     ended = await asyncio.wait_for(world.driver.ends.get(), PATIENCE)
     assert ended == ProgramEnd(world.programs["cloud.watcher"], -15)
     assert (world.directory.logs / "cloud.watcher.log").read_text() == "cloud.watcher\n" * 2

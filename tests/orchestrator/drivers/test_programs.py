@@ -13,7 +13,9 @@ import pytest
 from orchestrator.drivers import programs as control
 from orchestrator.drivers.allowance import BURST
 from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
+from orchestrator.drivers.program_state import PIECE, Phase
 from orchestrator.drivers.programs import Programs
+from orchestrator.errors import DriverError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
@@ -66,6 +68,13 @@ class Rig:
                 for sender, message in self.heard:
                     if sender == node and fields.items() <= message.items():
                         return message
+                await asyncio.sleep(0.001)
+
+    async def until_phase(self, label: str, phase: Phase) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                if self.programs._programs[label].phase is phase:
+                    return
                 await asyncio.sleep(0.001)
 
     async def start_all(self) -> None:
@@ -249,7 +258,7 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until(("run", "cloud"))
         await it.programs.send("cloud", {"type": "stop"})
         await it.until(("release", "cloud", 0))
-        assert ("terminate", "cloud") in it.driver.requests
+        assert ("SIGTERM", "cloud") in it.driver.requests
         await it.until_heard("cloud", type="done", reason="stopped")
         assert ENDED not in [message.get("name") for _, message in it.heard]  # it was asked to end
         await it.programs.send("device-0", {"type": "stop"})  # its program never started
@@ -306,7 +315,7 @@ async def test_other_work_goes_on_while_a_long_output_is_read(tmp_path: Path) ->
         await it.until(("run", "cloud"))
         task = asyncio.create_task(other())
         line = b"x" * 63 + b"\n"
-        it.print_bytes("cloud", line * (pieces * control.PIECE // len(line)) + b'::edgebed {"event": "last"}\n')
+        it.print_bytes("cloud", line * (pieces * PIECE // len(line)) + b'::edgebed {"event": "last"}\n')
         before = turns
         await it.until_heard("cloud", name="last")
         task.cancel()
@@ -319,9 +328,9 @@ async def test_output_is_read_on_when_its_messages_are_taken(tmp_path: Path) -> 
         await it.until(("run", "cloud"))
         it._hearing.cancel()
         line = b'::edgebed {"event": "one of many"}\n'
-        it.print_bytes("cloud", line * (4 * control.PIECE // len(line)))
+        it.print_bytes("cloud", line * (4 * PIECE // len(line)))
         await asyncio.sleep(0.1)  # a hundred looks
-        assert it.programs._heard.qsize() <= control.PIECE // len(line) + 10
+        assert it.programs._heard.qsize() <= PIECE // len(line) + 10
 
 
 async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:
@@ -380,3 +389,64 @@ async def test_a_program_whose_end_is_known_is_not_killed_while_its_output_is_re
         it._hearing = asyncio.create_task(it._hear())
         await it.until(("release", "cloud", 0))
         assert KILLED not in [message.get("name") for _, message in it.heard]
+
+
+WATCHED = TEXT.replace("  device:", "  watcher: {on: cloud, command: watch}\n  device:")
+
+
+async def test_a_fault_kills_one_program_and_it_starts_again(tmp_path: Path) -> None:
+    async with rig(tmp_path, WATCHED) as it:
+        await it.start_all()
+        await it.until(("run", "cloud.watcher"))
+        await it.programs.crash("cloud.watcher", returns=True)
+        await it.until(("SIGKILL", "cloud.watcher"))
+        await it.until_phase("cloud.watcher", Phase.KILLED)
+        with pytest.raises(DriverError, match=r"^the program cloud.watcher is not running but killed$"):
+            await it.programs.crash("cloud.watcher", returns=True)
+        it.driver.requests.clear()
+        it.programs.revive("cloud.watcher")
+        await it.until(("run", "cloud.watcher"))
+        assert [request for request in it.driver.requests if request[0] == "release"] == []
+        assert [message for _, message in it.heard if message.get("name") == ENDED or message["type"] == "failed"] == []
+
+
+async def test_a_fault_that_is_over_before_the_end_is_known_starts_the_program_again(tmp_path: Path) -> None:
+    async with rig(tmp_path, WATCHED) as it:
+        await it.start_all()
+        await it.until(("run", "cloud.watcher"))
+        it.driver.requests.clear()
+        await it.programs.crash("cloud.watcher", returns=True)
+        it.programs.revive("cloud.watcher")
+        await it.until(("run", "cloud.watcher"))
+
+
+async def test_a_program_that_a_fault_kills_for_good_has_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path, WATCHED, "programs.watcher.ends_the_run=true") as it:
+        await it.start_all()
+        await it.until(("run", "cloud.watcher"))
+        await it.programs.crash("cloud.watcher", returns=False)
+        assert await it.programs.over == ("programs", None)
+
+
+async def test_a_paused_program_continues_with_its_fault_or_to_end(tmp_path: Path) -> None:
+    async with rig(tmp_path, WATCHED) as it:
+        await it.start_all()
+        await it.until(("run", "cloud.watcher"))
+        await it.programs.pause("cloud.watcher")
+        await it.programs.resume("cloud.watcher")
+        await it.programs.resume("cloud.watcher")  # once only
+        await it.programs.pause("cloud.watcher")
+        await it.programs.send("cloud", {"type": "stop"})
+        sent = [name for name, *of in it.driver.requests if of == ["cloud.watcher"] and name.startswith("SIG")]
+        assert sent == ["SIGSTOP", "SIGCONT", "SIGSTOP", "SIGTERM", "SIGCONT"]
+        await it.until(("release", "cloud", 0))
+
+
+async def test_no_program_of_a_node_that_is_away_is_killed(tmp_path: Path) -> None:
+    async with rig(tmp_path, WATCHED) as it:
+        await it.start_all()
+        await it.until(("run", "cloud.watcher"))
+        it.programs.hold("cloud", None)
+        await asyncio.sleep(0.01)
+        with pytest.raises(DriverError):
+            await it.programs.crash("cloud.watcher", returns=True)

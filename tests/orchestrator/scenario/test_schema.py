@@ -159,6 +159,7 @@ programs:
   device: {command: [ask, "{cloud}"], after: cloud, ready: {line: here}, expected_to_end: true}
   control: {on: cloud, command: end, after: [cloud, device], ready: {delay: 1s}, ends_the_run: true, stop_grace: 20s}
 topology: {devices: 3, edges: 0, cloud: true}
+faults: [{at: 5s, node: cloud, program: control, action: crash, for: 1s}]
 """
 
 RANKS = """\

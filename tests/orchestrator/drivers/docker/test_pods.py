@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NoReturn
@@ -86,3 +87,20 @@ async def test_a_program_that_has_just_ended_keeps_no_other_from_a_pause(
     await driver.pause("cloud")
     await driver.resume("cloud")
     assert client.made[2].signals == ["pause", "unpause"]
+
+
+async def test_a_signal_reaches_one_program_and_it_can_start_again(
+    driver: PodsDriver, client: FakeDockerClient, plan: Plan, tmp_path: Path
+) -> None:
+    first, second = plan.programs[:2]
+    for program in (first, second):
+        await driver.run(program, tmp_path / f"{program.label}.log")
+    for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
+        await driver.signal(second, number)
+    assert client.made[1].signals == []
+    assert client.made[2].signals == ["pause", "unpause", "SIGKILL"]
+    ended = await asyncio.wait_for(driver.ends.get(), 5)
+    assert (ended.program, ended.code) == (second, -signal.SIGKILL)
+    await driver.run(second, tmp_path / "again.log")
+    names = [container.name for container in client.made[1:]]
+    assert len(set(names)) == len(names) == 3

@@ -52,6 +52,12 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
     assert Fault.from_json(json.loads(json.dumps(asdict(worse.fault)))) == worse.fault
 
 
+WATCHED = """\
+programs: {cloud: serve, device: ask, watcher: {on: cloud, command: watch}}
+topology: {cloud: true, edges: 0, devices: 2}
+"""
+
+
 @pytest.mark.parametrize(
     ("written", "said"),
     [
@@ -68,6 +74,15 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
 def test_the_checks_and_words_of_a_scenario(plan: Plan, written: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=rf"^.*{re.escape(said)}.*$"):  # one line
         faults_by_hand(written, plan, 1.0, 1)
+
+
+def test_one_program_of_a_node() -> None:
+    plan = make_plan(parse(WATCHED, "f.yaml"), None)
+    written = {"action": "crash", "node": "cloud", "program": "watcher"}
+    ((fault, _),) = faults_by_hand(written, plan, 1.0, 1)
+    assert (fault.node, fault.program, fault.target) == ("cloud", "cloud.watcher", "program cloud.watcher")
+    with pytest.raises(ValueError, match="program: cloud has no program 'watch', but cloud and watcher"):
+        faults_by_hand(written | {"program": "watch"}, plan, 1.0, 1)
 
 
 def test_a_program_cannot_be_slowed() -> None:

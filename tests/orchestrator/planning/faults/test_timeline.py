@@ -10,8 +10,10 @@ import pytest
 
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from orchestrator.errors import PlanError
+from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.faults.timeline import Fault, FaultTime, expand, joins
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.faults import FaultSpec, links_between
 from orchestrator.scenario.sections.links import LinkSpec
 from orchestrator.scenario.sections.topology import Ends, Topology
@@ -252,3 +254,45 @@ def test_nobody_who_is_yet_to_join_is_drawn() -> None:
         rounds=5,
     )
     assert [fault.round for fault in listed if fault.node == "device-0-0" and fault.action == "pause"] == [3, 4, 5]
+
+
+WATCHED = """\
+programs: {cloud: serve, device: ask, watcher: {on: device, command: watch}}
+topology: {cloud: true, edges: 0, devices: 2}
+stop: {after: 1min}
+faults:
+  - {at: 1s, node: cloud, program: cloud, action: crash}
+  - {at: 2s, nodes: [device-0, device-1], program: device, action: pause, for: 1s}
+  - {at: 3s, of: devices, count: 2, program: watcher, action: crash, for: 1s}
+"""
+
+
+def test_a_fault_of_one_program_has_its_label() -> None:
+    faults = make_plan(parse(WATCHED, "f.yaml"), None).faults
+    assert [(fault.action, fault.node, fault.program) for fault in faults] == [
+        ("crash", "cloud", "cloud"),
+        ("pause", "device-0", "device-0"),
+        ("pause", "device-1", "device-1"),
+        ("crash", "device-0", "device-0.watcher"),
+        ("crash", "device-1", "device-1.watcher"),
+    ]
+    assert all(Fault.from_json(json.loads(json.dumps(fault.to_json()))) == fault for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("action: power-off, program: cloud", "program: goes with crash and pause, not with power-off"),
+        ("action: crash, program: device", "program: cloud has no program 'device', but cloud"),
+    ],
+)
+def test_a_program_that_no_fault_can_hit(fault: str, said: str) -> None:
+    text = WATCHED.partition("faults:")[0] + f"faults: [{{at: 1s, node: cloud, {fault}}}]\n"
+    with pytest.raises(ScenarioError, match=said):
+        make_plan(parse(text, "f.yaml"), None)
+
+
+def test_nodes_that_train_have_no_programs() -> None:
+    text = "algorithm: fedavg\ntopology: {devices: 2}\nfaults: [{at: 1s, node: cloud, action: crash, program: cloud}]\n"
+    with pytest.raises(ScenarioError, match="have no programs: leave it out"):
+        parse(text, "f.yaml")

@@ -3,8 +3,8 @@ it, and tc's JSON back to counters. Pure, no I/O.
 
 A channel is an IFB device. Its HTB has the channel's rate, and a queue for each member, or with ``fifo`` one for all::
 
-    htb 10: ── class 10:1 (the rate) ─┬─ class 10:2 ── netem      the first member
-                                      └─ class 10:3 ── netem      the second member
+    htb 10: ── class 10:1 (the rate) ─┬─ class 10:2 ── bfifo      the first member
+                                      └─ class 10:3 ── bfifo      the second member
 
 Where the packets of a node come to the hub, filters by their target make the class the packet's priority and redirect
 it to the device. Packets that leave the device go on to the bridge and to their link (`netem.kernel.tc`). Decisions:
@@ -12,10 +12,10 @@ it to the device. Packets that leave the device go on to the bridge and to their
 - **Members only borrow.** Their classes have next to no rate of their own and no limit but the channel's, so HTB serves
   those with packets by deficit round robin with a quantum of one full frame (tc-htb(8)). A change of the rate is then a
   change of one class.
-- **The queues are netems without a delay.** netem detaches packets from their sockets. In another queue, TCP's small
-  queues would count them as not yet sent, and TCP would never fill the buffer (see `netem.kernel.tc`).
-- **The buffer is divided equally** among the members, because each class has a queue of its own. It counts packets, as
-  full frames.
+- **The buffer is divided equally** among the members, because each class has a queue of its own. It counts bytes.
+- **Senders detach their packets from the sockets** (`detach_command`). In these queues, TCP's small queues would count
+  them as not yet sent, and TCP would never fill the buffer. A netem without a delay on the sender's own device
+  detaches them: it takes each packet at once, and hands it on after next to no time.
 - **The burst is small** (BURST), because a burst passes unshaped after a pause. It must last until a late timer.
 """
 
@@ -36,6 +36,7 @@ from netem.profile import FULL_FRAME
 BURST = 0.004  # s at the channel's rate
 FEWEST_FRAMES = 2  # full frames that the queue of a member holds at least
 FIRST_MEMBER = 2
+_DETACHED = 100_000  # packets; at 32 Gbit/s none waits for long
 _RATE_CLASS = "10:1"
 _HEADER = 14  # bytes of Ethernet, which the filters do not count
 
@@ -63,9 +64,15 @@ def device_of(number: int) -> str:
 
 
 def queue_limit(profile: ChannelProfile, members: int) -> int:
-    """The packets that one of so many members may have waiting."""
+    """The bytes that one of so many members may have waiting."""
     parts = max(1, members) if profile.rule.own_queues else 1
-    return max(math.ceil(profile.buffer_bytes / parts / FULL_FRAME), FEWEST_FRAMES)
+    return max(math.ceil(profile.buffer_bytes / parts), FEWEST_FRAMES * FULL_FRAME)
+
+
+def detach_command(device: str) -> list[str]:
+    """The command for the device of a node with links over channels. It can be repeated."""
+    options = ("limit", str(_DETACHED), "rate", units.format_rate(UNLIMITED))
+    return ["tc", "qdisc", "replace", "dev", device, "root", "netem", *options]
 
 
 def class_of(profile: ChannelProfile, number: int) -> str:
@@ -119,7 +126,7 @@ def parse_queues(text: str) -> dict[str, Queue]:
         return {
             each["parent"]: Queue(each["packets"], each["bytes"], each["drops"], each["qlen"], each["backlog"])
             for each in json.loads(text)
-            if each["kind"] == "netem"
+            if each["kind"] == "bfifo"
         }
 
 
@@ -196,5 +203,5 @@ def _queue(verb: str, device: str, profile: ChannelProfile, members: int, number
     """The queue of a member, with its part of the buffer."""
     parent = class_of(profile, number)
     handle = f"{0x10 + int(parent.removeprefix('10:'), 16):x}:"
-    options = ("limit", str(queue_limit(profile, members)), "rate", units.format_rate(UNLIMITED))
-    return ["tc", "qdisc", verb, "dev", device, "parent", parent, "handle", handle, "netem", *options]
+    limit = f"{queue_limit(profile, members)}b"
+    return ["tc", "qdisc", verb, "dev", device, "parent", parent, "handle", handle, "bfifo", "limit", limit]

@@ -80,6 +80,7 @@ class Counted:
     drops        packets that the engine has lost without being asked to, by place
     cpu_seconds  processor time of the engine
     channels        of shared media, see ChannelRow
+    channels_apart  whether the packets that overflowed in channels are not among those of the links
     from_trunk      packets that came from other hosts and were given to their targets
     from_strangers  packets that came over the trunk in nobody's name, see `netem.userspace.trunk`; they were dropped
     sent_to, came_from   packets that were sent over the trunk and that came over it, by the node of the other host;
@@ -96,6 +97,7 @@ class Counted:
     from_trunk: int = 0
     from_strangers: int = 0
     channels: Sequence[ChannelRow] = ()
+    channels_apart: bool = False
     sent_to: Mapping[str, int] | None = None
     came_from: Mapping[str, int] | None = None
 

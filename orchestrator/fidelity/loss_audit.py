@@ -7,27 +7,31 @@ rare, whatever the number of links and the duration of the run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netem.measurement.losses import Losses
-from orchestrator.fabric.base import LinkRow
+from orchestrator.fabric.base import ChannelRow, LinkRow
 
 EVENT = "links looked at"
 CHANCE = 1e-5  # probability of a false alarm in one check of correct links
 MOST = 20  # maximum number of links astray listed individually
 
 
-def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """Check the counters of all links; returns the event's data.
+def look(
+    rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str], channels: Sequence[ChannelRow] = ()
+) -> dict[str, Any]:
+    """Check the counters of all links; returns the event's data. ``channels``: the counters of shared media whose drops
+    are not among those of links.
 
     links, packets   number of directions used, and of their packets
     told             number of those directions with enough packets for a verdict
     astray           links whose losses differ from the asked ones, in the form of `_figures`; at most MOST
     astray_count     the number of all of these
     classes          the same for each class of links, with the sums over its links
-    overflowed       packets that found no room in a buffer, over all links
-    most_overflowed  the ``link`` with most of these ``packets``; None without any
+    overflowed       packets that found no room in a buffer, over all links and channels
+    most_overflowed  the ``link`` or channel with most of these ``packets``; None without any
     cut_dropped      packets that met a link that was cut, over all links
     nat_expired      packets that NATs dropped, because their flow had been idle for too long
     most_nat_expired the ``link`` with most of these ``packets``; None without any
@@ -49,12 +53,14 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
             {"class": name, "links": number, **_figures(losses, chance)}
             for name, (number, losses) in sorted(together.items())
         ],
-        **_other_drops(rows),
+        **_other_drops(rows, channels),
     }
 
 
-def _other_drops(rows: Sequence[LinkRow]) -> dict[str, Any]:
-    overflowed = {f"{row['source']} → {row['target']}": int(row.get("overflowed", 0)) for row in rows}
+def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dict[str, Any]:
+    overflowed = Counter({f"{row['source']} → {row['target']}": int(row.get("overflowed", 0)) for row in rows})
+    for channel in channels:
+        overflowed[str(channel["channel"])] += int(channel["overflowed"])
     expired = {f"{row['source']} → {row['target']}": int(row.get("nat_expired", 0)) for row in rows}
     return {
         "overflowed": sum(overflowed.values()),

@@ -12,7 +12,7 @@ import numpy as np
 from netem.kernel.media import queue_limit
 from netem.media.formulas import shares
 from netem.media.profile import ChannelProfile, CrossTraffic
-from netem.profile import FULL_FRAME, LONGEST, LinkProfile
+from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan, channels_of
@@ -170,6 +170,6 @@ def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
         for each in link.crossings:
             members[each.channel].add(each.member)
     for name, found in members.items():
-        part = queue_limit(channels[name], len(found)) * FULL_FRAME
+        part = queue_limit(channels[name], len(found))
         channels[name] = replace(channels[name], size=part)
     return channels

@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
@@ -80,6 +80,7 @@ class Monitor:
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
+        self._channels: Sequence[ChannelRow] = ()  # those whose drops are not among the links'
         self._read: dict[Ends, LinkRow] = {}  # as the engine reported them
         self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
@@ -156,7 +157,10 @@ class Monitor:
                 self._delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
                 self._counted[ends] = link
         self._record.counters(t, rows)
-        self._record.channels(t, [since(row, self._on_media.get(_share(row))) for row in counted.channels])
+        channels = [since(row, self._on_media.get(_share(row))) for row in counted.channels]
+        self._record.channels(t, channels)
+        if counted.channels_apart:
+            self._channels = channels
         if self._load is not None:
             over = self._overloads.add(LoadReading(t, counted, self._load()))
             for each in [*over, *(self._overloads.end() if last else ())]:
@@ -229,7 +233,7 @@ class Monitor:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
             requested = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
-            self._record.event(t, None, LOOKED, None, look(requested, self._classes))
+            self._record.event(t, None, LOOKED, None, look(requested, self._classes, self._channels))
 
     def _group(self, ends: Ends) -> tuple[LinkKind, str]:
         return self._kinds[ends], self._classes[ends]

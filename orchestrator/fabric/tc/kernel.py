@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from netem.errors import NetemError
-from netem.kernel import batch, tc
+from netem.kernel import batch, media, tc
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
 from netem.media.profile import ChannelProfile, CrossTraffic
@@ -125,8 +125,11 @@ class KernelFabric(Coalescing):
         await self._make(interface, [node.name])
         await self._media.attach(node.name, interface)
         # A super-packet would need the buffer of a medium at one moment.
-        most = 1 if self._media.crossed_by(node.name) else self._links.segments.get(node.name)
+        crosses = self._media.crossed_by(node.name)
+        most = 1 if crosses else self._links.segments.get(node.name)
         self._super_packets.pids[node.name] = handle.pid
+        if crosses:
+            await self._hub.run(media.detach_command("data0"), pid=handle.pid)
         peers = wiring.peers(node, self._nodes.values())
         return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, settings=self.tcp)
 
@@ -346,7 +349,10 @@ class KernelFabric(Coalescing):
         await self._buffers.widen(backlogs)
         passed = self._passed + sum(each.passed for each in readings.values())
         channels, came_from = await self._media.rows(), await self._came_from()
-        return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came_from, channels=channels)
+        sent_to = self._sent_to(rows)
+        return Counted(
+            rows, from_trunk=passed, sent_to=sent_to, came_from=came_from, channels=channels, channels_apart=True
+        )
 
     def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
         if not self._counts:

@@ -13,7 +13,7 @@ import pytest
 from netem.profile import FULL_FRAME, LinkProfile
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import stream
-from tests.netem.traffic import segments_of_one_call
+from tests.netem.traffic import PAYLOAD_SHARE, goodput, segments_of_one_call
 
 Note = Callable[[str, object, object], None]
 UP = ("device-0", "cloud")
@@ -110,6 +110,15 @@ def test_a_buffer_is_whole_again_when_it_is_empty(stage: Stage) -> None:
     stage.counters(*UP)  # reads what waits
     arrived, _ = burst(stage)
     assert FITTING <= arrived <= FITTING + 2
+
+
+def test_a_slow_way_back_holds_its_acknowledgements(stage: Stage, note: Note) -> None:
+    """256 kbit/s carry 485 acknowledgements of 66 bytes a second, each for at most two packets: 11.7 Mbit/s. A buffer
+    that counted packets as full ones would drop most, and the others stand for more."""
+    stage.shape(*UP, LinkProfile(latency=0.01, rate=20e6), LinkProfile(latency=0.01, rate=256e3))
+    got = goodput(stage, *UP, seconds=4.0, skip=1.5) / PAYLOAD_SHARE
+    note("an upload over 20 Mbit/s, 256 kbit/s back (Mbit/s)", "11.7", f"{got / 1e6:.2f}")
+    assert got == pytest.approx(256e3 / (66 * 8) * 2 * FULL_FRAME * 8, rel=0.07)
 
 
 def test_ipv6_fills_the_same_buffer(stage: Stage) -> None:

@@ -194,6 +194,21 @@ def test_a_change_of_the_rate_acts_at_once(media: Stage, note: Note) -> None:
     assert rate == pytest.approx(2e6, rel=0.03)
 
 
+def test_small_packets_fill_the_buffer_by_their_bytes(media: Stage, note: Note) -> None:
+    name, planned = MEMBERS[LINE][0], media.plan.media[1].channels[LINE]
+    # 300 ms of 0.4 Mbit/s are 15,000 bytes: 147 packets of 102 bytes, or 9 full ones.
+    media.do(media.fabric.share({LINE: replace(planned, rate=4e5)}))
+    before = int(rows(media, LINE).get(name, {"overflowed": 0})["overflowed"])
+    try:
+        sent = stream(media, name, "cloud", count=300, spacing=0, size=60)
+    finally:
+        media.do(media.fabric.share({LINE: planned}))
+    arrived = sent.counts()["received"]
+    note("300 packets of 102 bytes into 15,000 bytes of a medium", "147..200", arrived)
+    assert 147 <= arrived <= 200  # some leave while they are sent
+    assert int(rows(media, LINE)[name]["overflowed"]) - before == 300 - arrived
+
+
 def test_a_refused_change_changes_nothing(media: Stage) -> None:
     def settings() -> str:
         commands = ["tc class show dev medium0 classid 10:1", "tc qdisc show dev medium0"]
@@ -202,7 +217,7 @@ def test_a_refused_change_changes_nothing(media: Stage) -> None:
 
     before, planned = settings(), media.plan.media[0].channels[CELL]
     with pytest.raises(FabricError):
-        media.do(media.fabric.share({CELL: replace(planned, buffer=1e9)}))  # more packets than 32 bits can say
+        media.do(media.fabric.share({CELL: replace(planned, buffer=1e9)}))  # more bytes than 32 bits can say
     assert settings() == before
 
 

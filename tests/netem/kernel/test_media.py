@@ -30,16 +30,20 @@ def test_a_class_for_each_member_that_only_borrows() -> None:
     assert words(media.member_commands("medium0", FAIR, 9, members=10)) == [
         "tc class replace dev medium0 parent 10:1 classid 10:b htb rate 8bit ceil 32gbit burst 1b cburst 40000000b"
         " quantum 1514",
-        "tc qdisc replace dev medium0 parent 10:b handle 1b: netem limit 34 rate 32gbit",
+        "tc qdisc replace dev medium0 parent 10:b handle 1b: bfifo limit 50000b",
     ]
 
 
 def test_fifo_has_one_queue() -> None:
     assert words(media.channel_commands("medium1", FIFO))[2:] == [
-        "tc qdisc add dev medium1 parent 10:1 handle 11: netem limit 331 rate 32gbit"
+        "tc qdisc add dev medium1 parent 10:1 handle 11: bfifo limit 500000b"
     ]
     assert media.member_commands("medium1", FIFO, 9, members=10) == []
     assert {media.class_of(FIFO, number) for number in range(3)} == {"10:1"}
+
+
+def test_senders_detach_their_packets() -> None:
+    assert " ".join(media.detach_command("data0")) == ("tc qdisc replace dev data0 root netem limit 100000 rate 32gbit")
 
 
 def test_a_change_names_the_rate_once_and_every_queue() -> None:
@@ -47,13 +51,13 @@ def test_a_change_names_the_rate_once_and_every_queue() -> None:
     changes = words(media.change_commands("medium0", slower, numbers=3, members=2))
     assert changes[0].startswith("tc class change dev medium0 parent 10: classid 10:1 htb rate 2mbit ")
     assert [change.partition(" handle ")[2] for change in changes[1:]] == [
-        f"1{minor}: netem limit 17 rate 32gbit" for minor in (2, 3, 4)
+        f"1{minor}: bfifo limit 25000b" for minor in (2, 3, 4)
     ]
     assert len(media.change_commands("medium0", FIFO, numbers=3, members=2)) == 2
 
 
 @pytest.mark.parametrize(
-    ("profile", "members", "part"), [(FAIR, 0, 331), (FAIR, 4, 83), (FAIR, 1000, 2), (FIFO, 4, 331)]
+    ("profile", "members", "part"), [(FAIR, 0, 500_000), (FAIR, 3, 166_667), (FAIR, 1000, 2 * 1514), (FIFO, 4, 500_000)]
 )
 def test_the_part_of_the_buffer(profile: ChannelProfile, members: int, part: int) -> None:
     assert media.queue_limit(profile, members) == part
@@ -88,7 +92,7 @@ def test_packets_are_redirected_by_their_target() -> None:
 def test_queues_are_read_by_class() -> None:
     shown = [
         {"kind": "htb", "handle": "10:", "root": True, "bytes": 144, "packets": 3, "drops": 0},
-        {"kind": "netem", "parent": "10:2", "bytes": 144, "packets": 3, "drops": 1, "backlog": 96, "qlen": 2},
+        {"kind": "bfifo", "parent": "10:2", "bytes": 144, "packets": 3, "drops": 1, "backlog": 96, "qlen": 2},
     ]
     assert media.parse_queues(json.dumps(shown)) == {"10:2": Queue(3, 144, 1, 2, 96)}
     with pytest.raises(TcError, match="cannot read the output of tc"):

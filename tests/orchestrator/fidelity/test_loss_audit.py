@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.fabric.base import LinkRow
+from orchestrator.fabric.base import ChannelRow, LinkRow
 from orchestrator.fidelity.loss_audit import MOST, look
 
 CLASSES = {("a", "b"): "device-edge", ("b", "a"): "device-edge", ("b", "c"): "edge-cloud", ("c", "b"): "edge-cloud"}
@@ -47,6 +47,13 @@ def test_every_packet_that_disappears_is_counted() -> None:
     assert (found["overflowed"], found["cut_dropped"]) == (4300, 7)
     assert found["most_overflowed"] == {"link": "a → b", "packets": 4292}
     assert look([row("a", "b", 100, 0, 0.0)], CLASSES)["most_overflowed"] is None
+
+
+def test_what_media_drop_is_counted() -> None:
+    channels: list[ChannelRow] = [{"channel": "cell up", "member": name, "overflowed": 4} for name in ("a", "b")]
+    found = look([row("a", "b", 100, 0, 0.0, overflowed=7)], CLASSES, channels)
+    assert found["overflowed"] == 15
+    assert found["most_overflowed"] == {"link": "cell up", "packets": 8}
 
 
 def test_what_nats_drop_is_counted() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
-from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
+from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.presence import notes
@@ -59,6 +59,32 @@ async def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) ->
     with History.open(stage.directory.path) as history:
         assert volumes.bytes_by_class(history) == {"edge-cloud": 2_460_000}
         assert volumes.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
+    await stage.session.close()
+
+
+@virtual
+@pytest.mark.parametrize(("apart", "named"), [(True, {"link": "cell up", "packets": 3}), (False, None)])
+async def test_what_overflows_in_channels_is_named_with_the_losses(
+    tmp_path: Path, apart: bool, named: dict[str, object] | None
+) -> None:
+    """``apart``: with the kernel engine, whose links do not count it. 5 packets were dropped before training."""
+    stage, fabric = Stage(tmp_path, SCENARIO), ReadableFabric()
+    run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
+    load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
+
+    def dropped(packets: int) -> Counted:
+        counts = {"packets": 9, "bytes": 9000, "seconds": 1.0, "overflowed": packets, "queued_bytes": 0}
+        channels: list[ChannelRow] = [{"channel": "cell up", "member": "edge-0", **counts}]
+        return Counted(links=[row(9)], channels=channels, channels_apart=apart)
+
+    fabric.now = dropped(5)
+    await monitor.begin()
+    fabric.now = dropped(8)
+    await monitor.sample(last=True)
+    (found,) = stage.events("links looked at")
+    assert found.data["most_overflowed"] == named
+    stage.record.close()
     await stage.session.close()
 
 

@@ -112,7 +112,7 @@ class WritingHub:
             elif show := re.match(r"qdisc show dev (\S+)", line):
                 said += json.dumps(list(self.leaves.setdefault(show[1], {}).values())) + "\n"
             elif queue := re.match(
-                r"qdisc (?:add|replace|change) dev (\S+) parent (10:\S+) .* netem limit (\d+)", line
+                r"qdisc (?:add|replace|change) dev (\S+) parent (10:\S+) .* bfifo limit (\d+)b", line
             ):
                 self.leaves.setdefault(queue[1], {})[queue[2]] = self.queue(queue[2], int(queue[3]))
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
@@ -147,7 +147,7 @@ class WritingHub:
 
     def queue(self, parent: str, limit: int) -> dict[str, Any]:
         counts = {"packets": 10, "bytes": 15_000, "drops": 2, "backlog": 3_000, "qlen": 2}
-        return {"kind": "netem", "parent": parent, "options": {"limit": limit}, **counts}
+        return {"kind": "bfifo", "parent": parent, "options": {"limit": limit}, **counts}
 
     def blackhole(self, parent: str) -> dict[str, Any]:
         return {"kind": "blackhole", "parent": parent, "options": {}, "drops": 3, "packets": 0}

@@ -73,7 +73,7 @@ async def test_each_channel_is_a_device_with_a_class_for_each_member(hub: Writin
     made = [line.split()[2] for line in hub.lines() if line.endswith("type ifb")]
     assert made == ["medium0", "medium1", "medium2", "medium3"]
     assert hub.leaves["medium0"].keys() == {"10:2", "10:3"}
-    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {17}  # full packets: half of 100 ms
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}  # half of 100 ms
     assert hub.leaves["medium2"].keys() == {"10:1"}
     assert fabric.notes() == []
 
@@ -89,6 +89,7 @@ async def test_packets_are_redirected_where_they_come_to_the_hub(
     await fabric.attach(plan.node("device-0"), NodeHandle(4712))
     assert redirections(hub, "v2.5") == ["10:2 medium0"]
     assert "link set data0 gso_max_segs 1" in hub.lines(4712)  # no super-packets
+    assert "tc qdisc replace dev data0 root netem limit 100000 rate 32gbit" in hub.lines(4712)
 
 
 async def test_counters_are_by_member(hub: WritingHub, fabric: KernelFabric) -> None:
@@ -106,18 +107,18 @@ async def test_counters_are_by_member(hub: WritingHub, fabric: KernelFabric) -> 
 async def test_a_change_of_the_rate_counts_time_at_the_former_one(hub: WritingHub, fabric: KernelFabric) -> None:
     await fabric.share({UP: ChannelProfile(2e6)})
     assert "class change dev medium0 parent 10: classid 10:1 htb rate 2mbit ceil 2mbit " in " ".join(hub.lines())
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 9
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 12_500
     hub.leaves["medium0"]["10:3"]["bytes"] += 10_000
     (row,) = [row for row in (await fabric.counters()).channels if row["channel"] == UP and row["member"] == "device-1"]
     assert row["seconds"] == pytest.approx(0.03 + 0.04)
 
 
 async def test_a_refused_change_of_a_channel_is_undone(hub: WritingHub, fabric: KernelFabric) -> None:
-    hub.refused = "parent 10:3 handle 13: netem limit 9 "
+    hub.refused = "parent 10:3 handle 13: bfifo limit 12500b"
     with pytest.raises(FabricError, match="cell up: "):
         await fabric.share({UP: ChannelProfile(2e6)})
     assert [line for line in hub.lines() if " htb rate " in line][-1].split(" htb rate ")[1].startswith("4mbit ")
-    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {17}
+    assert {leaf["options"]["limit"] for leaf in hub.leaves["medium0"].values()} == {25_000}
 
 
 async def test_a_channel_that_is_refused_leaves_no_device(hub: WritingHub, fabric: KernelFabric) -> None:
@@ -142,11 +143,11 @@ async def test_a_handover_redirects_to_the_other_device(hub: WritingHub, fabric:
     hub.ran.clear()
     assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]) == [None]
     assert redirections(hub, "v2.2") == ["10:1 medium2"]
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 34  # it is alone
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 50_000  # it is alone
     hub.ran.clear()
     assert await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"),))]) == [None]
     assert redirections(hub, "v2.2") == ["10:2 medium0"]
-    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 17
+    assert hub.leaves["medium0"]["10:3"]["options"]["limit"] == 25_000
 
 
 async def test_a_refused_handover_changes_nothing(hub: WritingHub, fabric: KernelFabric) -> None:
@@ -186,7 +187,7 @@ async def test_a_handover_whose_counters_cannot_be_read_changes_nothing(
     if failure == "shows nothing":
         hub.refused = "qdisc show dev medium0"
     elif failure == "no counters":
-        hub.leaves["medium0"]["10:2"] = {"kind": "netem"}
+        hub.leaves["medium0"]["10:2"] = {"kind": "bfifo"}
     else:
         del hub.leaves["medium0"]["10:2"]
     changes = [LinkChange(*FIRST, crossings=(Crossing(LINE, "device-0"),))]
@@ -198,7 +199,7 @@ async def test_a_handover_whose_counters_cannot_be_read_changes_nothing(
 
 
 async def test_a_refused_join_can_be_repeated(hub: WritingHub, fabric: KernelFabric) -> None:
-    hub.refused = "parent 10:4 handle 14: netem"
+    hub.refused = "parent 10:4 handle 14: bfifo"
     changes = [LinkChange("device-2", "cloud", crossings=(Crossing(UP, "device-2"),))]
     (error,) = await fabric.alter(changes)
     assert isinstance(error, FabricError)

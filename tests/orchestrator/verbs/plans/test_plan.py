@@ -155,7 +155,7 @@ def test_the_kernel_has_a_device_for_each_channel() -> None:
         "root handle 10: htb default 1",
         "parent 10: classid 10:1 htb rate 8mbit ceil 8mbit burst 4000b cburst 4000b quantum 1514",
         "parent 10:1 classid 10:2 htb rate 8bit ceil 32gbit burst 1b cburst 40000000b quantum 1514",
-        "parent 10:2 handle 12: netem limit 17 rate 32gbit",
+        "parent 10:2 handle 12: bfifo limit 25000b",
     ]
     assert text[place + 5] == "... 6 more: the class and the queue of each other member"
 

@@ -25,13 +25,14 @@ from node.learning.privacy import standard_deviation
 @dataclass(frozen=True, eq=False)
 class Release:
     """Rows (n, d) as sent, the Δf, δ and σ of their noise, and the share of the rows that were clipped; zeros without
-    noise and clipping."""
+    noise and clipping. ``bounded``: whether the noise guarantees (ε, δ), which δ = 1 does not."""
 
     values: NDArray[np.float32]
     sensitivity: float = 0.0
     delta: float = 0.0
     sigma: float = 0.0
     clipped: float = 0.0
+    bounded: bool = False
 
 
 def clip_rows(x: Tensor, norm: float) -> Tensor:
@@ -63,4 +64,5 @@ def release(
     delta = params.delta if params.delta is not None else 1 / samples
     sigma = standard_deviation(params.epsilon, delta, sensitivity)
     noise = sigma * torch.randn(values.shape, generator=random).to(values.device)
-    return Release(as_array(values + noise), sensitivity, delta, sigma, clipped)
+    bounded = params.privacy == "clip" and delta < 1
+    return Release(as_array(values + noise), sensitivity, delta, sigma, clipped, bounded)

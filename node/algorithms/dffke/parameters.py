@@ -34,10 +34,11 @@ class DFFKE(LocalTraining):
     memory_rounds: R, past rounds that are reviewed
     divergence: loss of the exchange: teacher, KL(teacher ‖ student), or student, KL(student ‖ teacher)
     privacy: noise on embeddings and logits: none, clip (clipped to clip_norm), or empirical (not clipped)
-    epsilon: ε, privacy budget of the noise
-    delta: δ, failure probability of the noise; default: 1 / the client's number of samples
-    clip_norm: largest norm of an embedding, for clip
-    logits_clip_norm: largest norm of logits; default: clip_norm
+    epsilon: ε, privacy budget of the noise, whose standard deviation is proportional to 1 / ε; 1 is the least noise
+    delta: δ, failure probability of the noise; default: 1 / the client's number of samples, which guarantees nothing
+        to a client with one sample
+    clip_norm: largest norm of an embedding, for clip; noise grows with it, also beyond the largest norm there is
+    logits_clip_norm: largest norm of logits, for clip with noised both; default: clip_norm
     noised: what privacy applies to: both embeddings and logits, or embeddings alone (Algorithm 1)
     inversion: pictures per client that an attack reconstructs from embeddings after the last round, for the report; 0:
         no attack
@@ -105,7 +106,8 @@ class DFFKE(LocalTraining):
     def noising_of_logits(self) -> DFFKE:
         """These parameters, with the privacy that applies to logits."""
         norm = self.clip_norm if self.logits_clip_norm is None else self.logits_clip_norm
-        return replace(self, clip_norm=norm, privacy="none" if self.noised == "embeddings" else self.privacy)
+        privacy = "none" if self.noised == "embeddings" else self.privacy
+        return replace(self, clip_norm=norm, privacy=privacy)
 
     @property
     def most_epochs(self) -> int:

@@ -214,15 +214,14 @@ class Client(Role):
         )
         self.report(round=t, scope="train", shared_samples=count, unshared_samples=self.learner.samples - count)
         if self.params.privacy != "none":
-            guarantee = "each embedding, once, given the model" if self.params.privacy == "clip" else "none"
-            self.note_privacy("embeddings", [released], guarantee, t)
+            self.note_privacy("embeddings", [released], "each embedding, once, given the model", t)
         tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
         await self.send(self.parent, "knowledge", tensors, owned=True, round=t, samples=count, **model)
 
     def note_privacy(self, of: str, released: Sequence[Release], guarantee: str, t: int) -> None:
-        """Record the noise of what is sent, the largest of several releases, and the share of rows that were clipped
-        for it."""
+        """Record the noise of what is sent, the largest of several releases, the share of rows that were clipped for
+        it, and its ``guarantee`` if there is one."""
         largest = max(released, key=lambda each: each.sigma)
         rows = sum(len(each.values) for each in released)
         self.note(
@@ -235,7 +234,7 @@ class Client(Role):
             sensitivity=largest.sensitivity,
             sigma=largest.sigma,
             clipped=sum(each.clipped * len(each.values) for each in released) / max(rows, 1),
-            guarantee=guarantee,
+            guarantee=guarantee if largest.bounded else "none",
         )
 
     async def learn_together(self, message: Message, t: int) -> None:
@@ -302,8 +301,7 @@ class Client(Role):
             self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"
         )
         if self.params.noising_of_logits().privacy != "none":
-            guarantee = "single rows of logits, once" if self.params.privacy == "clip" else "none"
-            self.note_privacy("logits", released, guarantee, t)
+            self.note_privacy("logits", released, "single rows of logits, once", t)
         return {str(r): each.values for r, each in zip(own, released, strict=True)}
 
     async def conclude(self, t: int) -> None:

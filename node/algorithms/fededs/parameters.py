@@ -26,15 +26,17 @@ class FedEDS(LocalTraining):
     profile: values of other parameters: paper (the interpretation in node.algorithms.fededs), literal (equation 6,
         Algorithm 4 and the encryptor's optimizer as printed) or fast (a small encryptor, for CPUs)
     base: the algorithm that FedEDS extends
-    mu: μ, weight of the proximal term of base fedprox
+    mu: μ, weight of the proximal term in each mini-batch of a round, with base fedprox; 0 is base fedavg. It has no
+        effect with another base, or before round 1
     normalisation: normalisation of base fednova: by steps, or as printed in Algorithm 4
     annealing: S1, whether the number of epochs falls during the run
     epochs_max: E_max, epochs until round turn_start; `epochs` is E_min
     turn_start: T_α, round from which the number of epochs falls
     turn_end: T_β, round from which it is `epochs`
     exchange: S2, whether edges exchange encrypted data
-    m: rate at which λ_dis, the weight of exchanged data, falls
-    epsilon: ε, λ_dis below which exchanged data is no longer used
+    m: rate at which λ_dis, the weight of exchanged data, falls; 0: it stays 1/2, and data is used in all rounds
+    epsilon: ε, λ_dis below which exchanged data is no longer used; 0: it is used until λ_dis is rounded to 0; 0.5: in
+        round 1 only, unless m is 0
     distillation: loss on exchanged data: mean or sum over samples
     images: number format of the images that are sent
     layer: θ^l, the stochastic layer between extractor and classifier: a random matrix (gauss, near-identity), new

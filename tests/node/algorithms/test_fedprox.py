@@ -30,6 +30,18 @@ def test_proximal_term_by_hand() -> None:
     assert gradient.tolist() == [[0.5, 0.0], [0.0, 1.0]]
 
 
+@pytest.mark.parametrize(("mu", "factor"), [(0.0, 1), (2.5, 0.75), (10.0, 0), (20.0, -1), (25.0, -1.5)])
+def test_a_step_multiplies_the_distance(mu: float, factor: float) -> None:
+    """By 1 − η μ, here with η = 0.1, if nothing else pulls: above η μ = 2 the distance grows."""
+    linear = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        linear.weight.fill_(3.0)
+    anchor = {"classifier.weight": np.array([[1.0]], dtype=np.float32)}
+    batch = MiniBatch(torch.empty(0), torch.empty(0), torch.empty(0))
+    (gradient,) = torch.autograd.grad(ProximalTerm(anchor, mu)(Model(nn.Identity(), linear), batch), [linear.weight])
+    assert (linear.weight - 0.1 * gradient - 1).item() == pytest.approx(2 * factor, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "model"),
     [

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from math import log, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -54,6 +54,37 @@ def test_the_empirical_sensitivity_is_the_largest_change() -> None:
     sent = release(rows, lambda: changed, params, 100, torch.Generator().manual_seed(0))
     assert sent.sensitivity == 5
     assert sent.sigma == pytest.approx(20)
+
+
+def test_a_norm_that_clips_nothing_only_adds_noise() -> None:
+    rows = torch.zeros(4000, 5)
+    for norm in (0.5, 50.0):
+        sent = release(rows, never, DFFKE(privacy="clip", clip_norm=norm), 100, torch.Generator().manual_seed(0))
+        assert sent.clipped == 0
+        assert sent.values.std() == pytest.approx(sqrt(2 * log(125)) * 2 * norm, rel=0.02)
+
+
+def test_what_the_noise_guarantees() -> None:
+    """Nothing for a client with one sample, for which δ is 1, unless δ is given; nothing if it is empirical."""
+    rows = torch.ones(1, 3)
+    random = torch.Generator().manual_seed(0)
+    alone = release(rows, never, DFFKE(privacy="clip"), 1, random)
+    assert (alone.delta, alone.bounded) == (1.0, False)
+    assert alone.sigma == pytest.approx(sqrt(2 * log(1.25)) * 2)
+    assert release(rows, never, DFFKE(privacy="clip", delta=0.01), 1, random).bounded
+    assert release(rows, never, DFFKE(privacy="clip"), 2, random).bounded
+    still = release(rows, lambda: rows, DFFKE(privacy="empirical"), 2, random)
+    assert (still.sigma, still.bounded) == (0.0, False)
+    np.testing.assert_array_equal(still.values, rows)
+
+
+def test_the_edges_of_epsilon_and_delta() -> None:
+    least = release(torch.ones(1, 3), never, DFFKE(privacy="clip"), 10, torch.Generator()).sigma
+    tiny = release(torch.ones(1, 3), never, DFFKE(privacy="clip", epsilon=1e-6), 10, torch.Generator()).sigma
+    assert tiny == pytest.approx(1e6 * least)
+    for values in ({"epsilon": 0.0}, {"epsilon": 1.5}, {"epsilon": inf}, {"delta": 0.0}, {"delta": 1.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(values))}: .* is not a number above 0"):
+            DFFKE(privacy="clip", **values)  # type: ignore[arg-type]
 
 
 def test_the_generator_decides() -> None:

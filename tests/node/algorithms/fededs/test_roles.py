@@ -102,6 +102,21 @@ def test_equations_9_and_10_by_hand() -> None:
     assert scaling_factors(50, FedEDS(m=0)) == (0.5, 0.5)
 
 
+def test_the_edges_of_epsilon_and_m() -> None:
+    """1 − 1 / (1 + e^{−3 (t − 1)}) is 2.3e-16 in round 13, and 0 in round 14. e^{-10⁶} is 0, without an error."""
+
+    def used(**params: float) -> list[int]:
+        return [t for t in range(1, 20) if scaling_factors(t, FedEDS(**params))[1] > 0]  # type: ignore[arg-type]
+
+    assert used(epsilon=0.0) == list(range(1, 14))
+    assert used(epsilon=0.5) == [1]
+    assert used(epsilon=0.5, m=0.0) == list(range(1, 20))
+    assert used(epsilon=0.0, m=1e6) == [1]
+    for value in (math.inf, math.nan, -1.0):
+        with pytest.raises(ValueError, match=r"mu: .* is not a number at least 0"):
+            FedEDS(mu=value)
+
+
 def test_algorithm_4_by_hand() -> None:
     """θ = 1, θ_1 = 0, θ_2 = 1/2, ‖a‖ = 2, 4, η = 1/2: Δ = −1, −1/4; θ' = 1 + 3 · 5/8 = 2.875, away from both."""
     w, one, two = (
@@ -158,6 +173,20 @@ def test_without_annealing_and_exchange_it_is_its_base(
     assert same(off.state("cloud"), other.state("cloud"))
     for node in ("cloud", "edge-0"):
         assert off.journals[node].metrics == other.journals[node].metrics
+
+
+def test_mu_0_is_base_fedavg_and_other_bases_have_no_mu(digits: Prepared, tmp_path: Path) -> None:
+    """With the sets and with falling epochs."""
+
+    def ended(**params: Any) -> Federation:
+        folder = tmp_path / "-".join(f"{name}{value}" for name, value in params.items())
+        return mesh(digits, folder, replace(SMALL, **params), rounds=2).run()
+
+    plain = ended(base="fedavg")
+    for other in (ended(base="fedprox", mu=0.0), ended(base="fedavg", mu=5.0)):
+        assert same(plain.state("cloud"), other.state("cloud"))
+        assert plain.journals["edge-0"].metrics == other.journals["edge-0"].metrics
+    assert not same(plain.state("cloud"), ended(base="fedprox", mu=0.1).state("cloud"))
 
 
 @pytest.mark.slow

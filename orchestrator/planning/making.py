@@ -90,7 +90,9 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None),
+        stop=StopPlan(
+            scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None, stop.bytes
+        ),
         restart=scenario.restart,
         probe=scenario.probe.before,
         probe_longest=scenario.probe.longest,

@@ -195,12 +195,14 @@ class GatheringPlan:
 
 @dataclass(frozen=True)
 class StopPlan:
-    """The conditions that end the run; ``after`` in s of training. ``rounds``: None if only programs know."""
+    """The conditions that end the run; ``after`` in s of training; ``bytes`` that all devices together have sent and
+    received. ``rounds``: None if only programs know."""
 
     rounds: int | None
     accuracy: float | None
     after: float | None
     target: Target | None = None
+    bytes: int | None = None
 
     @property
     def of_nodes(self) -> Stop:

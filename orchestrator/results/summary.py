@@ -155,6 +155,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         "accuracy": "accuracy reached",
         "target": "target reached",
         "after": "time is up",
+        "bytes": "the devices' bytes are used up",
         "programs": "programs ended",
         None: "not yet",
     }

@@ -73,6 +73,8 @@ class Monitor:
         self._kinds = {
             (link.source, link.target): link_kind(run.plan.driver, real=link.profile.real) for link in run.plan.links
         }
+        self._devices = {node.name for node in run.plan.nodes if node.tier == "device"}
+        self._device_bytes = run.past.device_bytes  # that they have sent and received in training
         self._last = run.clock()  # when rates were last computed
         self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
@@ -153,14 +155,18 @@ class Monitor:
             link, before = since(row, self._before.get(ends)), self._counted.get(ends)
             if before != link:
                 rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
-                self._delivered[self._group(ends)] += int(link["delivered_bytes"])
-                self._delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
+                grown = int(link["delivered_bytes"]) - (int(before["delivered_bytes"]) if before else 0)
+                self._delivered[self._group(ends)] += grown
+                self._device_bytes += grown * sum(end in self._devices for end in ends)
                 self._counted[ends] = link
         self._record.counters(t, rows)
         channels = [since(row, self._on_media.get(_share(row))) for row in counted.channels]
         self._record.channels(t, channels)
         if counted.channels_apart:
             self._channels = channels
+        limit = self._session.plan.stop.bytes
+        if limit is not None and self._device_bytes >= limit:
+            self._session.finish("bytes")
         if self._load is not None:
             over = self._overloads.add(LoadReading(t, counted, self._load()))
             for each in [*over, *(self._overloads.end() if last else ())]:

@@ -11,6 +11,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import COMPLETE, FaultSpan
+from orchestrator.results.traffic.volumes import bytes_by_device
 
 _ENDINGS = {
     "killed": "its orchestrator had been killed",
@@ -25,7 +26,7 @@ class Past:
 
     ``seconds`` is how long the run has lasted, ``training`` how long it has trained. ``round`` is the last round that a
     leading node has begun. ``kept`` has the round after which each leading node continues. ``ended``: how the run
-    ended.
+    ended. ``device_bytes``: that all devices together have sent and received in training.
     """
 
     seconds: float = 0.0
@@ -35,6 +36,7 @@ class Past:
     faults: tuple[FaultSpan, ...] = ()
     ended: str = ""
     wall_seconds: float = 0.0
+    device_bytes: int = 0
 
     def notes(self) -> list[str]:
         """Notes for the readers of the report."""
@@ -83,6 +85,7 @@ def past_of(directory: RunDirectory) -> Past:
             faults=tuple(history.faults()),
             ended=outcome.ended if outcome is not None else "killed",
             wall_seconds=(outcome.wall if outcome is not None else None) or 0.0,
+            device_bytes=sum(sum(of.values()) for of in bytes_by_device(history).values()),
         )
 
 

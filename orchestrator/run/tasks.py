@@ -22,7 +22,8 @@ HOST_REFUSES = (
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a run ended: "rounds", "accuracy", "target", "after", "programs", "interrupted" or "failed" with an error."""
+    """Why a run ended: "rounds", "accuracy", "target", "after", "bytes", "programs", "interrupted" or "failed" with an
+    error."""
 
     reason: str
     error: str | None = None

@@ -139,6 +139,11 @@ class StopSpec(Strict):
         default=None, description="bounds of another metric on the global test set, such as {name: mae, at_most: 0.3}"
     )
     after: Duration | None = Field(default=None, gt=0, description="duration of the training")
+    bytes: Size | None = Field(
+        default=None,
+        gt=0,
+        description="bytes that all devices together have sent and received during the training, read once a second",
+    )
 
 
 MAX_PROBE = 3600.0  # s

@@ -91,6 +91,10 @@ def finished(history: History) -> Assessment:
         case "after":
             said = f"the time given was over after {rounds} and {text.duration(outcome.t)}"
             return _without_doubt("pass", said, stopped_rounds(history))
+        case "bytes":
+            limit = text.size((history.plan.get("stop") or {}).get("bytes"))
+            said = f"the devices had sent and received {limit} after {rounds} and {text.duration(outcome.t)}"
+            return _without_doubt("pass", said, stopped_rounds(history))
         case "calibrated":
             return "pass", "the links were measured; there was no training"
         case "interrupted":

@@ -10,7 +10,7 @@ SHARED = "shared"  # the class of channels among the probes of links
 AFTER_A_ROUND = ("rounds", "accuracy", "target")
 """The outcomes of a run that ended at the end of a round."""
 
-COMPLETE = (*AFTER_A_ROUND, "after", "programs")
+COMPLETE = (*AFTER_A_ROUND, "after", "bytes", "programs")
 """The outcomes of a run that trained as long as its scenario asks for."""
 
 
@@ -191,7 +191,8 @@ class SensorReading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "target", "after", "programs", "calibrated", "interrupted" or "failed".
+    """How the run ended: "rounds", "accuracy", "target", "after", "bytes", "programs", "calibrated", "interrupted" or
+    "failed".
     ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs."""
 
     t: float

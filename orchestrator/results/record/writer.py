@@ -189,8 +189,8 @@ class Record:
         self._write("sensor", [(t, host, *each) for each in readings])
 
     def outcome(self, t: float, facts: Row) -> None:
-        """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "interrupted" or "failed"), and
-        "error". This is tried even after a failed write: one row may fit on a full disk."""
+        """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "bytes", "interrupted" or
+        "failed"), and "error". This is tried even after a failed write: one row may fit on a full disk."""
         was_broken, self._broken = self._broken, False
         with contextlib.suppress(*[RecordError] * was_broken):
             self._write("outcome", [(t, _json(facts))], at_once=True)

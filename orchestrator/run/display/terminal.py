@@ -37,6 +37,7 @@ ENDINGS = {
     "accuracy": "the accuracy is reached",
     "target": "the target is reached",
     "after": "the time is over",
+    "bytes": "the devices' bytes are used up",
     "programs": "the programs are done",
 }
 

@@ -94,6 +94,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds.items() if limit is not None)
         stop += [f"{target.name} {limits}"]
     stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
+    stop += [f"{format_size(plan.stop.bytes)} of the devices"] if plan.stop.bytes is not None else []
     waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"

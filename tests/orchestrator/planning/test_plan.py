@@ -258,7 +258,7 @@ def test_plan_json_is_plain_and_whole() -> None:
     }
     assert made["nodes"][0]["hardware"]["name"] == "edge-server"
     assert made["faults"][0]["action"] == "join"
-    assert made["stop"] == {"rounds": 6, "accuracy": 0.9, "target": None, "after": 120.0}
+    assert made["stop"] == {"rounds": 6, "accuracy": 0.9, "target": None, "after": 120.0, "bytes": None}
     assert not {"shards", "data_directory"} & set(made)
 
 

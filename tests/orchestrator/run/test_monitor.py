@@ -24,6 +24,7 @@ from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot, View
 from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.monitor import Monitor
+from orchestrator.run.resume import Past
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
 from tests.virtual import virtual
 
@@ -110,6 +111,30 @@ def test_channels_are_recorded_without_what_probes_sent(tmp_path: Path) -> None:
         await stage.session.close()
 
     run_virtual(main())
+
+
+@virtual
+async def test_a_run_ends_when_its_devices_have_used_their_bytes(tmp_path: Path) -> None:
+    """20 kB. A packet of 1000 bytes between a device and its edge counts once, one between edge and cloud not at all.
+    5 kB were counted before the run was continued, the 100 packets of probes are not."""
+    stage, past = Stage(tmp_path, f"{SCENARIO}stop: {{bytes: 20kb}}"), Past(device_bytes=5000)
+
+    def links(up: int, down: int, beyond: int) -> Counted:
+        ends = ("device-0-0", "edge-0"), ("edge-0", "device-0-1"), ("edge-0", "cloud")
+        counts = zip(ends, (100 + up, down, beyond), strict=True)
+        return Counted(links=[{**row(number), "source": a, "target": b} for (a, b), number in counts])
+
+    fabric = ReadableFabric(*links(0, 0, 0).links)
+    run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, PlainView(io.StringIO()), past)
+    monitor = Monitor(run, stage.session, cast(Fabric, fabric), None)
+    await monitor.begin()
+    for up, down, ended in ((0, 0, False), (8, 6, False), (8, 7, True), (9, 9, True)):
+        fabric.now = links(up, down, 40)
+        await monitor.sample()
+        assert stage.session.ended.done() == ended
+    assert stage.session.ended.result().reason == "bytes"
+    stage.record.close()
+    await stage.session.close()
 
 
 def test_counts_since_an_earlier_reading() -> None:

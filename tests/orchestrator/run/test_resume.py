@@ -11,6 +11,7 @@ from node.runtime.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record.history import History
+from orchestrator.results.traffic.volumes import bytes_by_device
 from orchestrator.run.launch import resume
 from orchestrator.run.resume import Past, past_of
 from tests.orchestrator.example_run import Example
@@ -38,6 +39,9 @@ def test_where_a_run_stood(tmp_path: Path, ending: str | None, how: str) -> None
     assert past.round in (6, 7)  # the seventh may have begun
     assert (past.kept, past.ended) == ((5,), how)
     assert "continued after round 5" in past.notes()[0]
+    with History.open(directory.path) as history:
+        used = bytes_by_device(history).values()
+    assert past.device_bytes == sum(each["sent"] + each["received"] for each in used) > 0
 
 
 def test_training_may_begin_with_the_run(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ faults:
 gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
 timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
 restart: never
-stop: {rounds: 20, accuracy: 85%, after: 10min}
+stop: {rounds: 20, accuracy: 85%, after: 10min, bytes: 500MB}
 driver: namespaces
 engine: userspace
 probe: {before: false, longest: 5min}

@@ -146,6 +146,13 @@ def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
     assert set(get_args(CheckName)) == registry.CHECKS.keys() - {"result as expected", "messages accepted"}
 
 
+def test_a_run_that_used_its_devices_bytes_has_finished(tmp_path: Path) -> None:
+    run = Run(tmp_path, stop={"rounds": 10, "bytes": 500_000_000}).rounds(3).ended("bytes")
+    verdict, detail = run.verdict("finished")
+    assert verdict == "pass"
+    assert detail.startswith("the devices had sent and received 500 MB after 3 of 10 rounds and ")
+
+
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds(1)
     with RunDirectory(tmp_path).held():

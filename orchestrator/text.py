@@ -66,9 +66,9 @@ def how_ended(code: int) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction as "84.2%"; "–" for None."""
+    """A fraction as "84.2%"; "–" for None, "NaN" and "∞" as such."""
     if fraction is None or not math.isfinite(fraction):
-        return "–"
+        return _not_finite(fraction)
     return f"{fraction * 100:.1f}%"
 
 
@@ -99,10 +99,20 @@ def loss(fraction: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A plain number with three significant digits, or whole with separators; "–" for None."""
+    """A plain number with three significant digits, or whole with separators; "–" for None, "NaN" and "∞" as such."""
     if isinstance(value, int):
         return f"{value:,}"
-    return "–" if value is None or not math.isfinite(value) else _digits(value)
+    if value is None or not math.isfinite(value):
+        return _not_finite(value)
+    return _digits(value)
+
+
+def _not_finite(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if math.isnan(value):
+        return "NaN"
+    return "∞" if value > 0 else "−∞"
 
 
 def quantity(name: str, value: float | None) -> str:

@@ -196,7 +196,9 @@ class Story(Facts):
     def bands(self, name: str) -> dict[int, Band]:
         for scope in DEVICE_SCOPES:
             if (name, scope) in self._bands:
-                return self._bands[name, scope].by_round()
+                by_round = self._bands[name, scope].by_round()
+                if by_round:
+                    return by_round
         return {}
 
     def metric_names(self) -> list[tuple[str, str]]:
@@ -269,8 +271,7 @@ class Story(Facts):
     def _add_metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float | None) -> None:
         if scope == "train" and round is not None:
             self._trained_in[node] = round
-        if value is None or not math.isfinite(value):
-            return
+        value = math.nan if value is None else value  # the record has NULL for NaN
         if name not in self._curves:
             if len(self._curves) >= MOST_CURVES:
                 return
@@ -278,8 +279,10 @@ class Story(Facts):
         metric = Metric(t, node, round, scope, name, value)
         if node not in self.many_devices:
             self._metrics[name, scope].setdefault(node, []).append(metric)
-        elif round is not None and self.counts(node):
-            self._bands[name, scope].add(metric, round)
+        else:
+            bands = self._bands[name, scope]
+            if round is not None and self.counts(node) and math.isfinite(value):
+                bands.add(metric, round)
         if scope == "global" and node in self.leaders:
             self._latest[name] = metric
             if self.counts(node):

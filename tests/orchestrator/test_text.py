@@ -37,6 +37,13 @@ def test_how_a_process_ended() -> None:
     assert text.how_ended(-40) == "signal 40"  # a real-time signal, without a name
 
 
+def test_values_that_are_not_finite_are_shown_as_such() -> None:
+    values = (None, math.nan, math.inf, -math.inf)
+    assert [text.number(value) for value in values] == ["–", "NaN", "∞", "−∞"]
+    assert [text.percent(value) for value in values] == ["–", "NaN", "∞", "−∞"]
+    assert text.metric("loss", math.nan) == "NaN"
+
+
 def test_fractions() -> None:
     assert text.percent(0.8421) == "84.2%"
     assert text.loss(0.00532) == "0.532%"

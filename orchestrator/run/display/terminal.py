@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -127,7 +128,7 @@ class LiveView(View):
 
     def update(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        if snapshot.value is not None:
+        if snapshot.value is not None and math.isfinite(snapshot.value):
             self._curve[snapshot.round] = snapshot.value
         self._refresh()
 

@@ -163,7 +163,7 @@ def test_what_nodes_say_stays_text(tmp_path: Path) -> None:
     page = Page(text)
     assert page.tags.count("script") == 4
     assert page.figures["accuracy-time"]["marks"][0]["y"] == [None, 0.25, None]
-    assert "accuracy – best 25.0%" in page.text
+    assert "accuracy NaN best 25.0%" in page.text
 
 
 def test_write_report(finished: History, tmp_path: Path) -> None:

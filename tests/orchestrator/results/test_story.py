@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,33 @@ def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     record.event(1.0, "cloud", "injected", None, {"fault": 1})  # only the orchestrator tells of faults by hand
     record.close()
     found = whole(tmp_path / "run")
-    assert [row.value for row in found.series("accuracy", "global")["<b>x</b>"]] == [0.5]
+    first, second = (row.value for row in found.series("accuracy", "global")["<b>x</b>"])
+    assert (math.isnan(first), second) == (True, 0.5)
     assert found.rounds() == []
     assert found.events("links looked at") == []
     assert found.by_hand == {}
+
+
+@pytest.mark.parametrize("devices", [2, facts.DEVICES + 1])
+def test_values_that_are_not_finite_are_those_of_the_record(tmp_path: Path, devices: int) -> None:
+    """The first scope has no finite value, so that the band of many devices is that of another one."""
+    plan = plan_of(Example(edges=1, devices_per_edge=devices, with_faults=False))
+    record = Record.create(tmp_path / "run", json.dumps(plan), {})
+    for node, scope, value in (
+        ("cloud", "global", math.nan),
+        ("cloud", "global", math.inf),
+        ("device-0-0", "global", math.nan),
+        ("device-0-0", "own", 0.25),
+        ("device-0-1", "own", math.inf),
+    ):
+        record.metric(1.0, node, 1, scope, "accuracy", value)
+    record.close()
+    history, found = History.open(tmp_path / "run"), whole(tmp_path / "run")
+    assert str(found.series("accuracy", "global")["cloud"]) == str(history.series("accuracy", "global")["cloud"])
+    assert found.latest("accuracy") == math.inf
+    assert found.bands("accuracy") == history.bands("accuracy")
+    assert found.metric_names() == history.metric_names()
+    assert bool(found.bands("accuracy")) == (devices > facts.DEVICES)
 
 
 def test_the_coming_rounds_last_as_long_as_the_latest(tmp_path: Path) -> None:

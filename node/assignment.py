@@ -12,14 +12,14 @@ import json
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from node.errors import AssignmentError
 
 Tier = Literal["cloud", "edge", "device"]
-Relation = Literal["parent", "child", "neighbour"]
+Relation = Literal["parent", "child", "neighbour", "elsewhere"]
 
 PLACE = Path("/run/edgebed")
 """The folder with a node's files, for nodes with a private file tree. It is the same under every driver and holds
@@ -41,7 +41,8 @@ class Keypair:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerAddress:
-    """A peer of this node. ``relation``: what the peer is to this node. ``late``: the peer joins after the start."""
+    """A peer of this node. ``relation``: what the peer is to this node; "elsewhere": an edge that this device may move
+    to. ``late``: the peer joins after the start. ``away``: a device of another edge, which may move to this one."""
 
     name: str
     tier: Tier
@@ -50,6 +51,7 @@ class PeerAddress:
     port: int
     public_key: str
     late: bool = False
+    away: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +204,20 @@ class Assignment:
     precision: str = ""
     plugins: tuple[PluginSource, ...] = ()
     network: str = ""
+
+    @property
+    def in_place(self) -> Assignment:
+        """This assignment without the edges that the device is not at."""
+        return replace(self, peers=tuple(peer for peer in self.peers if peer.relation != "elsewhere"))
+
+    def after_move(self, device: str, edge: str) -> Assignment:
+        """This assignment when ``device`` has moved to ``edge``: of the device, or of an edge."""
+        if self.node == device:
+            peers = (replace(each, relation="parent" if each.name == edge else "elsewhere") for each in self.peers)
+        else:
+            there = self.node == edge
+            peers = (replace(each, away=not there) if each.name == device else each for each in self.peers)
+        return replace(self, peers=tuple(peers))
 
     @property
     def model_kind(self) -> str:

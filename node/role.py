@@ -113,10 +113,13 @@ class Role:
         self.lasting = True
         self._round = 0  # of the newest message, or of this node's own round
         self._computed: Counter[tuple[str, int]] = Counter()  # computations, by function and round
-        expected = [peer.name for peer in assignment.peers if not peer.late]
+        expected = [peer.name for peer in assignment.peers if not (peer.late or peer.away)]
         self._exchange = Exchange(
             transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
         )
+        for peer in assignment.peers:
+            if peer.away:
+                self._exchange.membership.leave(peer.name)
 
     @cached_property
     def rng(self) -> np.random.Generator:

@@ -43,6 +43,7 @@ class Algorithm:
     checkpoints, and the leader uses `children` within a round only.
     `asynchronous`: the leader waits for no round of all its clients. Of a population it selects clients by itself
     (`Role.selector`).
+    `roaming`: devices may go from one edge to another between rounds.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Algorithm:
     ranked: bool = False
     population: bool = False
     asynchronous: bool = False
+    roaming: bool = False
 
     @property
     def roles(self) -> Mapping[str, type[Role]]:
@@ -155,6 +157,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "node.algorithms.hierfavg",
             HierFAVG,
             "edges average their devices several times before the cloud averages the edges",
+            roaming=True,
         ),
         _tree(
             "onlyedge",

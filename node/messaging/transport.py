@@ -109,6 +109,9 @@ class ZmqTransport:
         self._context = context
         self._addresses = {peer.name: peer for peer in assignment.peers}
         self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, self._attend)
+        for peer in assignment.peers:
+            if peer.away:
+                self._peers.associations[peer.name].keep_away()
         self._authenticator: Authenticator | None = None
         self._gate: Gate | None = None
         self._listener: _Connection | None = None

@@ -123,6 +123,7 @@ async def live(
 ) -> int:
     """Run the node in the running event loop, see `run_node`. ``incarnation`` distinguishes this process from earlier
     ones of the node. ControlError if the orchestrator fell silent."""
+    assignment = assignment.in_place
     # 1. Connect to the orchestrator first, so that all errors can be reported.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 1023 + len(assignment.peers))  # by default 1023; there is one for each peer

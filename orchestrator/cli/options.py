@@ -166,7 +166,7 @@ FAULT_OPTIONS = {
     "program": ("--program", "NAME", "crash, pause: one program of the nodes."),
     "medium": ("--medium", "MEDIUM", "disconnect, degrade: a shared medium."),
     "direction": ("--direction", click.Choice(("up", "down")), "disconnect, partition, degrade: one direction."),
-    "to": ("--to", "MEDIUM", "handover: the shared medium that nodes move to."),
+    "to": ("--to", "NAME", "handover: the shared medium that nodes move to; move: the edge."),
     **{key: (f"--{key}", "VALUE", f"degrade: the {key} of the links.") for key in ("profile", *KEYS)},
 }
 """The keys of a fault that are not its action, time and nodes: the option, what it takes, and its help."""

@@ -69,6 +69,7 @@ def inject_fault(
     inject degrade --medium cell-0 --rate 2mbit    also disconnect; --direction up
     inject handover device-0-1 --to cell-1
     inject new-address device-0-1
+    inject move device-0-1 --to edge-1
     """
     from orchestrator.scenario.language.document import read_value
     from orchestrator.verbs.live.inject import chosen, command, fault_of, in_words

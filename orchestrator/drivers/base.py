@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
+from netem.units import format_size
 from node.assignment import Assignment
+from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric, NodeHandle
 from orchestrator.fabric.prober import Prober
@@ -40,6 +42,12 @@ class Exit:
     handle: NodeHandle
     code: int
     out_of_memory: bool = False
+
+    def how(self, limit: int | None) -> str:
+        """How the process ended, in words. ``limit``: its node's memory in bytes; None: not limited."""
+        if not self.out_of_memory:
+            return text.how_ended(self.code)
+        return f"{OUT_OF_MEMORY}: {'its host has no more' if limit is None else f'its limit is {format_size(limit)}'}"
 
 
 class Driver(Protocol):
@@ -154,6 +162,14 @@ class RunsPrograms(Protocol):
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
         """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
+
+
+@runtime_checkable
+class Reassigns(Protocol):
+    """The power of a driver that has the assignments of nodes itself, instead of files, to change them."""
+
+    def after_move(self, device: str, edge: str) -> None:
+        """Give later processes of a device, and of edges, the assignments after a move, see `Assignment.after_move`."""
 
 
 @runtime_checkable

@@ -20,8 +20,9 @@ from node.assignment import (
 )
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.addresses import NETWORK
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.plan import NETWORK, NodePlan, Plan
+from orchestrator.planning.plan import NodePlan, Plan
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
@@ -80,6 +81,7 @@ def handed_out(assignment: Assignment | None, path: Path) -> Iterator[Path]:
 def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys, address: str) -> Assignment:
     related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
     related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
+    related += [("elsewhere" if node.tier == "device" else "child", name) for name in node.visits]
     assert plan.stop.rounds is not None, "only programs have no number of rounds"
     return Assignment(
         run=directory.run,
@@ -92,7 +94,10 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         keys=keys.nodes[node.name],
         control_endpoint=address,
         control_key=keys.orchestrator.public,
-        peers=tuple(_peer(plan.node(name), relation, keys) for relation, name in related),
+        peers=tuple(
+            replace(_peer(plan.node(name), relation, keys), away=name in node.visits and relation == "child")
+            for relation, name in related
+        ),
         algorithm=plan.algorithm,
         params=dict(plan.params),
         model=node.model,

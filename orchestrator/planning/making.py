@@ -21,6 +21,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
+from orchestrator.planning.addresses import NETWORK
 from orchestrator.planning.faults.timeline import FaultTime, expand, joins
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.hosts.on_hosts import on_hosts
@@ -32,7 +33,7 @@ from orchestrator.planning.learning.model_size import model_sizes
 from orchestrator.planning.learning.population import plan_clients, plan_population, typical
 from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.planning.media import at_worst, clients_at_worst, plan_cross_traffic, plan_media
-from orchestrator.planning.plan import NETWORK, DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
+from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs, unreachable
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
@@ -167,6 +168,10 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
     children, neighbours = _relations(scenario.members, scenario.pairs)
     leading = set(scenario.leaders)
+    visits = defaultdict[str, list[str]](list)
+    for pair in scenario.visits:
+        visits[pair.lower].append(pair.upper)
+        visits[pair.upper].append(pair.lower)
     nodes = []
     of_tier: Counter[Tier] = Counter()
     for index, member in enumerate(scenario.members, start=1):
@@ -198,6 +203,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             image=spec.image,
             device=scenario.device_of(member.name, member.tier),
             stack=scenario.stack_of(member.name, member.tier).settings(),
+            visits=tuple(visits[member.name]),
         )
         nodes.append(node)
     return tuple(nodes)
@@ -221,17 +227,16 @@ def _relations(
 
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """All directions between nodes that may communicate; for each pair, up before down."""
-    found, links = scenario.resolved_links, []
+    found, visits = scenario.resolved_links, set(scenario.visits)
+    links = []
     for pair in scenario.pairs:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
             seed = derive_seed(scenario.seed, "link", source, target)
             profile, schedule = found.profiles[source, target], found.schedules.get((source, target))
             crossings = scenario.resolved_media.crossings.get((source, target), ())
             nat_timeout = found.nats.get((source, target))
-            link = LinkPlan(
-                source, target, pair.link_class, profile, seed, schedule, crossings, nat_timeout=nat_timeout
-            )
-            links.append(link)
+            link = LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings)
+            links.append(replace(link, nat_timeout=nat_timeout, waits=pair in visits))
     return tuple(links)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -26,9 +25,6 @@ from orchestrator.population.population import Population
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.hardware import HardwareClass
 
-NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
-"""The network of the nodes' addresses."""
-
 
 @dataclass(frozen=True)
 class NodePlan:
@@ -40,6 +36,7 @@ class NodePlan:
     ``image``: the image of its container; None: the run's. ``host``: the name of the host that it runs on; empty: this
     host. The hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``:
     the part of its host that it trains on. ``stack``: its own TCP settings, by their names below /proc/sys/net/ipv4.
+    ``visits``: the edges that a device moves to, and of an edge the devices that move to it.
     """
 
     name: str
@@ -63,10 +60,11 @@ class NodePlan:
     host: str = ""
     device: str = PROCESSOR
     stack: Mapping[str, str] = field(default_factory=dict)
+    visits: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; without the host if it is this one, the device if it is the processor, and an empty stack."""
-        usual = {"host": "", "device": PROCESSOR, "stack": {}}
+        usual = {"host": "", "device": PROCESSOR, "stack": {}, "visits": ()}
         return {key: value for key, value in asdict(self).items() if usual.get(key) != value}
 
 
@@ -82,7 +80,7 @@ class Accelerated(NamedTuple):
 class LinkPlan:
     """One direction of a link: its profile, the schedule that changes it, and the channels of shared media that it
     crosses, in order. ``at_target``: on several hosts, the host of its target shapes it. ``nat_timeout``: the time in s
-    after which a NAT before the target forgets a flow that was idle."""
+    after which a NAT before the target forgets a flow that was idle. ``waits``: cut until its device moves."""
 
     source: str
     target: str
@@ -93,6 +91,7 @@ class LinkPlan:
     crossings: tuple[Crossing, ...] = ()
     at_target: bool = False
     nat_timeout: float | None = None
+    waits: bool = False
 
     @property
     def extremes(self) -> list[LinkProfile]:
@@ -104,7 +103,7 @@ class LinkPlan:
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is not None:
             data["schedule"] = self.schedule.to_mapping()
-        optional = ("schedule", "crossings", "at_target", "nat_timeout")
+        optional = ("schedule", "crossings", "at_target", "nat_timeout", "waits")
         return {key: value for key, value in data.items() if value or key not in optional}
 
 

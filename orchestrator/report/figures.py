@@ -42,6 +42,7 @@ FAULTS = {
         "join",
         "leave",
         "new-address",
+        "move",
     )
 }
 TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}

@@ -8,11 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
+from node.algorithms.registry import ALGORITHMS
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.scenario.sections.faults import (
+    HANDOVER,
+    MOVE,
     NEW_ADDRESS,
     FaultSpec,
     affected,
@@ -45,6 +48,7 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
             *_times(scenario, fault),
             *_stays(scenario, fault),
             *check_driver(fault, scenario.driver, scenario.engine if scenario.shared else ""),
+            *(check_moves(scenario) if fault.action == MOVE else ()),
         ]
         if not mistakes:
             own, before = _expected(scenario, fault), total
@@ -70,8 +74,10 @@ def check_target(
     mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
     if fault.medium is not None:
         return [*_medium(fault, fault.medium, media)]
-    if not mistakes and fault.to is not None:
+    if not mistakes and fault.to is not None and fault.action == HANDOVER:
         mistakes += _handover(topology, fault, fault.to, media)
+    if not mistakes and fault.to is not None and fault.action == MOVE:
+        mistakes += _move(topology, fault, fault.to, profiles.keys())
     if not mistakes and fault.action == "degrade":
         mistakes += _degraded(topology, fault, profiles)
     return mistakes
@@ -99,6 +105,8 @@ def check_program(fault: FaultSpec, topology: Topology, labels: Collection[str])
 def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[tuple[str, str]]:
     """The key and message of what a driver cannot do of a fault. ``media_engine``: the engine, if links share media."""
     kind = kind_of(driver)
+    if fault.action == MOVE and kind.several_hosts:
+        yield "action", f"the driver {driver} moves no device to another edge: use namespaces, docker or sim"
     if fault.action != NEW_ADDRESS:
         return
     if kind.simulated:
@@ -164,8 +172,8 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
 
 def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     """Refuse a handover to the medium that the nodes are in, unless another one may have moved them before."""
-    nodes = candidates(fault, scenario.topology) if fault.to is not None else []
-    alone = sum(each.to is not None for each in scenario.faults) == 1
+    nodes = candidates(fault, scenario.topology) if fault.action == HANDOVER else []
+    alone = sum(each.action == HANDOVER for each in scenario.faults) == 1
     if nodes and alone and all(scenario.resolved_media.medium_of(node) == fault.to for node in nodes):
         yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"
 
@@ -192,6 +200,35 @@ def _degraded(
         except ProfileError as error:
             yield "", f"on the link {link[0]} -> {link[1]}: {error}"
             return
+
+
+def _move(topology: Topology, fault: FaultSpec, to: str, links: Set[Ends]) -> Iterator[tuple[str, str]]:
+    """Only devices move, between edges, and only over links that the run has made."""
+    edges = topology.group("edges")
+    if to not in edges:
+        yield "to", unknown_node(to, edges) if edges else "the topology has no edges"
+        return
+    for node in candidates(fault, topology):
+        if topology.tiers[node] != "device":
+            yield "action", f"{node} is no device: only devices move to another edge"
+        elif topology.parents[node] != to and (node, to) not in links:
+            yield "to", f"{node} has no link to {to}: a run has those of the moves in its scenario only"
+
+
+def check_moves(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """The key and message of what an algorithm, or the rest of a scenario, does not support of moves."""
+    if scenario.shared:
+        yield "action", "in a run with shared media, devices go to another medium (handover) and to no other edge"
+    if scenario.algorithm is None:
+        return
+    if not scenario.scheme.roaming:
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.roaming)
+        yield "action", f"an edge of {scenario.scheme.name} keeps its devices for the whole run: take {able}"
+    elif getattr(scenario.parameters, "participation", 1.0) < 1:
+        yield (
+            "action",
+            "with participation below 1, edges also draw devices that are elsewhere: leave participation out",
+        )
 
 
 def _medium(fault: FaultSpec, medium: str, media: ResolvedMedia) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,7 @@ from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
 from orchestrator.scenario.sections.drivers import DriverName, EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec, TargetSpec
-from orchestrator.scenario.sections.faults import FaultSpec
+from orchestrator.scenario.sections.faults import HANDOVER, FaultSpec, visits
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostField
 from orchestrator.scenario.sections.links import DEFAULT_PROFILE, LinkSpec, Resolved, resolve
@@ -302,7 +302,13 @@ class Scenario(Strict):
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        return self.topology.pairs(self.mesh)
+        """All pairs that may communicate, those of devices and the edges that they move to last."""
+        return [*self.topology.pairs(self.mesh), *self.visits]
+
+    @cached_property
+    def visits(self) -> list[Pair]:
+        """The pairs of devices and the edges that they move to."""
+        return list(dict.fromkeys(visits(self.faults, self.topology)))
 
     @cached_property
     def resolved_links(self) -> Resolved:
@@ -314,7 +320,7 @@ class Scenario(Strict):
         """The shared media and the links that cross them, and the mistakes in their settings."""
         if self.topology.population is not None:
             return resolve_for_clients(self.shared, self.routes, self.topology.population)
-        targets = {fault.to for fault in self.faults if fault.to is not None}
+        targets = {fault.to for fault in self.faults if fault.to is not None and fault.action == HANDOVER}
         return resolve_media(self.shared, self.routes, self.pairs, targets)
 
     @cached_property

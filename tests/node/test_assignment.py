@@ -126,3 +126,17 @@ def test_seeds_differ_by_purpose_and_never_change() -> None:
 def test_a_gathering_has_either_a_quorum_or_a_count(quorum: float | None, count: int | None) -> None:
     with pytest.raises(ValueError, match="either a quorum or a count"):
         Gathering(quorum=quorum, count=count)
+
+
+def test_a_device_that_moves_has_another_parent_and_is_away_from_the_former() -> None:
+    edge = PeerAddress(name="edge-0", tier="edge", relation="parent", host="", port=1, public_key="")
+    edges = edge, replace(edge, name="edge-1", relation="elsewhere")
+    device = replace(ASSIGNMENT, node="device-1", tier="device", peers=edges)
+    assert [peer.name for peer in device.in_place.peers] == ["edge-0"]
+    moved = device.after_move("device-1", "edge-1")
+    assert [peer.name for peer in moved.in_place.peers] == ["edge-1"]
+    assert (moved.related("parent"), moved.related("elsewhere")) == (("edge-1",), ("edge-0",))
+    former = ASSIGNMENT.after_move("device-1", "edge-1")  # that of edge-0
+    assert {peer.name: peer.away for peer in former.peers} == {"cloud": False, "device-1": True}
+    assert former.after_move("device-1", "edge-0") == ASSIGNMENT
+    assert device.after_move("device-2", "edge-1") == device

@@ -128,6 +128,10 @@ class Association:
         self._heard = self._sent = self._opened = now
         self._counts: defaultdict[tuple[str, Direction], list[int]] = defaultdict(lambda: [0, 0])
 
+    def keep_away(self) -> None:
+        """The peer has not come yet, and is not looked for: it says hello first."""
+        self.state, self.reopen = "left", False
+
     # What goes out
 
     def open(self, now: float) -> None:

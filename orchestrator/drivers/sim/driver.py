@@ -51,6 +51,9 @@ class SimDriver:
         self._alive[node.name] = made, task
         return handle
 
+    def after_move(self, device: str, edge: str) -> None:
+        self._nodes.after_move(device, edge)
+
     async def kill(self, node: str) -> None:
         self._find(node)[1].cancel()
 

@@ -112,9 +112,13 @@ class Nodes:
             )
         return self._learners[name]
 
+    def after_move(self, device: str, edge: str) -> None:
+        """Give later incarnations of all nodes their assignments after a move."""
+        self._assignments = {name: each.after_move(device, edge) for name, each in self._assignments.items()}
+
     def make(self, name: str) -> SimulatedNode:
         """Make an incarnation of a node that has not begun."""
-        assignment = self._assignments[name]
+        assignment = self._assignments[name].in_place
         compute = ModelledCompute(self._pool, self._costs[assignment.model_kind], assignment.hardware.speed)
         if self._crowd is None:
             return self._make_node(assignment, compute)

@@ -87,8 +87,8 @@ def ipv6_address(address: str) -> str:
 
 
 def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
-    """The nodes that have a link with ``node``."""
-    names = {*node.children, *node.neighbours, node.parent}
+    """The nodes that have a link with ``node``, some of them only after a move."""
+    names = {*node.children, *node.neighbours, node.parent, *node.visits}
     return [each for each in nodes if each.name in names]
 
 

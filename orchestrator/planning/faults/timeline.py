@@ -22,6 +22,7 @@ from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.sections.faults import (
+    HANDOVER,
     NEW_ADDRESS,
     ON_LINKS,
     POWER_OFF,
@@ -63,7 +64,7 @@ class Fault:
     none for disconnect, which cuts the links that cross the channel at that time (``links``: those of the plan).
     ``crossings`` (handover): the source, the target and the crossings of each direction of the node's links from then
     on. ``to``: the medium that the node is handed over to. When a handover ends, the node is back in the medium of the
-    plan, or in that of another handover that goes on.
+    plan, or in that of another handover that goes on. ``to`` of a move: the edge that the device goes to.
     """
 
     id: int
@@ -184,7 +185,7 @@ class _Targets:
         if not self.nodes:
             return self.like
         node = self.nodes[position]
-        if self.like.to is not None:
+        if self.like.to is not None and self.like.action == HANDOVER:
             return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
         if self.spec.program is not None:
             return replace(self.like, node=node, program=program_label(node, self.spec.program))

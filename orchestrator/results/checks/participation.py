@@ -76,18 +76,19 @@ def _of_clients(history: History) -> Found:
     parents = {
         name: node["parent"] for name, node in history.nodes.items() if node.get("samples") and node.get("parent")
     }
+    uppers = {name: {parent, *history.nodes[name].get("visits", ())} for name, parent in parents.items()}
     used: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
     collecting = {event.node for event in history.events(UNANSWERED, "round_abandoned")}
     for event in history.events(CONTRIBUTED):
         gathered = bool(event.data["gathered"])
         collecting |= {event.node} if gathered else set()
         for peer in event.data["peers"]:
-            if parents.get(peer) == event.node:
+            if event.node in uppers.get(peer, ()):
                 used[gathered][peer].add(event.data["kind"])
     against: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history.events(*_AGAINST):
         for peer in event.data.get("peers") or [event.data.get("peer")]:
-            if parents.get(peer) == event.node:
+            if event.node in uppers.get(peer, ()):
                 against[peer].append(event)
     connected = {event.data.get("peer") for event in history.events("joined")}
     losses = {(event.node, event.data.get("peer")): event.data.get("reason") for event in history.events("lost")}

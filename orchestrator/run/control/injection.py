@@ -20,6 +20,7 @@ from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
+from orchestrator.scenario.sections.faults import MOVE
 
 Act = Callable[["FaultInjector", Fault], Awaitable[None]]
 
@@ -29,7 +30,7 @@ class FaultInjector:
 
     ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
     ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end. ``readdress`` gives a node
-    another address.
+    another address, and ``move`` leads a device to another edge.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class FaultInjector:
         note: Callable[[Fault, str, str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         readdress: Callable[[str], Coroutine[Any, Any, None]],
+        move: Callable[[str, str], Coroutine[Any, Any, None]],
     ) -> None:
         self._faults = plan.faults
         self._nodes = nodes
@@ -48,23 +50,27 @@ class FaultInjector:
         self._links, self._media = links, media
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
-        self._readdress = readdress
+        self._readdress, self._move = readdress, move
         self._reached = 0
         self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
-        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
+        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
+        Devices start at their first edges, so that the last move of each is made again."""
         self._reached = past.round
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
         self.ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
         due: defaultdict[float, list[Fault]] = defaultdict(list)
         started = {id: span.start or 0.0 for id, span in behind.items()}
-        for fault in sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf)):
+        in_order = sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf))
+        moved = {fault.node: fault for fault in in_order if fault.action == MOVE and fault.id in started}
+        for fault in in_order:
             span = behind.get(fault.id)
             if span is not None:
-                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
+                lasts = self._ACTIONS[fault.action][1] is not None or moved.get(fault.node) is fault
+                if span.start is not None and span.end is None and lasts:
                     self._spawn(self._go_on(fault, past.seconds - span.start))
             elif fault.at is not None:
                 due[fault.at].append(fault)
@@ -219,6 +225,7 @@ class FaultInjector:
         "handover": (_hand_over, _lift),
         "slow": (_slow, lambda it, fault: it._nodes.speed_up(_node(fault), fault.id)),
         "new-address": (lambda it, fault: it._readdress(_node(fault)), None),
+        "move": (lambda it, fault: it._move(_node(fault), fault.to or ""), None),
         "join": (lambda it, fault: it._nodes.join(_node(fault)), None),
         "leave": (lambda it, fault: it._nodes.leave(_node(fault)), None),
     }

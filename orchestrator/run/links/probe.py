@@ -47,7 +47,7 @@ def one_of_each_kind(plan: Plan, present: Iterable[str], engine: str = "") -> li
     channels = seen_alone(plan, engine)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
-        if link.source < link.target and {link.source, link.target} <= there:
+        if link.source < link.target and not link.waits and {link.source, link.target} <= there:
             back = links[link.target, link.source]
             ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
             others = (others_of(link, channels), others_of(back, channels))

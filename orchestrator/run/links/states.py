@@ -63,6 +63,10 @@ class LinkStates:
         for pair in pairs:
             self._cuts[pair].add(cause)
 
+    def mend(self, pairs: Iterable[Ends], cause: Cause) -> None:
+        for pair in pairs:
+            self._cuts[pair].discard(cause)
+
     def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
         for pair, changes in settings.items():
             self._overlays[pair][cause] = changes
@@ -118,6 +122,11 @@ class Links:
     async def cut(self, pairs: Collection[Ends], cause: Cause) -> None:
         self._states.cut(pairs, cause)
         await self._settle_or_lift(pairs, cause)
+
+    async def mend(self, pairs: Collection[Ends], cause: Cause) -> None:
+        """Remove this cause of a cut from these links only."""
+        self._states.mend(pairs, cause)
+        await self._settle_all(pairs)
 
     async def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
         """Put an overlay of settings on each of these links until ``cause`` is lifted."""

@@ -14,7 +14,9 @@ from orchestrator.drivers.base import Environment, ResolvesNames
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import ChangesAddresses
 from orchestrator.fabric.namespaces.wiring import ipv6_address, peers
-from orchestrator.planning.plan import NETWORK, NodePlan
+from orchestrator.planning.addresses import NETWORK
+from orchestrator.planning.assignments import readdressed
+from orchestrator.planning.plan import NodePlan
 from orchestrator.run.nodes.processes import NodeProcesses
 
 CHANGED = "new address"  # the orchestrator's event, with the data of `Addresses.change`
@@ -40,7 +42,7 @@ class Addresses:
         handles = {peer: handle for peer, handle in running.items() if handle is not None}
         await self._fabric.readdress(after, state.handle, handles)
         state.plan = after
-        self._processes.assign_address(name, after.address)
+        self._processes.reassign(lambda each: readdressed(each, name, after.address))
         if isinstance(self._driver, ResolvesNames):
             await self._driver.resolve({each: known.plan.address for each, known in self._nodes.items()})
         for each in (name, *handles):

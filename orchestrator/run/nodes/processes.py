@@ -13,16 +13,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from netem.units import format_size
+from node.assignment import Assignment
 from node.resources import processors
-from orchestrator import text
 from orchestrator.drivers.base import OUT_OF_MEMORY, CanPause, Environment, Exit, UsesHosts
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import KeepsNetworks, NodeHandle
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import tail
-from orchestrator.planning.assignments import handed_out, readdressed
+from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
@@ -233,7 +232,7 @@ class NodeProcesses:
         if state.state == "done":
             return
         if state.expected_end:
-            if state.state not in ("crashed", "left"):
+            if state.state not in ("crashed", "left", "restarting"):
                 self._set(state, "left" if exit.code == 0 else "crashed", "fault")
         elif exit.code == 0 and state.up:
             self._works.spawn(self._hear_out(state, exit))
@@ -257,7 +256,7 @@ class NodeProcesses:
 
     def _detail(self, state: NodeState, exit: Exit) -> str:
         """How a node's process ended, and its error or the last line of its log."""
-        how = how_ended(exit, state.plan.hardware.memory)
+        how = exit.how(state.plan.hardware.memory)
         if state.error:
             return f"{how}: {state.error}"
         if exit.out_of_memory:
@@ -306,9 +305,9 @@ class NodeProcesses:
             self._set(state, "crashed", why)
             self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
         elif not self._works.ended.done():
-            await self._bring_back(state)
+            await self.bring_back(state)
 
-    async def _bring_back(self, state: NodeState) -> None:
+    async def bring_back(self, state: NodeState) -> None:
         """Bring a node up. If its host is lost, wait for that host or another."""
         try:
             await self.bring_up(state.plan)
@@ -337,7 +336,7 @@ class NodeProcesses:
         state = self.nodes[node]
         if state.state == "crashed" and not self._works.ended.done():
             self._set(state, "restarting", "fault over")
-            await self._bring_back(state)
+            await self.bring_back(state)
 
     async def pause(self, node: str) -> None:
         state = self.running(node)
@@ -372,7 +371,13 @@ class NodeProcesses:
         state = self.nodes[node]
         if state.state != "planned":
             raise DriverError(f"{node} has joined already and is {state.state}")
-        await self._bring_back(state)
+        await self.bring_back(state)
+
+    async def ask_to_move(self, state: NodeState, edge: str) -> None:
+        """Ask a node to end in order. `bring_back` starts it again."""
+        state.expected_end = True
+        await self._control.send(state.plan.name, {"type": "leave"})
+        self._set(state, "restarting", f"moves to {edge}")
 
     async def leave(self, node: str) -> None:
         state = self.running(node)
@@ -381,9 +386,9 @@ class NodeProcesses:
         self._set(state, "left", "fault")
         self._finish_without_leaders()
 
-    def assign_address(self, node: str, address: str) -> None:
-        """Let later processes of a node and of its peers know its new address."""
-        self._assignments = {name: readdressed(each, node, address) for name, each in self._assignments.items()}
+    def reassign(self, change: Callable[[Assignment], Assignment]) -> None:
+        """Change the assignments that later processes get."""
+        self._assignments = {name: change(each) for name, each in self._assignments.items()}
 
     def running(self, node: str) -> NodeState:
         """The state of a node that runs; DriverError for any other."""
@@ -391,10 +396,3 @@ class NodeProcesses:
         if state.state != "running":
             raise DriverError(f"{node} is not running but {state.state}")
         return state
-
-
-def how_ended(exit: Exit, limit: int | None) -> str:
-    """How a process ended, in words. ``limit``: its node's memory in bytes; None: not limited."""
-    if not exit.out_of_memory:
-        return text.how_ended(exit.code)
-    return f"{OUT_OF_MEMORY}: {'its host has no more' if limit is None else f'its limit is {format_size(limit)}'}"

@@ -25,6 +25,8 @@ from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.addresses import CHANGED, Addresses
 from orchestrator.run.nodes.messages import LONGEST_TEXT, MessageRecorder
+from orchestrator.run.nodes.moves import MOVED as MOVED_TO
+from orchestrator.run.nodes.moves import Moves
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.tasks import Works
 
@@ -57,8 +59,9 @@ class Session:
         links = Links(plan.links, environment.fabric)
         self.media = Media(plan.media, environment.fabric)
         self.faults = FaultInjector(
-            plan, self.processes, links, self.media, self._note_fault, self.spawn, self._readdress
+            plan, self.processes, links, self.media, self._note_fault, self.spawn, self._readdress, self._move
         )
+        self.moves = Moves(plan, self.processes, links, environment.driver, self.spawn)
         self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
@@ -114,6 +117,9 @@ class Session:
         self._note(CHANGED, changed)
         self._say(f"{node} has the address {changed['to']} now, and not {changed['from']}")
 
+    async def _move(self, device: str, edge: str) -> None:
+        self._note(MOVED_TO, await self.moves.move(device, edge))
+
     async def stop_nodes(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
         for course in self.schedules.end():
@@ -166,6 +172,8 @@ class Session:
                 self.faults.round_started(round)
                 if first:
                     self.round_began(round)
+            case {"type": "event", "name": "left", "peer": str(peer)}:
+                self.moves.heard(state.plan.name, peer)
             case {"type": "event", "name": name, "code": 0} if name == ENDED and self.plan.programs:
                 self._say(f"program {message['program']} ended ({text.how_ended(0)})")
             case {"type": "event", "name": name} if name == DROPPED and state.plan.name not in self._flooding:
@@ -228,5 +236,6 @@ class Session:
         by_hand = fault.id in self._by_hand
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
         what = "manual fault" if by_hand else "fault"
+        to = f" to {fault.to}" if fault.to else ""
         way = f" {fault.direction}" if fault.direction and fault.medium is None else ""
-        self._say(f"{what}: {fault.action} {fault.target}{way}{over}{f' ({detail})' if detail else ''}")
+        self._say(f"{what}: {fault.action} {fault.target}{way}{to}{over}{f' ({detail})' if detail else ''}")

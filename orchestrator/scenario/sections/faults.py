@@ -12,6 +12,7 @@
     - {at: 10s, node: edge-1, direction: down, action: disconnect, for: 5s}
     - {at: 30s, node: device-0-1, action: handover, to: cell-1}
     - {at: 30s, node: device-0-1, action: new-address}
+    - {round: 5, node: device-0-1, action: move, to: edge-1}
 
 With ``program`` a crash or a pause is that of one program of the node. Without ``for`` a fault lasts to the end of the
 run; with ``every_round``, to the end of its round.
@@ -20,7 +21,7 @@ run; with ``every_round``, to the end of its round.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -29,7 +30,7 @@ from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import Name, describe
 from orchestrator.scenario.sections.profiles import LinkKeys
-from orchestrator.scenario.sections.topology import Ends, Topology
+from orchestrator.scenario.sections.topology import Ends, Pair, Topology
 
 Action = Literal[
     "crash",
@@ -43,6 +44,7 @@ Action = Literal[
     "leave",
     "handover",
     "new-address",
+    "move",
 ]
 TierGroup = Literal["devices", "edges"]
 
@@ -52,6 +54,9 @@ OF_PROGRAMS = ("crash", "pause")
 
 POWER_OFF = "power-off"
 NEW_ADDRESS = "new-address"
+HANDOVER = "handover"
+MOVE = "move"
+TO = (HANDOVER, MOVE)  # the actions with a target of their own
 CUTS = ("disconnect", "partition", POWER_OFF)
 """The actions during which no packet crosses the fault's links."""
 
@@ -95,7 +100,8 @@ class FaultSpec(LinkKeys):
         "receive nothing more. pause: it is stopped. slow: its steps take longer. disconnect: its links are cut. "
         "join: it starts only then. leave: it ends for good. partition: the links between two sides are cut. degrade: "
         "links of a node or between two sides get other settings, or a medium another rate or buffer. handover: a node "
-        "moves to another shared medium. new-address: a node gets other IP addresses, as after a renewal by DHCP"
+        "moves to another shared medium. new-address: a node gets other IP addresses, as after a renewal by DHCP. "
+        "move: a device goes to another edge"
     )
     at: Duration | None = Field(default=None, description="when: this time after training started")
     round: int | None = Field(default=None, ge=1, description="when: at the start of this round")
@@ -143,7 +149,9 @@ class FaultSpec(LinkKeys):
         "`medium` only if it is not half duplex; default: both",
     )
     to: str | None = Field(
-        default=None, description="handover only: the shared medium that takes the place of the node's"
+        default=None,
+        description="handover: the shared medium that takes the place of the node's. move: the edge that the device "
+        "goes to",
     )
     for_: Duration | None = Field(
         default=None,
@@ -192,10 +200,14 @@ class FaultSpec(LinkKeys):
         self._check_medium(whom)
         if self._has("program") and self.action not in OF_PROGRAMS:
             raise ValueError(f"program: goes with {' and '.join(OF_PROGRAMS)}, not with {self.action}")
-        if self.action in ("join", "leave") and when not in ("at", "round"):
+        if self.action in ("join", "leave", MOVE) and when not in ("at", "round"):
             raise ValueError(f"action: {self.action} happens once: say when with at or round")
         if self.action in ("join", "leave") and self._has("for_"):
             raise ValueError(f"for: {self.action} has no end; a node that comes back is a crash or a disconnect")
+        if self.action == MOVE and whom not in ("node", "nodes"):
+            raise ValueError(f"{whom}: name the devices that move with node or nodes, since each needs a link there")
+        if self.action == MOVE and self._has("for_"):
+            raise ValueError("for: a move has no end; let the device move back with another fault")
         if self.action == NEW_ADDRESS and (self._has("for_") or when == "every_round"):
             key = "for" if self._has("for_") else "every_round"
             raise ValueError(f"{key}: a new address stays; say when the node gets it with at, round or random")
@@ -205,17 +217,19 @@ class FaultSpec(LinkKeys):
             raise ValueError(f"{stray[0] if self.profile is None else 'profile'}: goes with degrade, not {self.action}")
         if self.action == "slow" and not self._has("factor"):
             raise ValueError("action: slow needs a factor; factor: 4 makes steps last four times as long")
-        for key, action in (("factor", "slow"), ("to", "handover")):
-            if self.action != action and self._has(key):
-                raise ValueError(f"{key}: goes with {action}, not {self.action}")
+        for key, actions in (("factor", ("slow",)), ("to", TO)):
+            if self.action not in actions and self._has(key):
+                raise ValueError(f"{key}: goes with {' and '.join(actions)}, not {self.action}")
 
     def _check_medium(self, whom: str) -> None:
         if whom == "medium" and self.action not in ("disconnect", "degrade"):
             raise ValueError(f"medium: goes with disconnect and degrade, not with {self.action}")
         if self._has("direction") and self.action not in ON_LINKS:
             raise ValueError(f"direction: goes with {', '.join(ON_LINKS)}, not with {self.action}")
-        if self.action == "handover" and not self._has("to"):
+        if self.action == HANDOVER and not self._has("to"):
             raise ValueError("action: handover needs to, the name of the medium, like to: cell-1")
+        if self.action == MOVE and not self._has("to"):
+            raise ValueError("action: move needs to, the name of an edge, like to: edge-1")
         if whom == "medium" and self.action == "degrade":
             if stray := [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]:
                 allowed = " and ".join(_OF_MEDIUM)
@@ -242,7 +256,7 @@ def links_between(a: Collection[str], b: Collection[str], links: Iterable[Ends])
 
 def upward(links: Iterable[Ends], topology: Topology) -> tuple[Ends, ...]:
     """The directions towards the cloud; a link between two edges has none."""
-    return tuple((source, target) for source, target in links if topology.parents[source] == target)
+    return tuple((source, target) for source, target in links if _is_above(source, target, topology))
 
 
 def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> tuple[Ends, ...]:
@@ -251,7 +265,22 @@ def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> 
         return tuple(links)
     if spec.direction == "up":
         return upward(links, topology)
-    return tuple((source, target) for source, target in links if topology.parents[target] == source)
+    return tuple((source, target) for source, target in links if _is_above(target, source, topology))
+
+
+def _is_above(lower: str, upper: str, topology: Topology) -> bool:
+    """Whether a link goes from a node to its parent, or from a device to an edge that it moves to."""
+    return topology.parents[lower] == upper or (topology.tiers[lower], topology.tiers[upper]) == ("device", "edge")
+
+
+def visits(faults: Iterable[FaultSpec], topology: Topology) -> Iterator[Pair]:
+    """The pairs of a device and an edge that it moves to. Those that the topology does not have are left out."""
+    tiers, parents = topology.tiers, topology.parents
+    for fault in faults:
+        to = fault.to or ""
+        for node in candidates(fault, topology) if fault.action == MOVE and tiers.get(to) == "edge" else ():
+            if tiers.get(node) == "device" and tiers.get(parents[node] or "") == "edge" and parents[node] != to:
+                yield Pair(node, to, "device-edge")
 
 
 def candidates(spec: FaultSpec, topology: Topology) -> list[str]:

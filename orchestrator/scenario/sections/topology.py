@@ -175,6 +175,11 @@ class Topology(Strict):
         return {member.name: member.parent for member in self.members()}
 
     @cached_property
+    def tiers(self) -> dict[str, Tier]:
+        """The tier of each node."""
+        return {member.name: member.tier for member in self.members()}
+
+    @cached_property
     def _groups(self) -> dict[str, list[str]]:
         members = self.members()
         return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}

@@ -23,6 +23,7 @@ ACTIONS = (
     "leave",
     "handover",
     "new-address",
+    "move",
 )
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"

@@ -575,7 +575,25 @@ FAULTS = [
     (
         "{at: 1s, node: cloud, action: crsh}",
         ".action: 'crsh' is not one of: crash, power-off, pause, disconnect, partition, degrade, slow, join, leave, "
-        "handover, new-address; did you mean 'crash'?",
+        "handover, new-address, move; did you mean 'crash'?",
+    ),
+    ("{at: 1s, node: device-0-0, action: move}", ".action: move needs to, the name of an edge, like to: edge-1"),
+    (
+        "{at: 1s, node: device-0-0, action: move, to: edge-9}",
+        ".to: there is no node 'edge-9'; did you mean 'edge-1'? (nodes: edge-0, edge-1)",
+    ),
+    ("{at: 1s, node: device-0-0, action: move, to: cloud}", ".to: there is no node 'cloud' (nodes: edge-0, edge-1)"),
+    (
+        "{at: 1s, node: edge-0, action: move, to: edge-1}",
+        ".action: edge-0 is no device: only devices move to another edge",
+    ),
+    (
+        "{at: 1s, of: devices, count: 1, action: move, to: edge-1}",
+        ".of: name the devices that move with node or nodes, since each needs a link there",
+    ),
+    (
+        "{at: 1s, node: device-0-0, action: move, to: edge-1, for: 5s}",
+        ".for: a move has no end; let the device move back with another fault",
     ),
     (
         "{at: 1s, node: device-0-0, action: new-address, for: 5s}",

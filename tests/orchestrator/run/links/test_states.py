@@ -57,6 +57,16 @@ def test_a_link_is_whole_when_nothing_cuts_it_any_more() -> None:
     assert states.lift(2) == []
 
 
+def test_a_cause_may_end_on_some_of_its_links_only() -> None:
+    states = LinkStates(LINKS)
+    states.cut([UP, DOWN], "elsewhere")
+    states.cut([UP], 1)
+    states.mend([UP], "elsewhere")
+    assert (states.of(UP).cut, states.of(DOWN).cut) == (True, True)  # a fault still cuts the first
+    states.lift(1)
+    assert (states.of(UP).cut, states.of(DOWN).cut) == (False, True)
+
+
 def test_overlays_go_over_the_profile_of_the_moment_in_their_order() -> None:
     states = LinkStates(LINKS)
     states.overlay({UP: {"loss": "10%"}}, 1)

@@ -188,7 +188,7 @@ CASES = pairs(
     CELL + "faults: [{at: 1s, node: device-0-0, action: handover}]",
     "faults.0.action: handover needs to, the name of the medium, like to: cell-1",
     CELL + "faults: [{at: 1s, node: device-0-0, action: crash, to: ap-0}]",
-    "faults.0.to: goes with handover, not crash",
+    "faults.0.to: goes with handover and move, not crash",
     CELL + "faults: [{at: 1s, node: device-0-0, action: handover, to: ap-9}]",
     "faults.0.to: 'ap-9' is no shared medium; did you mean 'ap-0'? (known: cell-0, ap-0)",
     CELL + "faults: [{at: 1s, node: edge-0, action: handover, to: ap-0}]",

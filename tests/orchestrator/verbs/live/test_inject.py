@@ -30,6 +30,7 @@ def test_the_actions_are_those_of_a_scenario() -> None:
         ("degrade", "edge-0", {"profile": "lte", "rate": None}, {"node": "edge-0", "profile": "lte", "rate": None}),
         ("slow", "edge-0", {"factor": 1.5}, {"node": "edge-0", "factor": 1.5}),
         ("degrade", "", {"medium": "cell-0", "rate": "2mbit"}, {"medium": "cell-0", "rate": "2mbit"}),
+        ("move", "device-0-1", {"to": "edge-1"}, {"node": "device-0-1", "to": "edge-1"}),
         ("new-address", "device-0-1", {}, {"node": "device-0-1"}),
         ("handover", "device-0-1", {"to": "cell-1"}, {"node": "device-0-1", "to": "cell-1"}),
     ],

@@ -45,7 +45,7 @@ def look(
     astray = [pair for pair, losses in used.items() if not losses.as_asked(chance)]
     return {
         "links": len(used),
-        "packets": sum(losses.packets for losses in used.values()),
+        "packets": sum(_sent(row) for row in rows),
         "told": sum(losses.tells(chance) for losses in used.values()),
         "astray_count": len(astray),
         "astray": [{"link": " → ".join(pair), **_figures(used[pair], chance)} for pair in astray[:MOST]],
@@ -55,6 +55,13 @@ def look(
         ],
         **_other_drops(rows, channels),
     }
+
+
+def _sent(row: LinkRow) -> int:
+    """The packets sent into a link: more than those whose loss was decided, if others found no room before it. 0 if
+    its engine does not report the asked losses."""
+    decided = losses_of(row).packets
+    return max(decided, int(row.get("offered", 0))) if decided else 0
 
 
 def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from netem.measurement.intervals import binomial_range
 from netem.measurement.tally import UDP_HEADERS
-from netem.profile import FULL_FRAME, LinkProfile
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 from orchestrator.errors import FabricError, HostError
+from tests.lab.inside.chance import by_chance
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import Stream, overhead, stream
 
@@ -33,6 +35,10 @@ class Background:
         self._result: list[Stream] = []
         self._thread = threading.Thread(target=lambda: self._result.append(stream(stage, source, target, **options)))
         self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
 
     def result(self) -> Stream:
         self._thread.join()
@@ -266,3 +272,26 @@ def offered(stage: Stage) -> dict[str, int]:
     """Packets offered to each link that leads to the cloud."""
     rows = stage.do(stage.fabric.counters()).links
     return {str(row["source"]): int(row["offered"]) for row in rows if row["target"] == "cloud"}
+
+
+@by_chance
+def test_changes_leave_the_loss_of_a_chain_as_it_is(stage: Stage, note: Note) -> None:
+    """netem restarts a chain at each change. In its good state it would lose none of the first packets: with 12 packets
+    between two changes 0.43 of the configured share, 1 - (1 - 0.89^12) / (12 x 0.11)."""
+    chain = GilbertElliott(p=0.01, r=0.1)
+    lossy = LinkProfile(loss=chain, rate=900e6)
+    stage.shape(*UP, lossy)
+    before = stage.counters(*UP)
+    going = Background(stage, *UP, count=6000, spacing=0.002)
+    changes = 0
+    while going.running:
+        changes += 1
+        stage.do(stage.fabric.change(*UP, lossy.merged(rate=900e6 + 1e6 * (changes % 2))))
+        time.sleep(0.02)
+    counted = stage.counters(*UP)["lost"] - before["lost"]
+    assert counted == going.result().lost
+    # A burst has 10 packets or ends at a change: the variance is at most 12 times that of independent losses.
+    low, high = (12 * number for number in binomial_range(6000 // 12, chain.mean_loss))
+    note(f"lost of 6000 by a chain, {changes} changes", f"{low}..{high}", counted)
+    assert changes > 200
+    assert low <= counted <= high

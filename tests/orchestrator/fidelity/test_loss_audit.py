@@ -49,6 +49,13 @@ def test_every_packet_that_disappears_is_counted() -> None:
     assert look([row("a", "b", 100, 0, 0.0)], CLASSES)["most_overflowed"] is None
 
 
+def test_what_finds_no_room_was_sent_too() -> None:
+    """The kernel engine's buffer comes before its losses, that of the userspace engine behind them."""
+    kernel = row("a", "b", 16, 0, 0.0, overflowed=24, offered=40)
+    userspace = row("b", "c", 40, 0, 0.0, overflowed=24, offered=40)
+    assert look([kernel, userspace], CLASSES)["packets"] == 80
+
+
 def test_what_media_drop_is_counted() -> None:
     channels: list[ChannelRow] = [{"channel": "cell up", "member": name, "overflowed": 4} for name in ("a", "b")]
     found = look([row("a", "b", 100, 0, 0.0, overflowed=7)], CLASSES, channels)

@@ -79,6 +79,7 @@ def open_up(openness: Openness) -> list[str]:
     quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV | namespaces.MS_NOEXEC
     namespaces.mount("proc", Path("/proc"), quiet)
     lacking = show_own_network(quiet)
+    make_place(HOSTS)
     namespaces.bind(Path(openness.hosts), HOSTS)
     if openness.user is None:
         namespaces.bound_capabilities(KEPT.values())
@@ -88,6 +89,30 @@ def open_up(openness: Openness) -> list[str]:
     os.close(myself)
     namespaces.forbid_new_rights()
     return lacking
+
+
+def make_place(file: Path) -> None:
+    """Let an empty file exist in this mount namespace. If the host lacks it, its folder becomes a new one with the
+    same entries, and the host's stays as it is."""
+    if file.exists():
+        return
+    folder = file.parent
+    host = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    entries = sorted(os.listdir(folder))
+    namespaces.mount("tmpfs", folder, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
+    for name in entries:
+        source, place = Path(f"/proc/self/fd/{host}/{name}"), folder / name
+        if source.is_symlink():
+            place.symlink_to(os.readlink(source))
+            continue
+        if source.is_dir():
+            place.mkdir()
+        else:
+            place.touch()
+        namespaces.bind(source, place)
+    os.close(host)
+    file.unlink(missing_ok=True)  # a link to nowhere
+    file.touch()
 
 
 def show_own_network(flags: int) -> list[str]:

@@ -104,7 +104,7 @@ class Worker:
             "HostImages": lambda: images,
             "HostLinks": lambda: _opened(self._host_run),
             "HostProbes": lambda: self._probes,
-            **dict.fromkeys(("Fabric", "SharesMedia"), lambda: _opened(self._host_run).fabric),
+            **dict.fromkeys(("Fabric", "KeepsNetworks", "SharesMedia"), lambda: _opened(self._host_run).fabric),
             "Prober": lambda: _opened(self._prober),
             **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: _opened(self._host_run).driver),
         }

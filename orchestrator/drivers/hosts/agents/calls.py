@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.hosts.agents.facts import HostState
-from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle, SharesMedia
+from orchestrator.fabric.base import Fabric, KeepsNetworks, LinkChange, NodeHandle, SharesMedia
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
@@ -31,6 +31,7 @@ from orchestrator.planning.programs import ProgramPlan
 PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
 TIMEOUTS = {
     "Fabric.counters": 5.0,
+    "KeepsNetworks.unsent": 5.0,
     "RunsPrograms.listening_on": 5.0,
     "RunsPrograms.usage": 5.0,
     "Prober.probe": 7200.0,  # of a slow link; who measures it sets the limit
@@ -124,7 +125,7 @@ class HostProbes(Protocol):
 
 PROTOCOLS: tuple[Any, ...] = (
     *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes),
-    *(Driver, CanPause, RunsPrograms, Fabric, SharesMedia, Prober),
+    *(Driver, CanPause, RunsPrograms, Fabric, KeepsNetworks, SharesMedia, Prober),
 )
 METHODS: dict[str, Callable[..., Any]] = {
     method.__qualname__: method

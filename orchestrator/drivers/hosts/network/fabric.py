@@ -20,7 +20,17 @@ from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.frames import Frames
 from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
-from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkChange, LinkRow, NodeHandle, SharesMedia, plus
+from orchestrator.fabric.base import (
+    ChannelRow,
+    Counted,
+    Fabric,
+    KeepsNetworks,
+    LinkChange,
+    LinkRow,
+    NodeHandle,
+    SharesMedia,
+    plus,
+)
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.planning.hosts.media_homes import media_homes, ways
@@ -59,6 +69,14 @@ class HostsFabric(Coalescing):
 
     async def detach(self, node: NodePlan) -> None:
         await self._at(self._hosts[node.name], Fabric.detach, node)  # the interfaces of a lost host are gone
+
+    async def unsent(self, handle: NodeHandle) -> int:
+        if not self._driver.has(handle.host):
+            return 0  # a lost host sends nothing
+        return await self._agents.call(handle.host, KeepsNetworks.unsent, handle)
+
+    async def forget(self, handle: NodeHandle) -> None:
+        await self._at(handle.host, KeepsNetworks.forget, handle)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         """The host of a link's target is told too: it lets in what comes from other hosts."""

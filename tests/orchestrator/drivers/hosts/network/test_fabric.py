@@ -17,7 +17,7 @@ from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.errors import DriverError, FabricError, LostError
-from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkChange, SharesMedia
+from orchestrator.fabric.base import ChannelRow, Counted, Fabric, KeepsNetworks, LinkChange, NodeHandle, SharesMedia
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.hosts.moving import Between
 from orchestrator.planning.making import make_plan
@@ -55,6 +55,7 @@ class TwoHosts:
         self.shaped: dict[str, list[LinkPlan]] = {"pc-1": [], "pc-2": []}
         self.media: list[tuple[Any, ...]] = []  # calls
         self.queued = 5
+        self.kept: list[tuple[str, str]] = []
         self.lost: set[str] = set()
 
     def has(self, host: str) -> bool:
@@ -75,6 +76,9 @@ class TwoHosts:
         if method in (SharesMedia.share, SharesMedia.occupy):
             self.media.append((host, *arguments))
             return None
+        if method in (KeepsNetworks.unsent, KeepsNetworks.forget):
+            self.kept.append((host, method.__name__))
+            return 2
         (changes,) = arguments
         self.changes[host] += changes
         replies = ["no" if number in self.refused else error for number in range(len(changes))]
@@ -154,6 +158,19 @@ async def test_a_change_for_a_lost_host_takes_effect_later(opened: Opened) -> No
     del opened.hosts.errors["pc-2"]
     await fabric.reshape("pc-2")
     assert [(each.source, each.target) for each in opened.hosts.changes["pc-2"]] == [("device-1", "cloud")]
+
+
+async def test_the_kernel_of_a_nodes_host_sends_what_it_holds(opened: Opened) -> None:
+    fabric = await opened.fabric()
+    handle = NodeHandle(7, "pc-2")
+    assert isinstance(fabric, KeepsNetworks)
+    assert await fabric.unsent(handle) == 2
+    await fabric.forget(handle)
+    assert opened.hosts.kept == [("pc-2", "unsent"), ("pc-2", "forget")]
+    opened.hosts.lost.add("pc-2")
+    assert await fabric.unsent(handle) == 0
+    await fabric.forget(handle)
+    assert len(opened.hosts.kept) == 2
 
 
 async def test_counters_of_a_silent_host_stay(opened: Opened) -> None:

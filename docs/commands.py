@@ -66,7 +66,8 @@ CATALOGUE = """\
 # Catalogue
 
 What a scenario can name, and the checks of a run. `edgebed list KIND` prints these tables, from which
-this page is generated. Plug-ins add to them ([Algorithms](../guides/algorithms.md)).
+this page is generated. Plug-ins add to them ([Algorithms](../guides/algorithms.md)). A baseline is the
+algorithm of a plug-in, which the scenario names under `plugins`.
 
 Tiers in brackets are optional. Quantities are written as in a scenario. A profile is one direction of a
 link: if the directions differ, the plain name is the downlink and the name with `-up` is the uplink.

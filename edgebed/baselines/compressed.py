@@ -11,7 +11,7 @@ w model that a node received, w_k model that it answers with, u update, e memory
             ℓ ≤ s |v_i| / ‖v‖₂ < ℓ + 1,  ξ_i = (ℓ + 1) / s with probability s |v_i| / ‖v‖₂ − ℓ, else ℓ / s
     above   w_k ← w + what came, then as the wrapped algorithm
 
-`kept` 1 is the wrapped algorithm, and so is QSGD with infinitely many levels.
+`kept` 1 is the wrapped algorithm, up to rounding, and so is QSGD with as many levels as 32 bits hold.
 
 An algorithm can be wrapped if a node answers each message `model` of its parent by an `update` of the same names. In a
 hierarchy edges compress their updates too. ``wrapped`` makes more such algorithms.

@@ -9,7 +9,8 @@ scaling by staleness.
 
     s(τ) = 1 / √(1 + τ), or 1
 
-A round of the run is one new version. A buffer of all clients, none of them stale, is FedAvg with equal weights.
+A round of the run is one new version. A buffer of all clients, none of them stale, with η_g = 1 is FedAvg with
+equal weights.
 
 In a population the server samples clients up to a concurrency, ``topology.selected``, as in the paper: as soon as an
 update is in the buffer, another client that is there gets the newest model. If it was the K-th, that is the new

@@ -11,7 +11,8 @@ that sent a key, U_2 those that also sent a masked update, n_u samples.
     sum        Σ_{u ∈ U_2} y_u, less the masks of these seeds, is Σ_{u ∈ U_2} x_u  mod R
 
 Here x_u = round((n_u / n) (w_u − w) 2^30 / C) with n the samples of U_1, clipped to C: the sum cannot overflow, and
-rounding changes an entry of the mean by less than |U_1| C / 2^31.
+rounding changes an entry of the mean by less than |U_1| C / 2^31. Clients report the share of values that were clipped,
+`clipped_values`, and `rounding`, the norm of what was rounded as a share of that of w_u − w.
 
 What is left out. There is no second mask b_u and no secret sharing. So a client whose masked update comes after the
 others gave away its seeds has no mask left towards the cloud. If one of U_2 does not answer, the round is abandoned.
@@ -89,6 +90,16 @@ def quantised(update: NDArray[Any], share: float, clip: float) -> Words:
     """x_u of an update with the share n_u / n."""
     exact = np.clip(update.astype(np.float64), -clip, clip) * (share * SCALE / clip)
     return np.rint(exact).astype(np.int64).astype(np.uint32)
+
+
+def left_out(update: NDArray[Any], x: Words, share: float, clip: float) -> dict[str, float]:
+    """The metrics of what clipping and rounding change in an update."""
+    clipped = np.clip(update.astype(np.float64), -clip, clip)
+    rounded, size = restored(x, clip) / share - clipped, float(np.linalg.norm(update))
+    return {
+        "clipped_values": float(np.mean(np.abs(update) > clip)),
+        "rounding": float(np.linalg.norm(rounded)) / size if size else 0.0,
+    }
 
 
 def restored(total: Words, clip: float) -> NDArray[Any]:
@@ -212,6 +223,8 @@ class Client(edgebed.Role):
                 sent = {}
                 if np.isfinite(trained).all():  # under masks the cloud could not refuse it
                     x = await self.compute(quantised, trained, share, clip, mode="other")
+                    lost = await self.compute(left_out, trained, x, share, clip, mode="other")
+                    self.report(round=t, scope="train", **lost)
                     sent = {"update": await self.compute(masked, x, self.name, seeds, mode="other")}
                 await self.answer("masked", sent, t)
             elif message.kind == "dropped" and t == round:

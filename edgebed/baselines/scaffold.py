@@ -8,7 +8,8 @@ local steps, S the clients of a round, N all clients.
              c_i⁺ ← c_i − c + (x − y_i) / (K η_ℓ);  send Δy_i = y_i − x, Δc_i = c_i⁺ − c_i;  c_i ← c_i⁺   lines 12 to 14
     server   x ← x + (η_g / |S|) Σ_i Δy_i;  c ← c + (1 / N) Σ_i Δc_i                                  lines 16 and 17
 
-Control variates of zero are FedAvg with equal weights: the first round is, and all rounds of a single client are.
+With η_g = 1, control variates of zero are FedAvg with equal weights: the first round is, and all rounds of a single
+client are.
 
 Departures:
 - A client sends y_i and c_i⁺. The server keeps c̃_i, the c_i⁺ of each client that it counted last, 0 at first, and

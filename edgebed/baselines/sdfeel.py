@@ -13,7 +13,7 @@ two aggregations of clusters, α times that edges exchange models in each of the
 
 L is the Laplacian of G, λ₁ the largest and λ_{D−1} the smallest but one of D eigenvalues. Columns of P sum to 1, and
 P m̃ = m̃ keeps the mean of all clusters. Clusters of one size in a complete graph, or two of any size, have that mean
-after one exchange: HierFAVG's. One edge is FedAvg.
+after one exchange: HierFAVG's with κ₂ = τ₂. One edge is FedAvg with τ₂ times the rounds.
 
 Departures: m̂ and m̃ count the samples that took part in the round. Edges tell one another their samples before they
 exchange models, so that each computes P. Clusters that are away are not in the graph of that round. A model that does

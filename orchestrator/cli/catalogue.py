@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 from orchestrator.cli.options import json_option, print_json, printer, waiting
 from orchestrator.layout import PROSE, open_console, write, write_table
 
-KINDS = ("algorithms", "models", "datasets", "profiles", "media", "hardware", "checks")
+KINDS = ("algorithms", "baselines", "models", "datasets", "profiles", "media", "hardware", "checks")
 FIGURES = ("classes", "latency", "jitter", "rate", "speed", "cores", "memory")
 
 
@@ -22,8 +22,8 @@ FIGURES = ("classes", "latency", "jitter", "rate", "speed", "cores", "memory")
 def list_entries(kind: str, as_json: bool) -> None:
     """List what a scenario can name, with values and sources, or the checks of a run.
 
-    KIND is algorithms, models, datasets, profiles, media, hardware or checks. Tiers in brackets are optional.
-    Quantities are written as in a scenario.
+    KIND is algorithms, baselines, models, datasets, profiles, media, hardware or checks. Baselines are
+    algorithms of plug-ins. Tiers in brackets are optional. Quantities are written as in a scenario.
     """
     from orchestrator.verbs.catalogue import entries
 

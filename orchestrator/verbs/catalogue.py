@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 from netem import library
@@ -13,9 +15,14 @@ from netem.units import format_size
 from node.algorithms.registry import ALGORITHMS, Algorithm
 from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, ModelGroup
+from node.extras import lacking
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
+from orchestrator.errors import HostError
 from orchestrator.scenario.sections import hardware
+
+BASELINES = "edgebed.baselines"
+"""The package of edgebed's own plug-ins."""
 
 Entry = dict[str, Any]
 
@@ -35,6 +42,30 @@ def _algorithms() -> list[Entry]:
         }
         for name, algorithm in ALGORITHMS.items()
     ]
+
+
+def _baselines() -> list[Entry]:
+    """The algorithms of edgebed's plug-ins, and the plug-in of each. HostError if PyTorch is missing."""
+    package = import_module(BASELINES)
+    found: list[Entry] = []
+    for module in pkgutil.iter_modules(package.__path__, f"{BASELINES}."):
+        try:
+            plugin = getattr(import_module(module.name), "PLUGIN", None)
+        except ModuleNotFoundError as error:
+            if (reason := lacking(error)) is None:
+                raise
+            raise HostError(f"the list of baselines {reason}") from None
+        for algorithm in plugin.algorithms if plugin else ():
+            found.append(
+                {
+                    "name": algorithm.name,
+                    "plugins": module.name,
+                    "tiers": _tiers(algorithm),
+                    "summary": algorithm.summary,
+                    "parameters": _parameters(algorithm.params, LocalTraining),
+                }
+            )
+    return found
 
 
 def _tiers(algorithm: Algorithm) -> str:
@@ -113,6 +144,7 @@ def _first_sentence(check: Callable[..., object]) -> str:
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": _algorithms,
+    "baselines": _baselines,
     "models": _models,
     "datasets": _datasets,
     "profiles": _profiles,

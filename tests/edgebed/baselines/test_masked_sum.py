@@ -102,3 +102,17 @@ def test_nothing_is_learned_of_too_few(tmp_path: Path) -> None:
     initial = run.roles["cloud"].learner.initial()
     assert run.journals["cloud"].rounds("round_abandoned") == [1]
     assert all(np.array_equal(values, initial[name]) for name, values in run.state("cloud").items())
+
+
+def test_what_clipping_and_rounding_change_is_reported(tmp_path: Path) -> None:
+    """By hand: of ½, -6 and 0 one value of three is clipped to -4; in steps of C / (share 2^30) = 4 / 2^29 all are
+    exact. In a run each value is rounded by at most half of such a step."""
+    update = np.array([0.5, -6.0, 0.0])
+    x = protocol.quantised(update, 0.5, 4.0)
+    assert protocol.left_out(update, x, 0.5, 4.0) == {"clipped_values": 1 / 3, "rounding": 0.0}
+    params = {**LOCAL, "clip": 0.001}
+    run = federation(tmp_path, "edgebed.baselines.masked_sum", "masked-sum", star(2), params=params).run()
+    reported = [values for _, values in run.journals["device-0"].metrics if "clipped_values" in values]
+    assert len(reported) == 3
+    assert all(0.1 < values["clipped_values"] < 1 for values in reported)
+    assert all(0 < values["rounding"] < 1e-6 for values in reported)

@@ -68,9 +68,19 @@ def test_equal_clusters_in_a_complete_graph_are_hierfavg(tmp_path: Path) -> None
             np.testing.assert_allclose(semi.state(edge)[name], values, atol=2e-6)
 
 
-def test_one_cluster_is_fedavg(tmp_path: Path) -> None:
-    semi = run(tmp_path / "semi", [3], params={"intra": 1})
-    tree = run(tmp_path / "tree", [3], "hierfavg", cloud=True, params={"kappa2": 1})
+def test_two_clusters_of_other_sizes_are_hierfavg(tmp_path: Path) -> None:
+    semi = run(tmp_path / "semi", [3, 1], params={"intra": 2})
+    tree = run(tmp_path / "tree", [3, 1], "hierfavg", cloud=True, params={"kappa2": 2})
+    for name, values in tree.state("cloud").items():
+        for edge in ("edge-0", "edge-1"):
+            np.testing.assert_allclose(semi.state(edge)[name], values, atol=5e-6)
+
+
+@pytest.mark.parametrize("intra", [1, 2])
+def test_one_cluster_is_fedavg(tmp_path: Path, intra: int) -> None:
+    """FedAvg's clients have names of their own, and draw other mini-batches: HierFAVG's κ₂ = 1 stands for it."""
+    semi = run(tmp_path / "semi", [3], params={"intra": intra}, rounds=2)
+    tree = run(tmp_path / "tree", [3], "hierfavg", cloud=True, params={"kappa2": 1}, rounds=2 * intra)
     assert same(semi.state("edge-0"), tree.state("cloud"))
 
 

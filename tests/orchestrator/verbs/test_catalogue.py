@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.cli.main import cli
+from orchestrator.errors import HostError
 from orchestrator.layout import PROSE
 from orchestrator.results.checks.registry import CHECKS
 from orchestrator.scenario.sections import hardware
@@ -23,6 +25,11 @@ from orchestrator.verbs.catalogue import entries
 
 NAMES: dict[str, list[str]] = {
     "algorithms": list(ALGORITHMS),
+    "baselines": [
+        *(f"{kind}-{base}" for kind in ("top-k", "qsgd") for base in ("fedavg", "fedprox", "fednova", "hierfavg")),
+        *("fedala", "fedasync", "fedbuff", "feddistill", "fedgen", "fedgh", "fedkd", "fedavgm", "fedadam", "fedyogi"),
+        *("fedproto", "fedtgp", "fml", "fedprox-h", "hpfl", "esperhfl", "lgfedavg", "masked-sum", "scaffold", "sdfeel"),
+    ],
     "models": [*MODELS, *MODEL_GROUPS],
     "datasets": [*DATASETS, *(f"{form}PATH" for form in DATASET_PATHS)],
     "profiles": list(library.PROFILES),
@@ -57,8 +64,21 @@ def test_values_are_written_as_in_a_scenario() -> None:
     board = listed("hardware")["raspberry-pi-4"]
     assert (board["speed"], board["cores"], board["memory"]) == (0.16, 4, "4gib")
     assert listed("algorithms")["fedprox"]["parameters"] == {"participation": 1.0, "mu": 0.1}
+    yogi = listed("baselines")["fedyogi"]
+    assert (yogi["plugins"], yogi["parameters"]["beta2"]) == ("edgebed.baselines.fedopt", 0.99)
     assert listed("algorithms")["onlyedge"]["tiers"] == "(cloud), edges, devices"
     assert listed("datasets")["mnist"]["sample"] == "1x28x28"
+
+
+def test_baselines_need_the_extra_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        if name == "edgebed.baselines.feddistill":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+        return import_module(name)
+
+    monkeypatch.setattr(catalogue, "import_module", missing)
+    with pytest.raises(HostError, match=r"the list of baselines needs PyTorch: .*learning"):
+        entries("baselines")
 
 
 def test_every_profile_and_every_class_has_its_source() -> None:

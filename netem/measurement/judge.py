@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from statistics import mean, median, stdev
-from typing import Literal
+from typing import Literal, TypeVar
 
 from netem.impair import Impairment
 from netem.jitter import quantile
@@ -41,6 +42,7 @@ ROUNDING = 1e-9
 WOULD_TAKE = "would take"  # in the detail of what a longer measurement would judge
 
 Verdict = Literal["pass", "fail", "unknown"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -167,12 +169,28 @@ def _trains(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> list[li
     size = plan.size + UDP_HEADERS
     trains = []
     for seed in range(TRAINS if random else 2):
-        there, returned = Impairment(ways[0], seed), Impairment(ways[1], TRAINS + seed)
-        sent = [number * plan.spacing for number in range(min(plan.count, 500))]
-        turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
-        # Probes that jitter has brought together may find a small buffer full.
-        trains.append([(began, at, end) for at, began in turning for end, _ in returned.offer(at, size)])
+        sent = [(number * plan.spacing, number * plan.spacing) for number in range(min(plan.count, 500))]
+        turning = _crossed(sent, ways[0], seed, size, plan)
+        back_again = _crossed([(at, (at, began)) for at, began in turning], ways[1], TRAINS + seed, size, plan)
+        trains.append([(began, turned, end) for end, (turned, began) in back_again])
     return trains
+
+
+def _crossed(
+    sent: Sequence[tuple[float, T]], way: LinkProfile, seed: int, size: int, plan: ProbePlan
+) -> list[tuple[float, T]]:
+    """When packets that are sent in order arrive (s), each with its label; without those that find a buffer full, which
+    jitter may have filled."""
+    stages = [way]
+    if plan.rate_last and way.rate is not None:
+        delay = replace(way, rate=None, buffer=None, buffer_bytes=None)
+        stages = [delay, LinkProfile(rate=way.rate, buffer_bytes=way.buffer_limit)]
+    found = list(sent)
+    for profile in stages:
+        link = Impairment(profile, seed)
+        found = [(arrival, label) for at, label in found for arrival, _ in link.offer(at, size)]
+        found.sort(key=itemgetter(0))
+    return found
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:

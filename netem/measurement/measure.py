@@ -78,6 +78,7 @@ class ProbePlan:
 
     wait   seconds to wait for the last echo, or for an answer. A direction without a rate has no saturation.
     needed number of probes that tell every fraction of the profiles, if that is more than `count`
+    rate_last  whether the links have their rate after their delay, as those of the kernel engine do, and not before it
     start  when the saturations begin, or without any the train, on the clock of time.time(); 0: as soon as possible
     """
 
@@ -89,6 +90,7 @@ class ProbePlan:
     back: Saturation | None
     start: float = 0.0
     needed: int = 0
+    rate_last: bool = False
 
     @property
     def seconds(self) -> float:
@@ -156,6 +158,7 @@ def plan_probe(
     quick: bool = True,
     mtu: int = FULL_FRAME - ETHERNET,
     longest: float | None = None,
+    rate_last: bool = False,
 ) -> ProbePlan:
     """Plan the measurement of a link with these profiles.
 
@@ -165,7 +168,7 @@ def plan_probe(
     So do links with much jitter, because a rate needs a saturation much longer than the jitter: JITTERS times the
     jitter for each direction, at most LONGEST. A real link takes 3 s more, or 13 s. mtu: the largest packet of the
     nodes in bytes; a larger datagram would be two frames. longest: seconds of the train, and of the saturation of a
-    link with jitter, instead of these limits.
+    link with jitter, instead of these limits. rate_last: see `ProbePlan`.
     """
     seconds = 0.2 if quick else 2.0
     slowest = min(profile.rate or math.inf for profile in (forward, back))
@@ -183,6 +186,7 @@ def plan_probe(
         forward=_plan_saturation(forward, seconds, latency, mtu, longest),
         back=_plan_saturation(back, seconds, latency, mtu, longest),
         needed=needed if needed > count else 0,
+        rate_last=rate_last,
     )
 
 

@@ -104,7 +104,7 @@ async def probe_links(
                         handles,
                         prober,
                         delays.get(pair_of(pair.source.host, pair.target.host)),
-                        planned(pair, run.plan, prober.mtu, quick=quick),
+                        planned(pair, run.plan, prober.mtu, quick=quick, engine=engine),
                     )
                     for pair in chosen
                 )
@@ -125,9 +125,11 @@ async def probe_links(
         await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
 
 
-def planned(pair: ProbedPair, plan: Plan, mtu: int = MTU, *, quick: bool = True) -> ProbePlan:
-    """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`."""
-    return plan_probe(pair.forward.profile, pair.back.profile, quick=quick, mtu=mtu, longest=plan.probe_longest)
+def planned(pair: ProbedPair, plan: Plan, mtu: int = MTU, *, quick: bool = True, engine: str = "") -> ProbePlan:
+    """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`. ``engine``: that
+    of the links."""
+    ways = pair.forward.profile, pair.back.profile
+    return plan_probe(*ways, quick=quick, mtu=mtu, longest=plan.probe_longest, rate_last=engine == "kernel")
 
 
 def seconds_of_links(plan: Plan, pairs: list[ProbedPair], mtu: int = MTU, *, quick: bool = True) -> float:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
+from statistics import mean, median
 
 import pytest
 
@@ -18,6 +20,7 @@ from netem.measurement.judge import (
     judge_queue,
     judge_rate,
     judge_rtt,
+    predict_delay,
     predict_rtt,
 )
 from netem.measurement.measure import OVERLOAD, OneWay, plan_probe
@@ -102,6 +105,27 @@ class TestRtt:
         assert there.low < 0.94 < there.high
         assert back.low < 1.03 < back.high
         assert there.expected < 0.97 < 1.0 < back.expected
+
+    def test_a_rate_after_the_delay_spreads_what_jitter_brought_together(self) -> None:
+        """As netem has it: a packet leaves after its delay and after its predecessor, and then takes its time at the
+        rate (sch_netem.c, netem_enqueue). Without jitter the order does not matter."""
+        slow = LinkProfile(latency=0.8, jitter=0.2, rate=26_000, loss=0.01)
+        random, took = Random(7), 8 * 82 / 26_000
+        plan = plan_probe(slow, PERFECT, rate_last=True)
+        medians = []
+        for _ in range(20):
+            last, delays = 0.0, []
+            for number in range(plan.count):
+                at = number * plan.spacing
+                last = max(at + max(0.0, random.gauss(0.8, 0.2)), last) + took
+                delays.append(last - at)
+            medians.append(median(delays))
+        assert predict_delay(slow, plan)[0] == pytest.approx(mean(medians), rel=0.02)
+        assert predict_delay(slow, plan_probe(slow, PERFECT))[0] < 0.96 * mean(medians)
+        steady = replace(slow, jitter=0.0)
+        for rate_last in (True, False):
+            plan = plan_probe(steady, PERFECT, rate_last=rate_last)
+            assert predict_delay(steady, plan)[0] == pytest.approx(0.8 + took)
 
     def test_what_is_expected_without_an_echo(self) -> None:
         slow = LinkProfile(latency=0.5, rate=5000)

@@ -19,6 +19,8 @@ from orchestrator.cli.options import (
 from orchestrator.exports.kinds import KINDS, Destination
 from orchestrator.layout import open_console
 
+FIGURES = ("pdf", "pgf")
+
 
 @click.command("faults")
 @run_argument
@@ -97,9 +99,15 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
 @click.command("compare")
 @click.argument("names", metavar="RUN RUN...", nargs=-1)
 @click.option("--latex", "as_latex", is_flag=True, help="Print the results as a table for LaTeX.")
+@click.option(
+    "--figures",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Also write the curves of accuracy and loss to DIR, as PDF and PGF.",
+)
 @runs_option
 @json_option
-def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, as_json: bool) -> None:
+def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, figures: Path | None, as_json: bool) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_each
     from orchestrator.results.record.history import History
@@ -118,9 +126,16 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, as_json: bo
         raise click.UsageError("choose one of --latex and --json")
     found = []
     with waiting("reading the records"):
-        for directory in find_each(names, runs):
+        directories = find_each(names, runs)
+        for directory in directories:
             with History.open(directory.path) as history:
                 found.append(run_overview(history))
+    if figures is not None:
+        from orchestrator.serve.comparison import several
+        from orchestrator.verbs.results.figures import write_figures
+
+        shown = several({each.run: each for each in directories}, over_seeds=None)
+        write_figures(shown["figures"], figures, FIGURES)
     if as_json:
         print_json((compare(*found) if len(found) == 2 else compare_many(found)).to_json())
     elif as_latex:
@@ -133,16 +148,24 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, as_json: bo
 
 @click.command("export")
 @click.argument("place", metavar="DIR")
-@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="The format to write.")
+@click.option("--to", "kind", type=click.Choice([*KINDS, *FIGURES]), required=True, help="The format to write.")
 @run_option("names", many=True)
 @runs_option
 @json_option
 def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
-    """Write the results of runs to DIR, in a format of other tools."""
+    """Write the results of runs to DIR, in a format of other tools.
+
+    pdf and pgf are the figures of the report, for papers.
+    """
     from orchestrator.verbs.results.export import export, find_runs
+    from orchestrator.verbs.results.figures import export_figures
 
     with waiting(f"writing to {place}"):
-        exported = export(find_runs(names, runs), Destination(kind, place))
+        directories = find_runs(names, runs)
+        if kind in FIGURES:
+            exported = export_figures(directories, Path(place), kind)
+        else:
+            exported = export(directories, Destination(kind, place))
     if as_json:
         print_json({"exported": [{"run": run, "place": where} for run, where in exported.items()]})
     else:

@@ -22,6 +22,7 @@ from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
+from orchestrator.report.marks import Figure
 from orchestrator.report.media import media_figure, media_rows
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
@@ -67,6 +68,12 @@ def write_report(history: History, path: Path) -> None:
         raise RecordError(
             f"the report {path} cannot be written ({error.strerror}): free space, then `report`"
         ) from error
+
+
+def figures_of(history: History) -> dict[str, Figure]:
+    """The figures of the report by their ids. Some may have no marks."""
+    found: dict[str, Figure] = context(history)["figures"]
+    return found
 
 
 def context(history: History) -> dict[str, Any]:

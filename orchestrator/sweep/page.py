@@ -30,24 +30,33 @@ from orchestrator.sweep.tables import (
     table,
     verdicts,
 )
+from orchestrator.verbs.results.figures import FORMATS, write_figures
 
-PAGE = "sweep.html"
+PAGE, FIGURES = "sweep.html", "figures"
 
 
 def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path:
-    """Write the page of a sweep into its directory, and return its path. RunError if there is no room."""
+    """Write the page of a sweep into its directory, and its figures for papers next to it. Returns the path of the
+    page. RunError if there is no room."""
     path = directory / PAGE
+    shown = content(sweep, results)
     try:
-        write_whole(path, render(sweep, results))
+        write_whole(path, rendered("sweep/page.html", **shown))
     except OSError as error:
         raise RunError(
             f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --collect`"
         ) from None
+    write_figures(shown["figures"], directory / FIGURES, [*FORMATS])
     return path
 
 
 def render(sweep: Sweep, results: Sequence[Result]) -> str:
-    """The page as one HTML text. The runs are read one after another, and only their curves are kept."""
+    """The page as one HTML text."""
+    return rendered("sweep/page.html", **content(sweep, results))
+
+
+def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
+    """The variables of the page. The runs are read one after another, and only their curves are kept."""
     cases = looks(list(sweep.cases))
     complete = [each for each in results if not each.failed]
     target = sweep.target
@@ -62,8 +71,7 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
 
     figures = both_curves(cases, read)
     comparisons = compare(results)
-    return rendered(
-        "sweep/page.html",
+    return dict(
         name=sweep.name,
         question=first_comment(sweep.source),
         scenario=sweep.scenario.name,

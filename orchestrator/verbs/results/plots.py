@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.errors import RunError
 from orchestrator.exports.kinds import imported
 from orchestrator.report import figures
+from orchestrator.report.colours import light
 from orchestrator.report.marks import Figure, Mark
-from orchestrator.report.template import style
 from orchestrator.results.record.history import History
 
 if TYPE_CHECKING:
@@ -38,25 +37,18 @@ def plotted(figure: Figure) -> Plot:
             drawn.add_scatter(**trace, showlegend="hoverinfo" not in trace and trace["legendgroup"] not in groups)
             groups |= {trace["legendgroup"]} if "name" in trace else set()
     for shade in figure.get("shades", ()):
-        drawn.add_vrect(shade["x0"], shade["x1"], fillcolor=colour(shade["colour"]), opacity=0.12, line_width=0)
+        drawn.add_vrect(shade["x0"], shade["x1"], fillcolor=light(shade["colour"]), opacity=0.12, line_width=0)
     for lane in figure.get("lanes", ()):  # for the names of the shades in the legend
-        patch = {"symbol": "square", "color": colour(lane["colour"]), "opacity": 0.4}
+        patch = {"symbol": "square", "color": light(lane["colour"]), "opacity": 0.4}
         drawn.add_scatter(x=[None], y=[None], mode="markers", marker=patch, name=lane["name"])
     drawn.update_xaxes(title=figure["x"].get("title"), rangemode="tozero")
     drawn.update_yaxes(title=figure["y"].get("title"), tickformat=".0%" if "format" in figure["y"] else None)
     return drawn
 
 
-def colour(written: str) -> str:
-    """A colour such as #1f5fa8; for a variable of the report's style sheet, its value on a light page."""
-    name = re.fullmatch(r"var\((--[a-z0-9-]+)\)", written)
-    found = re.search(rf"{name[1]}: (#\w+);", style()) if name else None
-    return found[1] if found else written
-
-
 def _traces(mark: Mark) -> Iterator[dict[str, Any]]:
     group = mark.get("group")
-    common = {"legendgroup": group or mark["name"], "line_color": colour(mark["colour"]), "x": mark["x"]}
+    common = {"legendgroup": group or mark["name"], "line_color": light(mark["colour"]), "x": mark["x"]}
     if mark["mark"] == "area":
         edge = {**common, "mode": "lines", "line_width": 0, "hoverinfo": "skip"}
         yield {**edge, "y": mark["low"]}

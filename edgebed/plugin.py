@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from node.algorithms.registry import Algorithm, algorithm
     from node.catalogue.datasets import Dataset
     from node.catalogue.models import ModelEntry
-    from node.catalogue.partitions import PartitionParameters, PartitionScheme, PeopleParameters
+    from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
     from node.learning.batching import batches
     from node.learning.devices import load_state, state_of
@@ -50,7 +50,6 @@ __all__ = [
     "Parameters",
     "PartitionParameters",
     "PartitionScheme",
-    "PeopleParameters",
     "Plugin",
     "Role",
     "State",
@@ -85,7 +84,7 @@ _NAMES = {
     "node.algorithms.registry": "Algorithm algorithm",
     "node.catalogue.datasets": "Dataset",
     "node.catalogue.models": "ModelEntry",
-    "node.catalogue.partitions": "PartitionParameters PartitionScheme PeopleParameters",
+    "node.catalogue.partitions": "PartitionParameters PartitionScheme",
     "node.learning.aggregation": "State weighted_mean",
     "node.learning.batching": "batches",
     "node.learning.devices": "load_state state_of",

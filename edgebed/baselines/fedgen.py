@@ -189,6 +189,14 @@ def head_of(learner: edgebed.Learner, model: edgebed.State) -> nn.Module:
     return edgebed.load_state(head, own)
 
 
+def divergence(logits: Tensor, target: Tensor) -> Tensor:
+    """KL(target ‖ softmax of the logits) of (b, classes) each, the mean over samples. A class that both exclude, with
+    p = 0 and a logit of minus infinity, counts 0."""
+    excluded = (target == 0) & (logits == -torch.inf)
+    log_probabilities = log_softmax(logits, dim=1).masked_fill(excluded, 0.0)
+    return kl_div(log_probabilities, target, reduction="batchmean")
+
+
 @dataclass(frozen=True, eq=False)
 class Distilled:
     """The two terms of a client's loss on generated features: weight · ℓ(h(z*), y*) for `batch` labels y* ~ p̂, and
@@ -210,7 +218,7 @@ class Distilled:
             return loss
         with torch.no_grad():
             target = softmax(model.classifier(z[self.batch :]), dim=1)
-        return loss + self.agreement * kl_div(log_softmax(batch.logits, dim=1), target, reduction="batchmean")
+        return loss + self.agreement * divergence(batch.logits, target)
 
     def features(self, y: Tensor) -> Tensor:
         """Generated features for the labels y (b,), with new noise."""

@@ -135,8 +135,8 @@ class PartitionScheme:
 
     `labels`: divides by class, so it needs data with classes.
     `subjects`: clients hold whole people, and samples of a person at two clients are refused. If the data set also
-    names the people of its test samples, a client's own test set has the test samples of its people. Parameters that
-    are `PeopleParameters` let the scenario choose what becomes of people with too few samples.
+    names the people of its test samples, a client's own test set has the test samples of its people. A parameter
+    `few_samples` (refuse, leave-out, join) lets the scenario choose what becomes of people with too few samples.
 
     A plug-in's partition has ``divide(labels, groups, params, random)``. It returns the sample indices of each client.
     `labels` (N,) are those of all training samples. `groups` are the numbers of clients below each edge. `random` is a

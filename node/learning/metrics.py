@@ -68,6 +68,14 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean"
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
+def divergence(logits: Tensor, target: Tensor, reduction: str = "batchmean") -> Tensor:
+    """KL(``target`` ‖ softmax of the ``logits``) in nats, of probabilities and logits (N, classes), the mean over
+    samples ("batchmean") or the sum. A class that both exclude, p = 0 and z = −∞, counts 0: torch computes 0 · ∞."""
+    excluded = (target == 0) & (logits == -math.inf)
+    log_probabilities = functional.log_softmax(logits, dim=1).masked_fill(excluded, 0.0)
+    return functional.kl_div(log_probabilities, target, reduction=reduction)
+
+
 def sample_losses(outputs: Tensor, targets: Tensor) -> Tensor:
     """The loss of each sample (N,), the mean over its targets that count."""
     losses = loss(outputs, targets, reduction="none")

@@ -58,7 +58,6 @@ PLUGIN = [
     "Parameters",
     "PartitionParameters",
     "PartitionScheme",
-    "PeopleParameters",
     "Plugin",
     "Role",
     "State",

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import kl_div, log_softmax
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.algorithms.fededs.parameters import PART_BYTES
+from node.learning.metrics import divergence
 from node.learning.models import Model
 from node.learning.training import MiniBatch
 
@@ -140,7 +140,7 @@ def to_input(images: Tensor, low: float, high: float) -> Tensor:
 
 def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:
     """L_dis of a batch (equation 6): KL(peer's outputs ‖ softmax of the logits), the `mean` or `sum` over samples."""
-    return kl_div(log_softmax(logits, dim=1), outputs, reduction="batchmean" if reduction == "mean" else "sum")
+    return divergence(logits, outputs, "batchmean" if reduction == "mean" else "sum")
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,12 +18,13 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, cross_entropy, kl_div, linear, log_softmax, nll_loss, one_hot, relu, softmax
+from torch.nn.functional import batch_norm, cross_entropy, linear, log_softmax, nll_loss, one_hot, relu, softmax
 
 from node.algorithms.feelpgen.parameters import FEELPGenMinus
 from node.learning.aggregation import State, weighted_mean
 from node.learning.devices import PROCESSOR, Constants, as_array
 from node.learning.errors import ModelError
+from node.learning.metrics import divergence
 from node.learning.models import Model
 from node.learning.optimizers import Adam
 from node.learning.training import Learner, MiniBatch
@@ -177,7 +178,7 @@ class Reinforcement:
             return loss
         with torch.no_grad():
             target = softmax(model.classifier(self._features_of(batch.y)), dim=1)
-        return loss + self.agreement * kl_div(log_softmax(batch.logits, dim=1), target, reduction="batchmean")
+        return loss + self.agreement * divergence(batch.logits, target)
 
     def _features_of(self, labels: Tensor) -> Tensor:
         noise = torch.rand(len(labels), NOISE, generator=self._random).to(labels.device)

@@ -28,7 +28,6 @@ from node.catalogue.partitions import (
     LabelsPerEdge,
     PartitionParameters,
     PartitionScheme,
-    PeopleParameters,
 )
 from node.learning.data import flower, people
 from node.learning.data.dirichlet import by_dirichlet
@@ -167,7 +166,7 @@ def _without_whole_people(scheme: PartitionParameters) -> bool:
 
 
 def _few_samples(scheme: PartitionParameters) -> str:
-    return scheme.few_samples if isinstance(scheme, PeopleParameters) else "refuse"
+    return str(getattr(scheme, "few_samples", "refuse"))
 
 
 def _with_enough_people(
@@ -189,7 +188,7 @@ def _with_enough_people(
         who = "1 person" if moved == 1 else f"{moved} people"
         notes = [f"{who} moved to another client, with all samples, so that each client has min_samples {least}"]
         return parts, notes if moved else []
-    remedy = people.REMEDY if isinstance(scheme, PeopleParameters) else "take fewer clients or lower min_samples"
+    remedy = people.REMEDY if hasattr(scheme, "few_samples") else "take fewer clients or lower min_samples"
     people.refuse_short(name, parts, least, remedy)
     return parts, []
 

@@ -246,3 +246,10 @@ def test_the_clients_terms_take_time_on_the_clock(tmp_path: Path, monkeypatch: p
     beside = distilled_work(run.roles["device-0"].learner, cast(FedGen, run.params))
     assert beside > 0.1
     assert samples == [120, *[math.ceil(120 * (1 + beside))] * 2]
+
+
+def test_classes_that_the_model_excludes_do_not_diverge() -> None:
+    """KL of (1/4, 3/4) and (1/2, 1/2), with a third class that both exclude; torch alone computes NaN."""
+    logits, target = torch.tensor([[2.0, 2.0, -math.inf]]), torch.tensor([[0.25, 0.75, 0.0]])
+    expected = math.log(2) + 0.25 * math.log(0.25) + 0.75 * math.log(0.75)
+    assert fedgen.divergence(logits, target).item() == pytest.approx(expected)

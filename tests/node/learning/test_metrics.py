@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from node.learning.metrics import correct, counted, cross_entropy, loss, metrics, sample_losses, tally
+from node.learning.metrics import correct, counted, cross_entropy, divergence, loss, metrics, sample_losses, tally
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
 LABELS = torch.tensor([0, 1, 1, 2])  # right, right, wrong, right
@@ -88,6 +88,23 @@ def test_classes_and_tokens() -> None:
     assert measured(LOGITS, LABELS, "classification") == {"accuracy": 0.75}
     tokens = measured(LOGITS[None].expand(3, -1, -1), LABELS[None].expand(3, -1), "classification")
     assert tokens == {"accuracy": 0.75, "perplexity": pytest.approx(math.exp(cross_entropy(LOGITS, LABELS)))}
+
+
+def test_a_class_that_both_exclude_does_not_diverge() -> None:
+    """KL of (1/4, 3/4) and (1/2, 1/2) is ln 2 + 1/4 ln 1/4 + 3/4 ln 3/4, as without the third class. A class that the
+    model excludes and the target does not is infinitely far."""
+    target = torch.tensor([[0.25, 0.75, 0.0]])
+    logits = torch.tensor([[2.0, 2.0, -INFINITY]], requires_grad=True)
+    value = divergence(logits, target)
+    assert value.item() == pytest.approx(math.log(2) + 0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    value.backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert logits.grad.tolist() == [[pytest.approx(0.25), pytest.approx(-0.25), 0.0]]
+    assert divergence(logits, torch.tensor([[0.25, 0.5, 0.25]])).item() == INFINITY
+    finite = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    other = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)).softmax(1)
+    expected = torch.nn.functional.kl_div(finite.log_softmax(1), other, reduction="sum")
+    assert torch.equal(divergence(finite, other, "sum"), expected)
 
 
 def test_numbers() -> None:

@@ -18,11 +18,11 @@ from node.catalogue.partitions import (
     FromFile,
     PartitionParameters,
     PartitionScheme,
-    PeopleParameters,
 )
 from node.learning.data.partition import Partition, divide
 from node.learning.data.people import first_divided
 from node.learning.errors import PartitionError
+from node.parameters import word
 
 COUNTS = [200, 150, 120, 90, 60, 40, 30, 12, 6, 4]  # samples of ten writers; seven have 30 or more
 WRITERS = np.repeat(np.arange(10), COUNTS)
@@ -103,8 +103,10 @@ class Wards(PartitionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hospitals(PeopleParameters):
+class Hospitals(PartitionParameters):
     """The same, with few_samples."""
+
+    few_samples: str = word("refuse", "refuse", "leave-out", "join")
 
 
 def in_pairs(labels: NDArray[np.int64], groups: Sequence[int], params: Any, random: Any) -> list[NDArray[np.int64]]:

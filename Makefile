@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -45,8 +45,8 @@ quick-others: setup
 # they leave a processor of two to what computes. netns and the ordinary user wait more than they compute, and are patient:
 # they come when lanes are free. Whole runs that measure this host come last and alone.
 LANES ?= 4
-# Root of CI makes an ordinary user, who runs the tests that depend on the user.
-ORDINARY_USER := $(if $(CI),$(shell [ $$(id -u) != 0 ] || echo as-ordinary-user))
+# CI also follows README on a machine that has nothing else. There an ordinary user runs the tests that depend on the user.
+ORDINARY_USER := $(if $(CI),as-ordinary-user)
 ALL := hosts runs computing engines others simulations computing-orchestrator netns $(ORDINARY_USER) lint
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
@@ -92,12 +92,14 @@ FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_tr
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
 as-ordinary-user: setup
-	@shown=$$(.ci/as-ordinary-user 2>&1); code=$$?; echo "$$shown"; exit $$code
+	@shown=$$({ .ci/fresh-machine make && .ci/fresh-machine tests; } 2>&1); code=$$?; echo "$$shown"; exit $$code
+as-ordinary-user-demo: setup
+	@.ci/fresh-machine demo
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
+	@code=0; for step in "$(ALL)" alone $(if $(CI),as-ordinary-user-demo) $(if $(BESIDE),,lab); do \
 	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; exit $$code
 coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
 	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)

@@ -29,6 +29,7 @@ UNLIMITED = 32e9
 
 LONGEST_BUCKET = 270.0  # s; 2**32 times 64 ns are 274.9
 LEAST_SLACK, MOST_SLACK = 0.001, 0.02
+LEAST_PART = 16  # of a bucket, that is free after a change; a change every 10 ms must not make a queue longer
 _TICK = 64e-9  # s
 _LARGEST_PACKET = 262_144  # bytes that a super-packet may have on the link; a larger one would be dropped
 _OPEN_SECONDS = 0.01
@@ -46,8 +47,10 @@ class Bucket(NamedTuple):
     size: int
 
     def rest(self, waiting: float, piece: int = FULL_FRAME) -> Bucket:
-        """The bucket while so many bytes wait in the queue; at least one piece fits."""
-        return self._replace(size=max(self.size - math.ceil(max(0.0, waiting)), min(piece, self.size)))
+        """The bucket while so many bytes wait in the queue; at least one piece fits, and a part of the whole, as TCP
+        sends two packets for an acknowledgement."""
+        least = max(self.size // LEAST_PART, min(piece, self.size))
+        return self._replace(size=max(self.size - math.ceil(max(0.0, waiting)), least))
 
 
 def bucket_of(profile: LinkProfile, piece: int = FULL_FRAME) -> Bucket | None:

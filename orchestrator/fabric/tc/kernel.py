@@ -337,8 +337,7 @@ class KernelFabric(Coalescing):
                 alterations[0].error = FabricError(f"link {changes[0].source} -> {changes[0].target}: {error}")
 
     async def counters(self) -> Counted:
-        rows: list[LinkRow] = []
-        backlogs: dict[tuple[str, str], int] = {}
+        rows, backlogs = list[LinkRow](), dict[kernel_counters.Pair, int]()
         readings = await self._readings(dict.fromkeys(self._interfaces.values()))
         for pair in self._links:
             now = readings.get(self._interfaces.get(pair[1], ""), kernel_counters.NOTHING)
@@ -348,10 +347,9 @@ class KernelFabric(Coalescing):
                 backlogs[pair] = now.backlog[index]
         await self._buffers.widen(backlogs)
         passed = self._passed + sum(each.passed for each in readings.values())
-        channels, came_from = await self._media.rows(), await self._came_from()
-        sent_to = self._sent_to(rows)
+        channels, came = await self._media.rows(), await self._came_from()
         return Counted(
-            rows, from_trunk=passed, sent_to=sent_to, came_from=came_from, channels=channels, channels_apart=True
+            rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came, channels=channels, channels_apart=True
         )
 
     def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
@@ -375,6 +373,7 @@ class KernelFabric(Coalescing):
 
     async def close(self) -> None:
         """The bridge and the interfaces end with the hub's namespace."""
+        self._buffers.close()
         await self._tc.close()
 
     async def _readings(self, interfaces: Iterable[str]) -> dict[str, kernel_counters.Reading]:

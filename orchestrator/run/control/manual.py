@@ -14,12 +14,9 @@ from typing import Any
 
 from netem.units import format_duration
 from node.runtime.clock import VirtualLoop
-from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.fabric.namespaces.wiring import packet_truth
 from orchestrator.host.process.user_socket import user_name
 from orchestrator.planning.faults.manual import ByHand, faults_by_hand
-from orchestrator.planning.faults.timeline import Fault
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.nodes.session import Session
@@ -35,7 +32,6 @@ class Commands:
     def __init__(self, run: RunContext, session: Session, pacing: Pacing | None) -> None:
         self._run, self._session, self._pacing = run, session, pacing
         self._simulated = kind_of(run.plan.driver).simulated
-        self._single_packets = packet_truth(run.plan)
 
     def of(self, uid: int) -> Mapping[str, Callable[..., Reply]]:
         """The operations of a user, by name. One that takes time replies with its ``work``, a coroutine that returns
@@ -50,7 +46,7 @@ class Commands:
         return {"work": self._make(rules, uid, str(via)[:LONGEST_VIA])}
 
     async def _make(self, rules: Sequence[ByHand], uid: int, via: str) -> Reply:
-        session, made, refused = self._session, list[Fault](), list[Reply]()
+        session, refused = self._session, list[Reply]()
         replies = []
         for fault, written in rules:
             try:
@@ -61,11 +57,10 @@ class Commands:
             except OrchestratorError as error:
                 refused.append({"action": fault.action, "target": fault.target, "reason": str(error)})
             else:
-                made.append(fault)
                 what = {"fault": fault.id, "action": fault.action, "target": fault.target, "for": fault.duration}
                 when = {"at": at, "t": round(self._run.clock(), 6), "round": session.progress.round or None}
                 replies.append(what | when)
-        return {"faults": replies, "refused": refused, "notes": self._note(made)}
+        return {"faults": replies, "refused": refused, "notes": []}
 
     def _present(self) -> float:
         """The seconds of training until now. RunError if no fault can be made now."""
@@ -77,18 +72,6 @@ class Commands:
         if isinstance(loop, VirtualLoop):
             loop.catch_up()
         return round(self._session.trained, 6 if self._simulated else 3)
-
-    def _note(self, made: Sequence[Fault]) -> list[str]:
-        """Record what these faults do not do as planned ones would. Returns it in words."""
-        senders = sorted(packet_truth(replace(self._run.plan, faults=tuple(made))) - self._single_packets)
-        if self._simulated or not senders:
-            return []
-        said = (
-            f"{text.some(senders)} {'sends' if len(senders) == 1 else 'send'} with segmentation offload: a loss made "
-            "manually hits up to 64 KB at a time; planned in the scenario, it hits single packets"
-        )
-        self._run.note("note", {"text": said})
-        return [said]
 
     def _set_pace(self, to: object) -> Reply:
         if self._pacing is None:

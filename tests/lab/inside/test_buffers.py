@@ -3,7 +3,10 @@ way."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import socket
+import threading
 import time
 from collections.abc import Callable
 from random import Random
@@ -13,6 +16,7 @@ import pytest
 from netem.profile import FULL_FRAME, LinkProfile
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import stream
+from tests.lab.inside.test_fabric import Background, wait_offered
 from tests.netem.traffic import PAYLOAD_SHARE, goodput, segments_of_one_call
 
 Note = Callable[[str, object, object], None]
@@ -154,6 +158,17 @@ def test_losses_and_a_full_buffer_are_counted_apart(stage: Stage, note: Note) ->
     )
 
 
+def test_a_higher_latency_needs_no_buffer(stage: Stage) -> None:
+    """A fault or a schedule raises it while readings are sent."""
+    stage.shape(*UP, LinkProfile(latency=0.01, rate=100e3))
+    before, counted = drops(stage), stage.counters(*UP)["offered"]
+    going = Background(stage, *UP, count=120, spacing=0.025, size=60, settle=1.5)
+    wait_offered(stage, UP, {"offered": counted}, 30)
+    stage.do(stage.fabric.change(*UP, LinkProfile(latency=1.0, rate=100e3)))
+    assert going.result().lost == 0
+    assert drops(stage) == before
+
+
 def test_mixed_sizes_at_nine_tenths_of_the_rate_lose_nothing(stage: Stage) -> None:
     stage.shape(*UP, LinkProfile(latency=0.3, rate=1e6))
     draw = Random(1)
@@ -201,3 +216,20 @@ def test_a_full_frame_passes_any_buffer(stage: Stage) -> None:
     stage.shape(*UP, LinkProfile(rate=1e6, buffer_bytes=0))
     sent = stream(stage, *UP, count=20, spacing=0.02, size=FULL_FRAME - 42)
     assert sent.lost == 0
+
+
+def test_tcp_uses_a_rate_that_changes(stage: Stage, note: Note) -> None:
+    """8 and 12 Mbit/s for half a second each. A buffer that stayed as small as the room at a change would drop the
+    second packet of each acknowledgement."""
+    profile = LinkProfile(latency=0.02, rate=8e6)
+    stage.shape(*UP, profile, LinkProfile(latency=0.02))
+    got: list[float] = []
+    going = threading.Thread(target=lambda: got.append(goodput(stage, *UP, seconds=5.0, skip=1.0)))
+    going.start()
+    for number in itertools.count():
+        if not going.is_alive():
+            break
+        stage.do(stage.fabric.change(*UP, profile.merged(rate=8e6 if number % 2 else 12e6)))
+        stage.do(asyncio.sleep(0.5))  # in which the engine goes on
+    note("TCP while the rate is 8 or 12 Mbit/s (Mbit/s)", 10, f"{got[0] / PAYLOAD_SHARE / 1e6:.2f}")
+    assert got[0] / PAYLOAD_SHARE == pytest.approx(10e6, rel=0.08)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,19 @@ async def test_a_changed_buffer_has_what_waits_in_it(hub: BusyHub, fabric: Kerne
     assert [each.split()[3] for each in hub.policing()] == ["30001b"]
 
 
+async def test_a_bucket_is_made_whole_soon(hub: BusyHub, fabric: KernelFabric, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.fabric.tc.kernel_buffers.WIDEN_EVERY", 0.0)
+    hub.policing()
+    hub.wait(20_000)
+    await fabric.change(*LINK, LinkProfile(rate=16e6, buffer_bytes=30_000))
+    hub.wait(0)
+    widening = fabric._buffers._widening
+    assert widening is not None
+    await asyncio.wait_for(widening, 10)
+    assert [each.split()[3] for each in hub.policing()] == ["10001b", "30001b"]
+    await fabric.close()
+
+
 async def test_a_cut_link_drops_nothing_for_want_of_room(hub: BusyHub, fabric: KernelFabric) -> None:
     hub.policing()
     await fabric.cut(*LINK)
@@ -154,6 +168,8 @@ async def test_a_change_that_no_plan_knows_of_limits_super_packets(tmp_path: Pat
     assert "link set data0 gso_max_segs 8" in hub.lines(101)
     (changed,) = hub.policing()
     assert changed.split()[3] == "30002b"
+    await fabric.change(LINK[1], LINK[0], LinkProfile(loss=0.01))
+    assert "link set data0 gso_max_segs 1" in hub.lines(100)  # a loss hits single packets
     hub.refused = "ip -batch"
     await fabric.change(*LINK, LinkProfile(rate=8e6, buffer_bytes=3_000))
     assert hub.policing()[-1].split()[3] == f"{8 * 1514 + 1}b"  # a super-packet must fit

@@ -36,7 +36,7 @@ def planned(history: History) -> dict[str, Any]:
     return {
         "name": str(plan.get("name") or history.run),
         "question": history.question,
-        "algorithm": (plan.get("algorithm") or {}).get("name"),
+        "algorithm": None if plan.get("programs") else (plan.get("algorithm") or {}).get("name"),
         "driver": history.driver,
         "simulated": history.simulated,
         "rounds": history.rounds_planned,

@@ -238,3 +238,4 @@ def test_the_page_draws_what_programs_report(tmp_path: Path, browser: Tab) -> No
         browser.open(server.address_of(f"/run/{path.name}"))
         browser.wait_for("document.querySelectorAll('#metric-0 .line').length > 0")
         assert "bleu" in browser.value("document.querySelector('#learning').textContent")
+        browser.wait_for("![...document.querySelectorAll('figure')].some((e) => e.textContent.includes('nothing yet'))")

@@ -380,7 +380,10 @@ function carried(story, run) {
   const figures = new Map(
     ["bytes", "media", "coordinators", "processor", "memory"].map((id) => [
       id,
-      plot(id, () => story.figures[id] ?? null),
+      plot(id, () => {
+        const figure = story.figures[id];
+        return figure?.marks.length || story.isGoingOn() ? (figure ?? null) : null;
+      }),
     ]),
   );
   const save = () =>
@@ -388,8 +391,13 @@ function carried(story, run) {
       ["source", "target", "class", "state", "bytes/s", "bytes", "packets lost or dropped"],
       ...plan.links.map((link, place) => [link.source, link.target, link.class, ...story.flowOf(place)]),
     ]);
+  let going = true;
   function again() {
     for (const id of story.changed) figures.get(id)?.again();
+    if (going && !story.isGoingOn()) {
+      going = false;
+      figures.forEach((each) => each.again()); // those that stay empty go
+    }
     kinds.replaceChildren(
       table(
         "Messages sent, by kind",

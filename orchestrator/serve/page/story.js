@@ -18,6 +18,10 @@ export class Story {
     Object.assign(this, {faults, present, version});
   }
 
+  // Whether the run, or the reading of its record, may still bring more.
+  isGoingOn() {
+    return this.present.status === "running" || this.present.behind;
+  }
   stateOf(name) {
     return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0];
   }

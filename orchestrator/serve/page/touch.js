@@ -1,7 +1,18 @@
 // What somebody does to a run from its page: faults, the pace of a simulation, and the same faults again.
 import {change, el, of, read} from "./dom.js";
 
-const ON_NODE = ["crash", "power-off", "pause", "disconnect", "partition", "degrade", "slow", "leave", "join", "new-address"];
+const ON_NODE = [
+  "crash",
+  "power-off",
+  "pause",
+  "disconnect",
+  "partition",
+  "degrade",
+  "slow",
+  "leave",
+  "join",
+  "new-address",
+];
 const ON_LINK = ["partition", "degrade"];
 const LASTING = ["leave", "join"]; // actions that nothing ends
 const IMPAIRED = [

@@ -178,3 +178,13 @@ def test_a_long_curve_keeps_its_ends_and_extremes() -> None:
     (mark,) = thinned(figure("", axis(), axis(), [line("a", list(range(5000)), heights, "red")], 100), 600)["marks"]
     assert len(mark["x"]) <= 600
     assert (mark["x"][0], mark["x"][-1], max(mark["y"]), min(mark["y"])) == (0, 4999, 99.0, -99.0)
+
+
+def test_a_run_of_programs_has_no_algorithm(tmp_path: Path) -> None:
+    """So its page has no empty figure of an accuracy that no program reports."""
+    path = Example(rounds_made=0).build(tmp_path / "run")
+    program = {"label": "cloud", "node": "cloud", "command": ["serve"], "after": [], "ends_the_run": True}
+    plan = json.loads((path / "plan.json").read_text())
+    (path / "plan.json").write_text(json.dumps(plan | {"programs": [program], "algorithm": {"name": "programs"}}))
+    with History.open(path) as history:
+        assert planned(history)["algorithm"] is None

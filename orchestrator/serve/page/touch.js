@@ -14,7 +14,7 @@ const ON_NODE = [
   "new-address",
 ];
 const ON_LINK = ["partition", "degrade"];
-const LASTING = ["leave", "join"]; // actions that nothing ends
+const LASTING = ["leave", "join", "new-address"]; // actions that nothing ends
 const IMPAIRED = [
   ["latency", "50ms"],
   ["jitter", "10ms"],

@@ -455,3 +455,29 @@ programs:
     assert "device-0 (its program got SIGTERM, still ran 1 s later and got SIGKILL" in failed["nodes responded"]
     assert "not yet" in (directory_of(result).logs / "device-0.log").read_text()
     assert traces_of(directory_of(result).run) == []
+
+
+def test_a_fault_of_one_program_leaves_the_others(tmp_path: Path) -> None:
+    """The watcher prints once when it starts. It is killed, and starts again; its node and the server run through."""
+    say = """echo '::edgebed {"event": "'$1'"}'\nexec sleep 100\n"""
+    (tmp_path / "say.sh").write_text(say)
+    scenario = """
+topology: {cloud: true, edges: 0, devices: 1}
+links: {device-cloud: {latency: 1ms}}
+probe: {before: false}
+programs:
+  cloud: {command: sh say.sh server}
+  watcher: {on: cloud, command: sh say.sh watcher}
+  device: {command: sleep 100}
+faults:
+  - {at: 500ms, node: cloud, program: watcher, action: crash, for: 500ms}
+stop: {after: 2s}
+"""
+    result = run(tmp_path, scenario)
+    checks = {each["name"]: each["verdict"] for each in result.summary["checks"]}
+    assert {checks[name] for name in ("finished", "nodes responded", "no unplanned failures")} == {"pass"}
+    (fault,) = result.summary["faults"]
+    assert (fault["node"], fault["program"]) == ("cloud", "cloud.watcher")
+    with History.open(directory_of(result).path) as history:
+        assert [len(history.events(name)) for name in ("server", "watcher")] == [1, 2]
+        assert {state.state for state in history.states("cloud")}.isdisjoint({"crashed", "restarting"})

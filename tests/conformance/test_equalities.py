@@ -50,7 +50,7 @@ EDGES: dict[str, Edge] = {  # model, parameters, fields of the federation
     "plain": ("mlp", {}, {"partition": EVEN}),
     "other training": ("mlp", OTHER_TRAINING, {"partition": EVEN}),
     "adam": ("mlp", {"optimizer": "adam", "learning_rate": 0.003}, {"partition": EVEN}),
-    "batch normalisation": ("tiny-resnet", {}, {"partition": EVEN}),
+    "batch normalisation": ("cnn", {}, {"partition": EVEN}),
     "uneven": ("mlp", {}, {"partition": UNEVEN}),
     "crash": ("mlp", {}, {"partition": EVEN, "crash": {"device-1": (0.15, 0.4)}}),
 }

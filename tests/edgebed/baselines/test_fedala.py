@@ -18,9 +18,11 @@ from node.testing import same
 LOCAL: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
 
 
-def run(folder: Path, crash: Mapping[str, tuple[float, float]] | None = None, **params: Any) -> Federation:
+def run(
+    folder: Path, crash: Mapping[str, tuple[float, float]] | None = None, model: str = "mlp", **params: Any
+) -> Federation:
     folder.mkdir(exist_ok=True)
-    more: dict[str, Any] = {"params": {**LOCAL, **params}, "rounds": 3, "crash": crash or {}}
+    more: dict[str, Any] = {"params": {**LOCAL, **params}, "rounds": 3, "crash": crash or {}, "model": model}
     return federation(folder, "edgebed.baselines.fedala", "fedala", star(2), **more).run()
 
 
@@ -48,6 +50,8 @@ def test_convergence() -> None:
     assert converged([1.0] * 11)
     assert not converged([float(k % 2) for k in range(99)])
     assert converged([float(k % 2) for k in range(100)])
+    assert converged([*(float(k % 2) for k in range(10)), *[1.0] * 10])
+    assert not converged([*[1.0] * 10, *(float(k % 2) for k in range(10))])
 
 
 OWN: dict[str, Any] = {"layers": 1, "sampled": 0.6, "weight_learning_rate": 0.7}
@@ -77,9 +81,10 @@ def other_than(state: State, seed: int) -> State:
     return {name: (each + random.normal(0, 0.3, each.shape)).astype(each.dtype) for name, each in state.items()}
 
 
-def test_an_epoch_of_the_weights(tmp_path: Path) -> None:
-    """In mini-batches of 16 of 36 of 60 samples. Some weights end at 0, some at 1, most between them."""
-    learner, p = run(tmp_path).roles["device-0"].learner, FedALA(**LOCAL, **OWN)
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_an_epoch_of_the_weights(tmp_path: Path, model: str) -> None:
+    """In mini-batches of 16 of 36 of 60 samples; batch normalisation has its running statistics."""
+    learner, p = run(tmp_path, model=model).roles["device-0"].learner, FedALA(**LOCAL, **OWN)
     w: State = learner.initial()
     own = other_than(w, seed=1)
     weights = {name: np.full_like(w[name], 0.5) for name in upper(learner.trained, 1)}
@@ -87,7 +92,7 @@ def test_an_epoch_of_the_weights(tmp_path: Path) -> None:
     found = adapt(learner, own, w, weights, p, 2, once=True)
     assert found.keys() == expected.keys() == {"classifier.weight", "classifier.bias"}
     for name, each in expected.items():
-        np.testing.assert_allclose(found[name], each, atol=1e-5)
+        np.testing.assert_allclose(found[name], each, atol=1e-4)
     every = found["classifier.weight"]
     assert (every.min(), every.max()) != (0.5, 0.5)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         evaluate,
         fitting,
         joined,
+        params_at,
         parted,
         participants,
         report_mean,
@@ -65,6 +66,7 @@ __all__ = [
     "loss",
     "number",
     "optimizer",
+    "params_at",
     "parted",
     "participants",
     "report_mean",
@@ -79,7 +81,7 @@ __all__ = [
 
 _NAMES = {
     "node.algorithms.common": (
-        "average evaluate fitting joined parted participants report_mean round_of train with_samples"
+        "average evaluate fitting joined params_at parted participants report_mean round_of train with_samples"
     ),
     "node.algorithms.registry": "Algorithm algorithm",
     "node.catalogue.datasets": "Dataset",

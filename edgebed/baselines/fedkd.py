@@ -45,6 +45,7 @@ class FedKD(edgebed.LocalTraining):
     """mentee: the model that clients share; energy_start T_start, energy_end T_end. 1 compresses without loss."""
 
     own_loop: ClassVar[bool] = True
+    decays: ClassVar[bool] = True
     mentee: str = edgebed.word("cnn", *MEMES)
     energy_start: float = edgebed.number(0.95, low=0, high=1)
     energy_end: float = edgebed.number(0.98, low=0, high=1)

@@ -15,6 +15,14 @@ Models differ between clients. Their features have one size. λ = 0 is local tra
 
 Departures: those of FedProto about rounds without prototypes and about when prototypes are taken. A class counts as
 known once a client has sent its prototype. F has as many hidden units as features, as in the authors' code.
+
+The authors' code (TsingZ0/FedTGP and HtFLlib) differs from these equations:
+- Its δ is min(max_c min_{c' ≠ c} φ(Q^c, Q^c'), τ): the largest distance of a class to its nearest one. Here it is the
+  largest distance of any two classes.
+- Its clients compare each sample's features with its class's prototype, by the mean squared difference. Here the
+  distance is that of a class's mean features, as in FedProto.
+- It publishes and predicts by the prototypes of all classes, those that no client has sent too.
+- F and P̌ learn at the clients' learning rate. Here they have one of their own.
 """
 
 from __future__ import annotations

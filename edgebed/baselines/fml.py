@@ -39,6 +39,7 @@ class FML(edgebed.LocalTraining):
     """meme: the model that clients share; own_weight α and meme_weight β: of the labels, against the other model."""
 
     own_loop: ClassVar[bool] = True
+    decays: ClassVar[bool] = True
     meme: str = edgebed.word("cnn", *MEMES)
     own_weight: float = edgebed.number(0.5, low=0, high=1)
     meme_weight: float = edgebed.number(0.5, low=0, high=1)
@@ -105,7 +106,7 @@ class Client(personal.Client):
         """What `step` makes of the `given` states. It trains the client's model and an `other` one."""
         both = 1 + self.learner.worth(self.learner.build(other, "cpu"))
         samples = round(self.learner.work(self.params) * both)
-        work = (self.learner.apply, step, *given, self.params, t)
+        work = (self.learner.apply, step, *given, edgebed.params_at(self, self.params, t), t)
         state, losses = await self.compute(*work, samples=samples, mode="train")
         self.report(round=t, scope="train", **losses)
         learned: edgebed.State = state

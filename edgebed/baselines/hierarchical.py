@@ -15,8 +15,9 @@ mobile edge computing", Journal of Cloud Computing 2024. y_d model of edge d, λ
     cloud    g_d ← Σ_e T_de y_e / Σ_e T_de,  T_de = ⟨y_d, y_e⟩ / (‖y_d‖² + ‖y_e‖² − ⟨y_d, y_e⟩)
 
 Departures. HPFL: the gradient is of first order; the cloud waits for `gathering.quorum` edges, the paper schedules
-them. ESPerHFL is our reading of its abstract, without the paper: ∇F_d(p_d) is the change p_d − y_d by the training
-of devices; the normalisation parameters that devices train are averaged like all others.
+them; a learning rate that decays is β. ESPerHFL is our reading of its abstract, without the paper: ∇F_d(p_d) is the
+change p_d − y_d by the training of devices; the normalisation parameters that devices train are averaged like all
+others.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class HPFL(sdfeel.Clusters):
     """adaptation_rate α. The model adapts to a mini-batch, and then learns from the next one."""
 
     own_loop: ClassVar[bool] = True
+    decays: ClassVar[bool] = True
     adaptation_rate: float = edgebed.number(0.01, low=0)
 
     def longest_training(self, work: edgebed.ClientWork) -> float:
@@ -150,7 +152,8 @@ class MetaDevice(sdfeel.Device):
     """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
-        step, work = (self.learner.apply, meta_train, w, self.params, r), 2 * self.learner.work(self.params)
+        params, work = edgebed.params_at(self, self.params, r), 2 * self.learner.work(self.params)
+        step = (self.learner.apply, meta_train, w, params, r)
         return await self.compute(*step, samples=work, mode="train")
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -21,6 +21,8 @@ from node.messaging.gathering import needed
 from node.messaging.wire import Message
 from node.role import Role
 
+Parameters = TypeVar("Parameters", bound=LocalTraining)
+
 MEAN_SCOPES = ("global", "own")
 """The test sets of `report_mean`."""
 
@@ -29,16 +31,21 @@ async def train(
     role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None, beside: float = 0.0
 ) -> TrainResult:
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
-    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`). A learning rate that decays is
-    reported: that of the run's round, which has several of a device's `round` below an edge."""
-    within = getattr(role.params, "edge_rounds", 1) if role.tier == "device" else 1
-    t = (round - 1) // within + 1
-    decays = params.learning_rate_decay != 1.0
-    params = params.at(t)
-    if decays and round % within == 0:
-        role.report(round=t, scope="train", learning_rate=params.learning_rate)
+    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
+    params = params_at(role, params, round)
     samples = math.ceil(role.learner.work(params) * (params.passes + beside))
     return await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
+
+
+def params_at(role: Role, params: Parameters, round: int) -> Parameters:
+    """The parameters in the run's round of a device's `round`, of which each has several below an edge. A learning rate
+    that decays is reported. For algorithms that train in a loop of their own; `train` does it by itself."""
+    within = getattr(role.params, "edge_rounds", 1) if role.tier == "device" else 1
+    t = (round - 1) // within + 1
+    now = params.at(t)
+    if params.learning_rate_decay != 1.0 and round % within == 0:
+        role.report(round=t, scope="train", learning_rate=now.learning_rate)
+    return now
 
 
 async def evaluated(

@@ -42,7 +42,8 @@ class LocalTraining(Parameters):
 
     optimizer: optimizer of a client's training; its state is new in each round
     learning_rate: η, learning rate
-    learning_rate_decay: factor of the learning rate from round to round, η decay^⌊(t − 1) / rounds⌋ in round t
+    learning_rate_decay: factor of the learning rate from round to round, η decay^⌊(t − 1) / rounds⌋ in round t; not for
+        fededs, dffke and fedfeat, which set the rates of their own loops
     learning_rate_decay_rounds: rounds between two such decays: 1 for an exponential, more for a step schedule
     momentum: ρ, momentum of sgd; adam has its own
     weight_decay: weight of an L2 term that is added to the gradient
@@ -55,11 +56,12 @@ class LocalTraining(Parameters):
     gradient_checkpointing: whether the backward pass computes activations again, so that they take less memory
     evaluate_samples: number of test samples that models are evaluated on, a fixed random subset; default: all
 
-    Parameters of an algorithm whose clients train in an ``own_loop``, not by `Learner.train`, refuse the three of
-    gradients and the two of the decay.
+    Parameters of an algorithm that trains in an ``own_loop``, not by `Learner.train`, refuse the three of gradients.
+    They refuse the two of the decay too, unless the loop ``decays``: then it uses the values of `at`.
     """
 
     own_loop: ClassVar[bool] = False
+    decays: ClassVar[bool] = False
 
     optimizer: str = word("sgd", "sgd", "adam")
     learning_rate: float = number(0.01, low=0, above=True)
@@ -79,11 +81,9 @@ class LocalTraining(Parameters):
         super().__post_init__()
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
+        refused = ("gradient_",) if self.decays else ("gradient_", "learning_rate_decay")
         for entry in fields(self) if self.own_loop else ():
-            if (
-                entry.name.startswith(("gradient_", "learning_rate_decay"))
-                and getattr(self, entry.name) != entry.default
-            ):
+            if entry.name.startswith(refused) and getattr(self, entry.name) != entry.default:
                 raise ValueError(
                     f"{entry.name}: is not for this algorithm, whose clients train in their own way: leave it out"
                 )

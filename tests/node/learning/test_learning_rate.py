@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.parameters import FedAvg, FedFeat, HierFAVG
 from node.learning.aggregation import weighted_mean
 from node.learning.data.datasets import Prepared
 from node.learning.local_training import LocalTraining
-from node.testing import Federation, Journal, hierarchy, same, star
+from node.testing import Federation, Journal, federation, hierarchy, same, star
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,25 @@ def test_without_decay_nothing_is_reported(digits: Prepared, tmp_path: Path) -> 
     assert np.isfinite(run.journals["device-0"].series("train", "loss")[1])
 
 
-def test_an_algorithm_with_a_loop_of_its_own_refuses_it() -> None:
+def is_train(values: dict[str, Any]) -> bool:
+    return bool(values["scope"] == "train")
+
+
+@pytest.mark.parametrize("kind", [FedFeat, FedEDS, DFFKE])
+def test_an_algorithm_with_a_loop_of_its_own_refuses_it(kind: type[LocalTraining]) -> None:
     with pytest.raises(ValueError, match="learning_rate_decay: is not for this algorithm"):
-        FedFeat(learning_rate_decay=0.9)
+        kind(learning_rate_decay=0.9)
+
+
+@pytest.mark.parametrize(("name", "module"), [("fml", "fml"), ("fedkd", "fedkd"), ("hpfl", "hierarchical")])
+def test_loops_of_baselines_train_at_the_rate_of_the_round(tmp_path: Path, name: str, module: str) -> None:
+    """In round 1 nothing differs from a run without decay. In round 2 the rate is so low that nothing is learned, so
+    that the losses of rounds 2 and 3 are those of one model, and so are the accuracies of rounds 1 to 3."""
+    tree = hierarchy([2]) if name == "hpfl" else star(2)
+    params = {"learning_rate": 0.05, "learning_rate_decay": 1e-6, "batch_size": 60}
+    run = federation(tmp_path, f"edgebed.baselines.{module}", name, tree, params=params, rounds=3).run()
+    node = next(node for node in tree if node.startswith("device"))
+    assert reported_rates(run.journals[node]) == pytest.approx({1: 0.05, 2: 5e-8, 3: 5e-14})
+    losses = {t: values["loss"] for t, values in run.journals[node].metrics if "loss" in values and is_train(values)}
+    assert losses[1] - losses[2] > 1e-3
+    assert losses[3] == pytest.approx(losses[2], abs=1e-5)

@@ -18,6 +18,7 @@ extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = f"edgebed {release}"
 html_static_path: list[str] = []
+html_show_copyright = False
 root_doc = "README"
 exclude_patterns = ["notebooks"]
 myst_heading_anchors = 4

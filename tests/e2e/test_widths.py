@@ -113,3 +113,16 @@ def test_the_live_page_draws_what_is_out_of_view(tmp_path: Path, browser: Tab) -
         assert browser.value(UNFILLED) == 0
         assert browser.value("document.querySelector('#memory .caption').textContent") == "Memory of each node (PSS)"
     assert browser.errors == []
+
+
+def test_figures_on_paper_have_its_width(tmp_path: Path, browser: Tab) -> None:
+    open_report(browser, tmp_path, LAPTOP)
+    widths = "Object.values(charts).map((each) => [each.svg.clientWidth, each.plot.clientWidth])"
+    on_screen = browser.value(widths)
+    assert all(drawn == room for drawn, room in on_screen)
+    browser.value("dispatchEvent(new Event('beforeprint'))")
+    on_paper = browser.value(widths)
+    assert all(drawn == room for drawn, room in on_paper)
+    assert max(room for _, room in on_paper) <= 690 < max(room for _, room in on_screen)
+    browser.value("dispatchEvent(new Event('afterprint'))")
+    assert browser.value(widths) == on_screen

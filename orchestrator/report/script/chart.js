@@ -122,6 +122,12 @@ class Chart {
     return [axis.zero && low >= 0 ? low : low - pad, high + pad];
   }
 
+  /** Draw at the width that the element has now, also before the observer hears of it. */
+  fit() {
+    this.width = 0;
+    this.draw();
+  }
+
   draw() {
     const width = (this.width ||= this.plot.clientWidth),
       figure = this.figure; // asked for once: it costs a layout

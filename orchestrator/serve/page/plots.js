@@ -11,6 +11,10 @@ const watched = new IntersectionObserver(
   {rootMargin: "100px"},
 );
 
+// On paper, figures have the paper's width and light colours.
+addEventListener("beforeprint", () => document.documentElement.classList.add("printing"));
+addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
+
 const REST = 1000; // ms from one drawing of a figure out of view to the next
 const whenIdle = window.requestIdleCallback ?? setTimeout; // not every browser has the first
 
@@ -47,7 +51,12 @@ export function plot(id, make) {
     waiting = true;
     setTimeout(() => whenIdle(drawStale, {timeout: REST}), Math.max(0, drawn + REST - performance.now()));
   }
-  addEventListener("beforeprint", drawStale);
+  for (const name of ["beforeprint", "afterprint"]) {
+    addEventListener(name, () => {
+      drawStale();
+      chart?.fit();
+    });
+  }
   return {
     box,
     again: () => {

@@ -257,16 +257,29 @@ def judge_queue(
     """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
     the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
     jitter of all datagrams may come on top. So may the delay of the ``others``, the queues on the way that are faster
-    (bit/s, and the longest delay in s) but slower than what the saturation offers."""
+    (bit/s, and the longest delay in s) but slower than what the saturation offers. The kernel engine's buffer comes
+    before the losses (`netem.kernel.police`): what chance does not lose then waits as well."""
     configured = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
     low, high = max(0.0, configured - margin - profile.jitter), configured + margin + _jitter_range(profile, saturation)
     high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
+    high += (configured + saturation.seconds) * _spared(profile, saturation)
     if direction.queue_delay is None:
         return judged("queue", configured, None, low, high, "too little arrived")
     empty = direction.queue_delay < low
     detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s{' did not fill the link' if empty else ''}"
     return judged("queue", configured, direction.queue_delay, low, high, detail, unsure=empty)
+
+
+def _spared(profile: LinkProfile, saturation: Saturation) -> float:
+    """How many more datagrams of a saturation than configured a link may not lose by chance: a fraction of those that
+    it should not lose."""
+    if not profile.mean_loss:
+        return 0.0
+    datagrams = saturation.offer * saturation.seconds / (8 * (saturation.size + UDP_HEADERS))
+    independent = max(1, round(datagrams / design_effect(profile.loss)))
+    fewest, _ = binomial_range(independent, profile.mean_loss)
+    return (profile.mean_loss - fewest / independent) / (1 - min(profile.mean_loss, 0.5))
 
 
 def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:

@@ -271,6 +271,22 @@ class TestQueue:
         assert judge_queue(cell, direction(250, queue_delay=0.25), saturation, [(7.6e6, 0.1)]).verdict == "fail"
         assert judge_queue(cell, found, saturation, [(30e6, 0.1)]).verdict == "fail"  # too fast to hold any
 
+    def test_a_buffer_before_the_losses_may_hold_what_chance_does_not_lose(self) -> None:
+        """The policer of the kernel engine at 2 Mbit/s, with a bucket of 27,500 bytes for a buffer of 25,000, since a
+        chain loses one packet in eleven. If it loses none during 0.2 s, it lets 27,500 + 0.2 x 275,000 bytes pass, and
+        50,000 leave: 32,500 wait, 130 ms. Measured in user-mode Linux: 118 ms."""
+        chain = GilbertElliott(p=0.01, r=0.1)
+        profile = LinkProfile(rate=2e6, buffer=0.1, loss=chain)
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        assert saturation.seconds == 0.2
+        verdicts = [
+            judge_queue(profile, direction(50, queue_delay=delay), saturation) for delay in (0.118, 0.13, 0.145)
+        ]
+        assert [each.verdict for each in verdicts] == ["pass", "pass", "fail"]
+        lossless = LinkProfile(rate=2e6, buffer=0.1)
+        assert judge_queue(lossless, direction(50, queue_delay=0.118), saturation).verdict == "fail"
+
     def test_a_queue_in_front_holds_what_the_saturation_puts_into_it(self) -> None:
         """A link 10 % slower than the offer gets 0.11 s of packets a second, less than its buffer of 10 s holds."""
         cell = LinkProfile(rate=7e6, buffer=0.1)

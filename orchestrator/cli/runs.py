@@ -190,7 +190,7 @@ def sweep_runs(
         print_json(outcome.to_json())
     else:
         print_tables(sweep, outcome.results, open_console())
-        click.echo(f"written to {outcome.directory}: sweep.html, sweep.md, sweep.json, the runs")
+        click.echo(f"written to {outcome.directory}: sweep.html, sweep.md, sweep.tex, sweep.json, the runs")
     if outcome.interrupted:
         tell(outcome.how_to_continue)
     sys.exit(outcome.exit_code)

@@ -129,7 +129,7 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
             await stack.enter_async_context(accept_commands(run, Commands(run, session, pacing).of))
             await _unless(session.ended, session.media.open())
             await _unless(session.ended, fabric.shape(plan.links))
-            await _unless(session.ended, session.moves.begin())
+            await _unless(session.ended, session.moves.begin(run.past))
             if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
                 run.note("note", {"text": f"before the nodes started, {busy}"})
                 view.line(f"{busy}: nodes and links may be late")

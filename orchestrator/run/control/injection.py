@@ -20,7 +20,6 @@ from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.scenario.sections.faults import MOVE
 
 Act = Callable[["FaultInjector", Fault], Awaitable[None]]
 
@@ -56,21 +55,17 @@ class FaultInjector:
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
-        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
-        Devices start at their first edges, so that the last move of each is made again."""
+        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
         by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
         self.ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
         due: defaultdict[float, list[Fault]] = defaultdict(list)
         started = {id: span.start or 0.0 for id, span in behind.items()}
-        in_order = sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf))
-        moved = {fault.node: fault for fault in in_order if fault.action == MOVE and fault.id in started}
-        for fault in in_order:
+        for fault in sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf)):
             span = behind.get(fault.id)
             if span is not None:
-                lasts = self._ACTIONS[fault.action][1] is not None or moved.get(fault.node) is fault
-                if span.start is not None and span.end is None and lasts:
+                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
                     self._spawn(self._go_on(fault, past.seconds - span.start))
             elif fault.at is not None:
                 due[fault.at].append(fault)

@@ -8,7 +8,7 @@ figures from the record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
@@ -30,6 +30,7 @@ from orchestrator.run.links.figures import Figure, ProbedPair, figures
 from orchestrator.run.links.repetition import REPETITIONS, Host, Meanwhile, measure_once, measure_until_valid
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
+from orchestrator.scenario.sections.topology import Ends
 
 PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
 ChannelFigures = list[tuple[str, Figure]] | str  # each with the link or member that it is about
@@ -40,14 +41,19 @@ WORTH_SAYING = 5.0  # s that measurements take
 AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
 
 
-def one_of_each_kind(plan: Plan, present: Iterable[str], engine: str = "") -> list[ProbedPair]:
-    """The pairs to measure among the nodes ``present``, few of which share a node. ``engine``: see `seen_alone`."""
+def one_of_each_kind(
+    plan: Plan, present: Iterable[str], engine: str = "", elsewhere: Collection[Ends] | None = None
+) -> list[ProbedPair]:
+    """The pairs to measure among the nodes ``present``, few of which share a node. ``engine``: see `seen_alone`.
+    ``elsewhere``: links that are cut, because their device is at another edge; None: as at the start of the run."""
+    waiting = {(link.source, link.target) for link in plan.links if link.waits} if elsewhere is None else elsewhere
     there = set(present)
     links = {(link.source, link.target): link for link in plan.links}
     channels = seen_alone(plan, engine)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
-        if link.source < link.target and not link.waits and {link.source, link.target} <= there:
+        connected = (link.source, link.target) not in waiting
+        if link.source < link.target and connected and {link.source, link.target} <= there:
             back = links[link.target, link.source]
             ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
             others = (others_of(link, channels), others_of(back, channels))
@@ -91,7 +97,7 @@ async def probe_links(
     again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
     delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
-    pairs = one_of_each_kind(run.plan, handles, engine)
+    pairs = one_of_each_kind(run.plan, handles, engine, session.moves.elsewhere)
     run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
     host = host or Host()
     for batch in batches(pairs):

@@ -13,9 +13,13 @@ from typing import Any
 
 from orchestrator.drivers.base import Driver, Reassigns
 from orchestrator.errors import DriverError
+from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
+from orchestrator.run.resume import NOTHING, Past
+from orchestrator.scenario.sections.faults import MOVE
+from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import within
 
 MOVED = "new edge"  # the orchestrator's event, with the data of `Moves.move`
@@ -25,7 +29,7 @@ GOODBYE = 10.0  # s for a device to end after it was asked to; then it is killed
 
 
 class Moves:
-    """Where the devices of a run are."""
+    """Where the devices of a run are. ``elsewhere``: the links that were cut when the run began or was continued."""
 
     def __init__(
         self, plan: Plan, processes: NodeProcesses, links: Links, driver: Driver, spawn: Callable[[Work], None]
@@ -33,13 +37,22 @@ class Moves:
         """``spawn`` runs a coroutine concurrently, and handles its errors."""
         self._plan, self._processes, self._links, self._driver = plan, processes, links, driver
         self._spawn = spawn
+        self.elsewhere: list[Ends] | None = None
         self._edges = {node.name: node.parent for node in plan.nodes}
         self._goodbyes: dict[tuple[str, str], asyncio.Event] = {}  # by edge and device
-        self._waiting = [(link.source, link.target) for link in plan.links if link.waits]
 
-    async def begin(self) -> None:
-        """Cut the links of devices to edges that they are not at."""
-        await self._links.cut(self._waiting, ELSEWHERE)
+    async def begin(self, past: Past = NOTHING) -> None:
+        """Cut the links of devices to edges that they are not at. In a continued run, each starts where it was."""
+        planned = {fault.id: fault for fault in self._plan.faults}
+        moves = [span for span in past.faults if span.action == MOVE and span.start is not None]
+        for span in sorted(moves, key=lambda span: span.start or 0.0):
+            fault = planned[span.id] if not span.by else Fault.from_json(span.planned)
+            self._edges[fault.node or ""] = fault.to
+        for device in {span.target for span in moves}:
+            self._start_later_processes(device, self._edges[device] or "")
+        ends = [(link.source, link.target) for link in self._plan.links if link.link_class == "device-edge"]
+        self.elsewhere = [pair for pair in ends if pair[1] != self._edges[pair[0]] and pair[0] != self._edges[pair[1]]]
+        await self._links.cut(self.elsewhere, ELSEWHERE)
 
     async def move(self, device: str, edge: str) -> dict[str, Any]:
         """Move a device. Returns the ``node`` and its edges, ``from`` and ``to``. OrchestratorError if that is not
@@ -54,9 +67,7 @@ class Moves:
         await self._links.cut([(device, former), (former, device)], ELSEWHERE)
         await self._links.mend([(device, edge), (edge, device)], ELSEWHERE)
         if not self._plan.programs:
-            self._processes.reassign(lambda each: each.after_move(device, edge))
-            if isinstance(self._driver, Reassigns):
-                self._driver.after_move(device, edge)
+            self._start_later_processes(device, edge)
             self._spawn(self._processes.bring_back(state))  # the time of its start is not the fault's
         return {"node": device, "from": former, "to": edge}
 
@@ -64,6 +75,12 @@ class Moves:
         """Note that an edge has received the goodbye of a device."""
         if (edge, device) in self._goodbyes:
             self._goodbyes[edge, device].set()
+
+    def _start_later_processes(self, device: str, edge: str) -> None:
+        """Let later processes of a device and of edges know where it is."""
+        self._processes.reassign(lambda each: each.after_move(device, edge))
+        if isinstance(self._driver, Reassigns):
+            self._driver.after_move(device, edge)
 
     async def _say_goodbye(self, state: NodeState, former: str, edge: str) -> None:
         """Let a node end in order, and wait for its end, and for its edge to know of it."""

@@ -185,22 +185,6 @@ def test_a_new_address_has_no_end() -> None:
     assert notes == [(20.0, 1, "start", "")]
 
 
-def test_of_two_moves_a_continued_run_makes_the_last_again() -> None:
-    """A device starts at its first edge."""
-    powers = Diary()
-    moves = [
-        fault(1, "move", node="device-0-0", at=5.0, to="edge-1"),
-        fault(2, "move", node="device-0-0", at=10.0, to="edge-2"),
-    ]
-    spans = tuple(
-        FaultSpan(each.id, "move", "device-0-0", each.at, None, None, 1, "", ("device-0-0",), {}) for each in moves
-    )
-    past = Past(seconds=20.0, training=20.0, round=2, faults=spans)
-    assert play(moves, powers, past=past) == []
-    assert powers.verbs() == [(0.0, "move")]
-    assert powers.done[-1][2] == ("device-0-0", "edge-2")
-
-
 def test_join_and_leave() -> None:
     powers = Diary()
     play([fault(1, "join", node="device-0-0", at=1.0), fault(2, "leave", node="device-0-1", at=2.0)], powers)

@@ -69,7 +69,7 @@ class Recorder:
         nodes = {name: SimpleNamespace(handle=handle) for name, handle in handles.items()}
         await probe_links(
             cast(RunContext, self),
-            cast(Session, SimpleNamespace(nodes=nodes)),
+            cast(Session, SimpleNamespace(nodes=nodes, moves=SimpleNamespace(elsewhere=()))),
             LateWhileSaturated(processor),
             "kernel",
             network,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from orchestrator.results.record.rows import FaultSpan
+from orchestrator.run.resume import Past
 from tests.orchestrator.run.nodes.test_session import Stage, play, played
 
 __all__ = ["play"]  # a fixture
@@ -53,3 +55,20 @@ async def test_an_edge_that_hears_no_goodbye_holds_nothing_up(stage: Stage) -> N
     await asyncio.sleep(40.0)
     first, second = stage.story.faults()
     assert (first.start is not None, second.detail) == (True, "device-0-1 is at edge-1 already")
+
+
+@played(
+    SCENARIO.replace(
+        "50s, node: device-0-1, action: move, to: edge-1", "50s, node: device-0-1, action: move, to: edge-0"
+    )
+)
+async def test_a_device_of_a_continued_run_starts_where_it_was(stage: Stage) -> None:
+    moves = [
+        FaultSpan(number, "move", "device-0-1", start, None, None, None, "", ("device-0-1",), {})
+        for number, start in ((1, 5.0), (2, None))
+    ]
+    await stage.session.moves.begin(Past(faults=tuple(moves)))
+    assert stage.fabric.cut_links == FORMER == set(stage.session.moves.elsewhere or ())
+    await stage.train()
+    peers = json.loads(stage.driver.assignments["device-0-1"] or "")["peers"]
+    assert {peer["name"]: peer["relation"] for peer in peers} == {"edge-0": "elsewhere", "edge-1": "parent"}

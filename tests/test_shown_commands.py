@@ -1,4 +1,4 @@
-"""Commands of pages besides those of edgebed: modules, targets of make and scripts exist, and have the options shown."""
+"""Commands of pages other than edgebed: modules, targets of make and scripts exist, and have the options shown."""
 
 from __future__ import annotations
 

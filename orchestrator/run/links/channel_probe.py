@@ -30,7 +30,8 @@ from netem.measurement.contention import (
     senders,
     sending,
 )
-from netem.measurement.measure import Measurement, ProbePlan, probe_arguments
+from netem.measurement.measure import LONGEST_ANSWER, Measurement, ProbePlan, probe_arguments
+from netem.media.profile import ChannelProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
@@ -93,7 +94,9 @@ def seconds_of(probed: ProbedChannel, plan: Plan, mtu: int) -> float:
     load, _, pinging = _planned(probed, plan, mtu)
     saturations = [each.seconds + each.drain for each in load.saturations.values()]
     trains = [each.count * each.spacing + each.wait for each in pinging]
-    return STARTING + max(trains, default=0.0) + max(saturations) + max(trains, default=0.0)
+    answers = _seconds_of_answers(channels_of(plan.media)[probed.name], len(probed.loading))
+    longest = max(trains, default=0.0)
+    return STARTING + longest + 2 * answers + max(saturations) + longest
 
 
 async def measure(
@@ -142,11 +145,14 @@ async def _measure(
         quiet = await asyncio.gather(*map(probe, watched, pinging))
         on = {handles[node].host: handles[node] for link in links for node in _ends(link)}
         ahead = {host: await prober.now(handle) - time.time() for host, handle in on.items()}  # the clock of each host
-        start = time.time() + STARTING + patience * took
+        answers = _seconds_of_answers(profile, len(links))
         sent = [
-            sending(ways[member], back[_ends(link)].profile, load.saturations[member], start)
+            _patient(sending(ways[member], back[_ends(link)].profile, load.saturations[member], 0.0), answers)
             for member, link in probed.loading.items()
         ]
+        # Each sender first sends a probe, waits for its echo, and asks for the results.
+        start = time.time() + STARTING + patience * took + 2 * max(each.wait for each in sent)
+        sent = [replace(each, start=start) for each in sent]
         late = [
             replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
             for link, each in zip(watched, pinging, strict=True)
@@ -167,6 +173,17 @@ async def _measure(
     for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
         figures.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
     return figures
+
+
+def _seconds_of_answers(channel: ChannelProfile, links: int) -> float:
+    """How long the answers of the far ends of so many links take on a channel, all at the same time."""
+    slowest = min([channel.rate, *channel.rates.values()])
+    return 8 * LONGEST_ANSWER * links / slowest
+
+
+def _patient(sent: ProbePlan, answers: float) -> ProbePlan:
+    """A plan that waits for answers that take so many seconds longer: a repeated question would load the channel."""
+    return replace(sent, wait=sent.wait + answers)
 
 
 def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -127,6 +128,17 @@ def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
     assert len({sent["start"] for sent in sending}) == 1
     assert len({handle for handle, sent in prober.probes if sent["forward"]}) == 3
     assert sorted(start > sending[0]["start"] for start in pinging) == [False, False, True, True]
+
+
+def test_senders_of_a_slow_channel_have_time_for_their_answers_before_they_start() -> None:
+    """Three answers of 400 bytes take 1.76 s at 5.47 kbit/s. A sender waits for an echo and for an answer."""
+    slow = plan(ChannelProfile(5470.0, "fair", 1.0), SLOW)
+    handles = {node.name: NodeHandle(number) for number, node in enumerate(slow.nodes)}
+    prober, began = SharedChannels(), time.time()
+    assert not isinstance(asyncio.run(measure(chosen(slow)[0], slow, handles, prober)), str)
+    sending = [sent for _, sent in prober.probes if sent["forward"]]
+    assert min(sent["wait"] for sent in sending) > 3 * 8 * 400 / 5470
+    assert all(sent["start"] > began + 2 * sent["wait"] for sent in sending)
 
 
 def test_senders_on_hosts_with_different_clocks_start_together() -> None:

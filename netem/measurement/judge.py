@@ -101,7 +101,7 @@ def judge_direction(
     if saturation is not None:
         verdicts.append(judge_rate(profile, direction, saturation))
         if saturation.transport == "udp":
-            verdicts.append(judge_queue(profile, direction, saturation, others))
+            verdicts.append(judge_queue(profile, direction, saturation, others, in_kernel=plan.rate_last))
     return verdicts
 
 
@@ -252,18 +252,24 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
 
 
 def judge_queue(
-    profile: LinkProfile, direction: OneWay, saturation: Saturation, others: Sequence[tuple[float, float]] = ()
+    profile: LinkProfile,
+    direction: OneWay,
+    saturation: Saturation,
+    others: Sequence[tuple[float, float]] = (),
+    *,
+    in_kernel: bool = False,
 ) -> Judgement:
     """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
     the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
     jitter of all datagrams may come on top. So may the delay of the ``others``, the queues on the way that are faster
-    (bit/s, and the longest delay in s) but slower than what the saturation offers. The kernel engine's buffer comes
-    before the losses (`netem.kernel.police`): what chance does not lose then waits as well."""
+    (bit/s, and the longest delay in s) but slower than what the saturation offers. ``in_kernel``: the buffer comes
+    before the losses (`netem.kernel.police`), so what chance does not lose waits as well."""
     configured = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
     low, high = max(0.0, configured - margin - profile.jitter), configured + margin + _jitter_range(profile, saturation)
     high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
-    high += (configured + saturation.seconds) * _spared(profile, saturation)
+    if in_kernel:
+        high += (configured + saturation.seconds) * _spared(profile, saturation)
     if direction.queue_delay is None:
         return judged("queue", configured, None, low, high, "too little arrived")
     empty = direction.queue_delay < low

@@ -281,11 +281,13 @@ class TestQueue:
         assert saturation is not None
         assert saturation.seconds == 0.2
         verdicts = [
-            judge_queue(profile, direction(50, queue_delay=delay), saturation) for delay in (0.118, 0.13, 0.145)
+            judge_queue(profile, direction(50, queue_delay=delay), saturation, in_kernel=True)
+            for delay in (0.118, 0.13, 0.145)
         ]
-        assert [each.verdict for each in verdicts] == ["pass", "pass", "fail"]
+        assert [verdict.verdict for verdict in verdicts] == ["pass", "pass", "fail"]
         lossless = LinkProfile(rate=2e6, buffer=0.1)
-        assert judge_queue(lossless, direction(50, queue_delay=0.118), saturation).verdict == "fail"
+        assert judge_queue(lossless, direction(50, queue_delay=0.118), saturation, in_kernel=True).verdict == "fail"
+        assert judge_queue(profile, direction(50, queue_delay=0.118), saturation).verdict == "fail"  # in the switch
 
     def test_a_queue_in_front_holds_what_the_saturation_puts_into_it(self) -> None:
         """A link 10 % slower than the offer gets 0.11 s of packets a second, less than its buffer of 10 s holds."""

@@ -43,6 +43,14 @@ def test_modules_exist_and_have_the_options_shown(page: str) -> None:
             assert f'"{option}"' in text, f"{module} has no {option}"
 
 
+def test_scenarios_of_benchmarks_are_shipped() -> None:
+    named: list[str] = []
+    for text in SHOWN.values():
+        named += re.findall(r"python -m benchmarks\.bounds (\S+\.yaml)", text)
+    assert named
+    assert [name for name in named if not (ROOT / "scenarios" / name).exists()] == []
+
+
 @pytest.mark.parametrize("page", SHOWN)
 def test_targets_of_make_exist(page: str) -> None:
     named = set(re.findall(r"^ {4}make (?:[A-Z]+=\S* )*([a-z-]+)", SHOWN[page], re.MULTILINE))

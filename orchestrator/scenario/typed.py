@@ -96,6 +96,7 @@ class Fault(Profile, _For, total=False):
     between: Sequence[str | Sequence[str]]
     medium: str
     direction: Literal["up", "down"]
+    program: str
     to: str
     factor: float
 

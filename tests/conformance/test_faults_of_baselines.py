@@ -113,7 +113,7 @@ def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_
 def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     """As `resume` does."""
     case, undisturbed = CASES[name], calm[name][0]
-    run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (0.5, 0.8)))
+    run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (1.5, 1.9)))
     assert any(run.journals[node].rounds("resumed") for node in case.tree)
     if name not in INEXACT:
         assert case.value(run, "loss") == case.value(undisturbed, "loss")

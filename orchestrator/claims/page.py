@@ -40,6 +40,9 @@ The page is generated from the files in `scenarios/papers/claims/`
 Figures are means ± standard deviations over seeds, and states compare means. So a state is no test: three
 seeds show only differences of over three standard deviations. `edgebed reproduce` prints the differences
 with their intervals.
+
+The figures with a `dirichlet` partition are those of the draws of 0.2.0 and before. Later versions draw
+other clients from the same distributions, so a figure may differ as between two seeds.
 """
 
 

@@ -593,7 +593,7 @@ async def test_what_a_role_does_wrong_ends_it_with_its_error(world: World) -> No
 
     for *Wrong.sent, error in (
         ("device-0", "model", {"w": np.array(["text"])}, "cannot travel"),
-        ("device-0", "model", {"w": torch.ones(2, requires_grad=True)}, "send value.detach"),
+        ("device-0", "model", {"w": torch.ones(2, requires_grad=True)}, "use value.detach"),
         ("device-0", "model", {"w": torch.ones(2, dtype=torch.bfloat16)}, "'w' is a Tensor of type torch.bfloat16"),
         ("device-0", "finish", "messages of kind 'finish' are the runtime's own"),
         (None, "update", "cloud has no parent that it could send to"),

@@ -19,8 +19,6 @@ from orchestrator.cli.options import (
 from orchestrator.exports.kinds import KINDS, Destination
 from orchestrator.layout import open_console
 
-FIGURES = ("pdf", "pgf")
-
 
 @click.command("faults")
 @run_argument
@@ -103,7 +101,7 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
     "--figures",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write the curves of accuracy and loss to DIR, as PDF and PGF.",
+    help="Also write the curves of accuracy and loss to DIR, as PDF.",
 )
 @runs_option
 @json_option
@@ -135,7 +133,7 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, figures: Pa
         from orchestrator.verbs.results.figures import write_figures
 
         shown = several({each.run: each for each in directories}, over_seeds=None)
-        write_figures(shown["figures"], figures, FIGURES)
+        write_figures(shown["figures"], figures)
     if as_json:
         print_json((compare(*found) if len(found) == 2 else compare_many(found)).to_json())
     elif as_latex:
@@ -148,22 +146,22 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, figures: Pa
 
 @click.command("export")
 @click.argument("place", metavar="DIR")
-@click.option("--to", "kind", type=click.Choice([*KINDS, *FIGURES]), required=True, help="The format to write.")
+@click.option("--to", "kind", type=click.Choice([*KINDS, "pdf"]), required=True, help="The format to write.")
 @run_option("names", many=True)
 @runs_option
 @json_option
 def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
     """Write the results of runs to DIR, in a format of other tools.
 
-    pdf and pgf are the figures of the report, for papers.
+    pdf is the figures of the report, for papers.
     """
     from orchestrator.verbs.results.export import export, find_runs
     from orchestrator.verbs.results.figures import export_figures
 
     with waiting(f"writing to {place}"):
         directories = find_runs(names, runs)
-        if kind in FIGURES:
-            exported = export_figures(directories, Path(place), kind)
+        if kind == "pdf":
+            exported = export_figures(directories, Path(place))
         else:
             exported = export(directories, Destination(kind, place))
     if as_json:

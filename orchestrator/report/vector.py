@@ -1,290 +1,228 @@
-"""Figures as shapes for paper: lines, areas and texts at places in points (1/72 inch), y upwards.
+"""Figures of `orchestrator.report.marks` as PDF for papers, drawn by matplotlib, which the extra `figures` installs.
 
-`orchestrator.report.pdf` and `orchestrator.report.pgf` write them to files. A figure has no title there: a paper has
-captions.
+A figure has no title there, since a paper has captions. The matplotlib settings of this host are neither used nor
+changed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from io import BytesIO
 from typing import Any
 
+import matplotlib.figure
+import matplotlib.style
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from orchestrator import text
 from orchestrator.report.colours import light
 from orchestrator.report.marks import Figure, Mark
-from orchestrator.report.ticks import in_words, ticks
-from orchestrator.report.widths import width_of
 
-WIDTH = 252.0  # a column of a two-column paper: 3.5 inch
-SIZE = 8.0  # of texts
-LINE = 9.5  # from one line of text to the next
+WIDTH = 3.3  # inches: a column of a two-column paper
+INCH = 72.0  # points
+SIZE = 7.0  # of texts, in points
+LETTER = 0.6 * SIZE  # about the mean width of a letter, in points
+LINE = 1.45 * SIZE  # from one line of text to the next
 SCALE = 0.6  # points for a pixel of the page
-LANE = 8.0
-GAP = 4.0
-EDGE = 2.0  # of the page, which is free
-SMALLEST = 5.0  # size of texts in a legend with long names
-SAMPLE = 14.0  # the width of a sample in the legend
-INK, GREY, GRID = "#000000", "#555555", "#d9d9d9"
-Point = tuple[float, float]
+LANE = 9.0
+SAMPLE = 28.0  # a sample in the legend, with the space around it
+LONGEST_NAME = 48  # letters in a line of the legend
+LONGEST_LABEL = 30  # letters in a line at the y axis
+GREY, GRID = "#555555", "#d9d9d9"
+
+_LOOK: dict[str, Any] = {
+    "pdf.fonttype": 42,  # fonts are embedded as TrueType: some publishers refuse the default, Type 3
+    "font.size": SIZE,
+    "text.parse_math": False,  # $ in a name is only a letter
+    "lines.scale_dashes": False,
+    "axes.axisbelow": True,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
+    "axes.linewidth": 0.6,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.xmargin": 0.015,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+}
 
 
-@dataclass(frozen=True)
-class Stroke:
-    """A line through points. ``dash``: lengths on and off, in points."""
-
-    points: Sequence[Point]
-    colour: str
-    width: float = 0.5
-    dash: tuple[float, ...] = ()
+def pdf(figure: Figure) -> bytes:
+    """The PDF file of a figure: one page, with its fonts. Equal figures give equal bytes."""
+    file = BytesIO()
+    with _settings():
+        drawn(figure).savefig(file, format="pdf", metadata={"CreationDate": None})
+    return file.getvalue()
 
 
-@dataclass(frozen=True)
-class Fill:
-    """A polygon."""
-
-    points: Sequence[Point]
-    colour: str
-    opacity: float = 1.0
-
-
-@dataclass(frozen=True)
-class Label:
-    """A text whose baseline is at a point. ``anchor``: "start", "middle" or "end" of the text is there."""
-
-    at: Point
-    text: str
-    anchor: str = "start"
-    colour: str = INK
-    size: float = SIZE
-    upwards: bool = False
+def drawn(figure: Figure) -> matplotlib.figure.Figure:
+    """A figure of `orchestrator.report.marks` as one of matplotlib, `WIDTH` inches wide. Its last axes have the marks;
+    with lanes, those are in axes of their own above."""
+    lanes = figure.get("lanes", [])
+    lanes_height, marks_height = LANE * len(lanes), figure["height"] * SCALE
+    with _settings():
+        page = matplotlib.figure.Figure(figsize=(WIDTH, 1.0), layout="constrained")
+        legend_height = _add_legend(page, figure["marks"])
+        height = legend_height + lanes_height + marks_height + LINE * (2.5 if figure["x"].get("title") else 1.5)
+        page.set_figheight(height / INCH)
+        ratios = [lanes_height, marks_height] if lanes else [marks_height]
+        grid = page.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)
+        axes = grid[-1, 0]
+        _draw_marks(axes, figure, marks_height)
+        if lanes:
+            _draw_lanes(grid[0, 0], lanes)
+    return page
 
 
-Plain = Stroke | Fill | Label
+def _settings() -> AbstractContextManager[None]:
+    return matplotlib.style.context(["default", _LOOK])
 
 
-@dataclass(frozen=True)
-class Clip:
-    """The parts of shapes that are inside a rectangle."""
-
-    corners: Sequence[Point]
-    shapes: Sequence[Plain]
-
-
-Shape = Plain | Clip
-
-
-@dataclass
-class Drawing:
-    """Shapes from back to front on a page of this size."""
-
-    width: float
-    height: float = 0.0
-    shapes: list[Shape] = field(default_factory=list)
-
-    def plain(self) -> Iterator[Plain]:
-        """All shapes, also those that are clipped."""
-        for shape in self.shapes:
-            if isinstance(shape, Clip):
-                yield from shape.shapes
-            else:
-                yield shape
+def _draw_marks(axes: Axes, figure: Figure, height: float) -> None:
+    for mark in figure["marks"]:
+        _DRAWERS[mark["mark"]](axes, mark)
+    axes.autoscale_view()
+    width = WIDTH * INCH - LETTER * max(5, _letters(figure["y"].get("labels", [])))
+    _set_axis(axes, "x", figure["x"], width)
+    _set_axis(axes, "y", figure["y"], height)
+    axes.set_xlim(right=_end_of_texts(figure["marks"], *axes.get_xlim(), width))
+    for shade in figure.get("shades", ()):
+        axes.axvspan(shade["x0"], shade["x1"], color=light(shade["colour"]), alpha=0.12, linewidth=0.5, zorder=0)
+    for rule in figure.get("rules", ()):
+        axes.axhline(rule, color=GREY, linewidth=0.5, zorder=0)
 
 
-@dataclass(frozen=True)
-class Plot:
-    """The rectangle of the axes, and where values are in it."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-    x: Callable[[float], float]
-    y: Callable[[float], float]
-
-
-def drawn(figure: Figure, width: float = WIDTH) -> Drawing:
-    """The shapes of a figure of `orchestrator.report.marks`, on a page of this width in points."""
-    drawing = Drawing(width)
-    x_axis, y_axis, marks, lanes = figure["x"], figure["y"], figure["marks"], figure.get("lanes", [])
-    tall = figure["height"] * SCALE
-    low_y, high_y = _range(y_axis, "y", marks, 0.05)
-    rows = y_axis.get("labels")
-    y_ticks = [float(row) for row in range(len(rows))] if rows else ticks(low_y, high_y, tall / 22)
-    named = [rows[int(value)] if rows else in_words(y_axis, value) for value in y_ticks]
-    lines = [line for each in named for line in each.split("\n")] + [lane["name"] for lane in lanes]
-    title = 11.0 if y_axis.get("title") else 0.0
-    left = max((width_of(line, SIZE) for line in lines), default=0.0) + GAP + title + EDGE
-    left, right = min(left, width / 2), width - 10.0
-    low_x, high_x = _with_texts(marks, *_range(x_axis, "x", marks, 0.015), right - left)
-    bottom = 26.0 if x_axis.get("title") else 14.0
-    legend = _legend(figure, left, right)
-    inside = _rectangle(left - EDGE, right + EDGE, bottom - EDGE, bottom + tall + EDGE)
-    top = bottom + tall
-    plot = Plot(
-        *(left, right, bottom, top),
-        x=lambda value: left + (value - low_x) / (high_x - low_x) * (right - left),
-        y=(lambda value: top - (value + 0.5) / len(rows) * tall)
-        if rows
-        else (lambda value: bottom + (value - low_y) / (high_y - low_y) * tall),
-    )
-    add = drawing.shapes.extend
-    add(_shades(figure, plot))
-    add(_y_axis(y_axis, plot, zip(y_ticks, named, strict=True)))
-    add(_x_axis(x_axis, plot, low_x, high_x))
-    for mark in marks:
-        shapes = list(_DRAWERS[mark["mark"]](mark, plot))
-        add(shapes if mark["mark"] == "texts" else [Clip(inside, shapes)])
-    place = top + GAP
-    for lane in reversed(lanes):
-        add(_lane(lane, plot, place))
-        place += LANE
-    drawing.height = place + len(legend.rows) * LINE + EDGE
-    add(_placed(legend, place + EDGE))
-    return drawing
+def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float) -> None:
+    """Title, range, grid and ticks of the axis ``name``, which is ``length`` points long."""
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axes.set(**{f"{name}label": settings.get("title", "")})
+    axes.set(**{f"{name}lim": _limits(axes, name, settings)})
+    if labels := settings.get("labels"):
+        room = LINE if name == "y" else (_letters(labels) + 2) * LETTER
+        places = range(0, len(labels), math.ceil(len(labels) * room / length))
+        axis.set_ticks(places, [_shortened(labels[place]) for place in places])
+        return
+    axes.grid(axis="x" if name == "x" else "y")
+    whole = settings.get("title") in ("round", "version")
+    room = 20.0 if name == "y" else 36.0
+    axis.set_major_locator(MaxNLocator(max(2, math.ceil(length / room)), steps=[1, 2, 5, 10], integer=whole))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _in_words(settings.get("format", "number"), value)))
 
 
-def _range(axis: dict[str, Any], name: str, marks: Sequence[Mark], room: float) -> tuple[float, float]:
-    """The lowest and the highest value along an axis, as script/chart.js has them."""
-    if labels := axis.get("labels"):
-        return -0.5, len(labels) - 0.5
-    if given := axis.get("range"):
-        return float(given[0]), float(given[1])
-    values = [value for mark in marks for value in _values(mark, name) if value is not None]
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    if axis.get("zero"):
-        low, high = min(0.0, low), max(0.0, high)
-    if low == high:
-        low, high = low - (0.0 if axis.get("zero") else 0.5), high + 0.5
-    pad = (high - low) * room
-    return low if axis.get("zero") and low >= 0 else low - pad, high + pad
+def _limits(axes: Axes, name: str, settings: Mapping[str, Any]) -> tuple[float, float]:
+    if labels := settings.get("labels"):
+        return (-0.5, len(labels) - 0.5) if name == "x" else (len(labels) - 0.5, -0.5)
+    if given := settings.get("range"):
+        return given[0], given[1]
+    low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
+    if not settings.get("zero"):
+        return low, high
+    smallest = axes.dataLim.x0 if name == "x" else axes.dataLim.y0
+    return 0.0 if smallest >= 0 else low, max(0.0, high)
 
 
-def _values(mark: Mark, name: str) -> list[float | None]:
-    columns: dict[str, dict[str, list[str]]] = {
-        "line": {"x": ["x"], "y": ["y"]},
-        "area": {"x": ["x"], "y": ["low", "high"]},
-        "points": {"x": ["x"], "y": ["y"]},
-        "boxes": {"x": ["x0", "x1"], "y": ["y0", "y1"]},
-        "ranges": {"x": ["low", "high"], "y": ["y"]},
-        "texts": {"x": [], "y": []},
-    }
-    return [value for column in columns[mark["mark"]][name] for value in mark.get(column, ())]
-
-
-def _with_texts(marks: Sequence[Mark], low: float, high: float, width: float) -> tuple[float, float]:
-    """A range of x with which the texts beside their places end inside the plot."""
+def _end_of_texts(marks: Sequence[Mark], low: float, high: float, width: float) -> float:
+    """The end of an x axis of this width in points at which the texts of marks end inside the axes."""
     end = high
     for mark in marks:
         if mark["mark"] == "texts":
             for x, said in zip(mark["x"], mark["texts"], strict=True):
-                room = max(width / 4, width - width_of(said, SIZE) - 2 * GAP)
+                room = max(width / 4, width - LETTER * len(said) - SIZE)
                 end = max(end, low + (x - low) * width / room)
-    return low, end
+    return end
 
 
-def _shades(figure: Figure, plot: Plot) -> Iterable[Shape]:
-    for shade in figure.get("shades", ()):
-        x0, x1 = (min(plot.right, max(plot.left, plot.x(shade[end]))) for end in ("x0", "x1"))
-        yield Fill(_rectangle(x0, max(x1, x0 + 0.5), plot.bottom, plot.top), light(shade["colour"]), 0.12)
+def _letters(texts: Sequence[str]) -> int:
+    """The letters of the longest line that is drawn at an axis."""
+    return max((len(line) for each in texts for line in _shortened(each).split("\n")), default=0)
 
 
-def _y_axis(axis: dict[str, Any], plot: Plot, named: Iterable[tuple[float, str]]) -> Iterable[Shape]:
-    for value, said in named:
-        at = plot.y(value)
-        if not axis.get("labels"):
-            yield Stroke([(plot.left, at), (plot.right, at)], GRID)
-        lines = said.split("\n")
-        for row, line in enumerate(lines):
-            baseline = at - SIZE * 0.35 + LINE * ((len(lines) - 1) / 2 - row)
-            yield Label((plot.left - GAP, baseline), line, "end")
-    if axis.get("title"):
-        yield Label((SIZE, (plot.bottom + plot.top) / 2), axis["title"], "middle", GREY, upwards=True)
+def _shortened(label: str) -> str:
+    """A label with more of the end of long lines than of their start: labels often start alike."""
+    end = LONGEST_LABEL * 2 // 3
+    start = LONGEST_LABEL - end - 1
+    lines = label.split("\n")
+    return "\n".join(line if len(line) <= LONGEST_LABEL else f"{line[:start]}…{line[-end:]}" for line in lines)
 
 
-def _x_axis(axis: dict[str, Any], plot: Plot, low: float, high: float) -> Iterable[Shape]:
-    labels = axis.get("labels")
-    if labels:
-        room = max(width_of(each, SIZE) for each in labels) + GAP
-        step = math.ceil(len(labels) * room / (plot.right - plot.left))
-        named = [(float(place), labels[place]) for place in range(0, len(labels), step)]
-    else:
-        values = ticks(low, high, (plot.right - plot.left) / 42)
-        named = [(value, in_words(axis, value)) for value in values]
-    for value, said in named:
-        at = plot.x(value)
-        if not labels:
-            yield Stroke([(at, plot.bottom), (at, plot.top)], GRID)
-        inside = min(at, plot.right + 10.0 - width_of(said, SIZE) / 2)
-        yield Label((inside, plot.bottom - SIZE - 2), said, "middle")
-    yield Stroke([(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)], GREY, 0.6)
-    if axis.get("title"):
-        yield Label(((plot.left + plot.right) / 2, 3.0), axis["title"], "middle", GREY)
+def _in_words(form: str, value: float) -> str:
+    match form:
+        case "percent":
+            return f"{round(100 * value, 1):g}%"
+        case "bytes":
+            return text.size(value)
+        case "rate":
+            return text.size(value).replace("B", "bit/s")
+    return f"{value:,.10g}".replace("-", "−")
 
 
-def _line(mark: Mark, plot: Plot) -> Iterable[Plain]:
-    colour, width = light(mark["colour"]), mark["width"] * SCALE
-    dash = tuple(float(length) * SCALE for length in mark.get("dash", "").split())
-    pieces: list[list[Point]] = [[]]
-    for x, y in zip(mark["x"], mark["y"], strict=True):
-        if x is None or y is None:
-            pieces.append([])
-            continue
-        here = plot.x(x), plot.y(y)
-        if mark.get("steps") and pieces[-1]:
-            pieces[-1].append((here[0], pieces[-1][-1][1]))
-        pieces[-1].append(here)
-    for piece in pieces:
-        if len(piece) > 1:
-            yield Stroke(piece, colour, width, dash)
-        if mark.get("points") or len(piece) == 1:
-            yield from (Fill(_circle(at, 0.8 + width / 2), colour) for at in piece)
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
-def _area(mark: Mark, plot: Plot) -> Iterable[Plain]:
-    there = [(plot.x(x), plot.y(high)) for x, high in zip(mark["x"], mark["high"], strict=True)]
-    back = [(plot.x(x), plot.y(low)) for x, low in zip(mark["x"], mark["low"], strict=True)]
-    yield Fill([*there, *reversed(back)], light(mark["colour"]), 0.18)
+def _dashes(mark: Mark) -> Any:
+    lengths = [float(length) * SCALE for length in mark.get("dash", "").split()]
+    return (0, lengths) if lengths else "solid"
 
 
-def _points(mark: Mark, plot: Plot) -> Iterable[Plain]:
-    radius = mark["size"] * SCALE / 2
-    for x, y in zip(mark["x"], mark["y"], strict=True):
-        if x is not None and y is not None:
-            at = plot.x(x), plot.y(y)
-            upright = [(at[0], at[1] - radius), (at[0], at[1] + radius)]
-            colour = light(mark["colour"])
-            yield Stroke(upright, colour, 1.2) if mark.get("stroke") else Fill(_circle(at, radius / 1.6), colour)
+def _line(axes: Axes, mark: Mark) -> None:
+    x, y = _numbers(mark["x"]), _numbers(mark["y"])
+    known = [False, *(math.isfinite(a + b) for a, b in zip(x, y, strict=True)), False]
+    alone = [place for place in range(len(x)) if known[place : place + 3] == [False, True, False]]
+    (drawn,) = axes.plot(x, y, color=light(mark["colour"]), linewidth=mark["width"] * SCALE, linestyle=_dashes(mark))
+    if mark.get("steps"):
+        drawn.set_drawstyle("steps-post")
+    if mark.get("points") or alone:
+        drawn.set(marker="o", markersize=1.6 + mark["width"] * SCALE, markeredgewidth=0)
+        drawn.set_markevery(None if mark.get("points") else alone)
 
 
-def _boxes(mark: Mark, plot: Plot) -> Iterable[Plain]:
+def _area(axes: Axes, mark: Mark) -> None:
+    axes.fill_between(mark["x"], mark["low"], mark["high"], color=light(mark["colour"]), alpha=0.18, linewidth=0)
+
+
+def _points(axes: Axes, mark: Mark) -> None:
+    (drawn,) = axes.plot(_numbers(mark["x"]), _numbers(mark["y"]), "|" if mark.get("stroke") else "o")
+    drawn.set(color=light(mark["colour"]), markersize=mark["size"] * SCALE)
+    drawn.set_markeredgewidth(1.2 if mark.get("stroke") else 0)
+
+
+def _boxes(axes: Axes, mark: Mark) -> None:
     opacity = mark.get("opacity", 1.0)
-    shares = opacity if isinstance(opacity, list) else [opacity] * len(mark["x0"])
-    rows = zip(mark["x0"], mark["x1"], mark.get("y0", ()), mark.get("y1", ()), shares, strict=True)
-    for x0, x1, y0, y1, share in rows:
-        yield Fill(_rectangle(plot.x(x0), plot.x(x1), plot.y(y0), plot.y(y1)), light(mark["colour"]), share)
+    opacities = opacity if isinstance(opacity, list) else [opacity] * len(mark["x0"])
+    bounds = zip(mark["x0"], mark["x1"], mark["y0"], mark["y1"], strict=True)
+    corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)] for x0, x1, y0, y1 in bounds]
+    colours = [to_rgba(light(mark["colour"]), each) for each in opacities]
+    edge = 0.0 if "opacity" in mark else 0.3  # a short box stays visible
+    axes.add_collection(PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=edge))
 
 
-def _ranges(mark: Mark, plot: Plot) -> Iterable[Plain]:
-    for y, low, high in zip(mark["y"], mark["low"], mark["high"], strict=True):
-        at, ends = plot.y(y), (plot.x(low), plot.x(high))
-        yield Stroke([(ends[0], at), (ends[1], at)], light(mark["colour"]), 0.8)
-        yield from (Stroke([(end, at - 2), (end, at + 2)], light(mark["colour"]), 0.8) for end in ends)
+def _ranges(axes: Axes, mark: Mark) -> None:
+    lengths = np.subtract(mark["high"], mark["low"])
+    errors = [0 * lengths, lengths]
+    colour = light(mark["colour"])
+    axes.errorbar(mark["low"], mark["y"], xerr=errors, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2)
 
 
-def _texts(mark: Mark, plot: Plot) -> Iterable[Plain]:
+def _texts(axes: Axes, mark: Mark) -> None:
     for x, y, said in zip(mark["x"], mark["y"], mark["texts"], strict=True):
-        yield Label((plot.x(x) + GAP, plot.y(y) - SIZE * 0.35), said)
+        axes.annotate(said, (x, y), (3, 0), textcoords="offset points", va="center", annotation_clip=False)
 
 
-def _lane(lane: Mark, plot: Plot, at: float) -> Iterable[Shape]:
-    yield Label((plot.left - GAP, at + 1), lane["name"], "end", size=SIZE - 1)
-    for x0, x1 in zip(lane["x0"], lane["x1"], strict=True):
-        left, right = (min(plot.right, max(plot.left, plot.x(value))) for value in (x0, x1))
-        yield Fill(_rectangle(left, max(right, left + 0.5), at, at + LANE - 2), light(lane["colour"]), 0.6)
-
-
-_DRAWERS: dict[str, Callable[[Mark, Plot], Iterable[Plain]]] = {
+_DRAWERS: dict[str, Callable[[Axes, Mark], None]] = {
     "line": _line,
     "area": _area,
     "points": _points,
@@ -294,56 +232,44 @@ _DRAWERS: dict[str, Callable[[Mark, Plot], Iterable[Plain]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Legend:
-    """Rows of entries, each with its place, name and mark, and the size of the texts."""
+def _draw_lanes(axes: Axes, lanes: Sequence[Mark]) -> None:
+    """Lanes as rows, at the x of the axes below, whose limits are set."""
+    for row, lane in enumerate(lanes):
+        rows = {"y0": [row - 0.35] * len(lane["x0"]), "y1": [row + 0.35] * len(lane["x0"])}
+        _boxes(axes, {"opacity": 0.6, **lane, **rows})
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_yticks(range(len(lanes)), [_shortened(lane["name"]) for lane in lanes])
+    axes.tick_params(labelbottom=False)
+    axes.spines[:].set_visible(False)
 
-    rows: Sequence[Sequence[tuple[float, str, Mark]]]
-    size: float
 
-
-def _legend(figure: Figure, left: float, right: float) -> Legend:
-    """The legend of a figure; one entry alone needs none. Long names start at the edge, and are smaller if need be."""
+def _add_legend(page: matplotlib.figure.Figure, marks: Sequence[Mark]) -> float:
+    """Add the legend above the axes. Returns its height in points. One entry alone needs none."""
     entries: dict[str, Mark] = {}
-    for mark in figure["marks"]:
+    for mark in marks:
         name = mark.get("group") or mark.get("name")
         if name and (name not in entries or entries[name]["mark"] == "area"):
             entries[name] = mark
     if len(entries) < 2:
-        return Legend([], SIZE)
-    longest = max(width_of(name, SIZE) for name in entries)
-    if longest > right - left - SAMPLE - GAP:
-        left = EDGE
-    size = max(SMALLEST, min(SIZE, SIZE * (right - left - SAMPLE - GAP) / longest))
-    rows: list[list[tuple[float, str, Mark]]] = [[]]
-    place = left
-    for name, mark in entries.items():
-        wide = SAMPLE + GAP + width_of(name, size) + 2 * GAP
-        if rows[-1] and place + wide > right + 2 * GAP:
-            rows.append([])
-            place = left
-        rows[-1].append((place, name, mark))
-        place += wide
-    return Legend(rows, size)
+        return 0.0
+    names = ["\n".join(textwrap.wrap(name, LONGEST_NAME)) for name in entries]
+    columns = _columns([SAMPLE + LETTER * max(map(len, name.split("\n"))) for name in names])
+    samples = [_sample(mark) for mark in entries.values()]
+    page.legend(samples, names, loc="outside upper left", ncols=columns, handlelength=1.8, columnspacing=0.9)
+    lines = max(name.count("\n") + 1 for name in names)
+    return math.ceil(len(names) / columns) * lines * LINE + LINE
 
 
-def _placed(legend: Legend, bottom: float) -> Iterable[Shape]:
-    for number, row in enumerate(reversed(legend.rows)):
-        at = bottom + number * LINE + 2
-        for place, name, mark in row:
-            colour, middle = light(mark["colour"]), at + SIZE * 0.35
-            if mark["mark"] == "line":
-                dash = tuple(float(length) * SCALE for length in mark.get("dash", "").split())
-                yield Stroke([(place, middle), (place + SAMPLE, middle)], colour, mark["width"] * SCALE, dash)
-            else:
-                yield Fill(_rectangle(place + 4, place + SAMPLE - 4, middle - 3, middle + 3), colour)
-            yield Label((place + SAMPLE + GAP, at), name, size=legend.size)
+def _columns(widths: Sequence[float]) -> int:
+    """The most columns in which entries of these widths, in points, fit on the page. A column is filled downwards."""
+    for columns in range(len(widths), 1, -1):
+        if sum(max(part) for part in np.array_split(widths, columns)) <= WIDTH * INCH:
+            return columns
+    return 1
 
 
-def _rectangle(x0: float, x1: float, y0: float, y1: float) -> list[Point]:
-    return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
-
-
-def _circle(at: Point, radius: float) -> list[Point]:
-    angles = [math.tau * part / 16 for part in range(16)]
-    return [(at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle)) for angle in angles]
+def _sample(mark: Mark) -> Artist:
+    colour = light(mark["colour"])
+    if mark["mark"] == "line":
+        return Line2D([], [], color=colour, linewidth=mark["width"] * SCALE, linestyle=_dashes(mark))
+    return Patch(color=colour, linewidth=0)

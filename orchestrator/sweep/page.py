@@ -30,14 +30,14 @@ from orchestrator.sweep.tables import (
     table,
     verdicts,
 )
-from orchestrator.verbs.results.figures import FORMATS, write_figures
+from orchestrator.verbs.results.figures import drawable, write_figures
 
 PAGE, FIGURES = "sweep.html", "figures"
 
 
-def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path:
-    """Write the page of a sweep into its directory, and its figures for papers next to it. Returns the path of the
-    page. RunError if there is no room."""
+def write_page(sweep: Sweep, results: Sequence[Result], directory: Path, *, with_figures: bool = False) -> Path:
+    """Write the page of a sweep into its directory, and return its path. ``with_figures``: also the figures for papers,
+    if matplotlib is installed. RunError if there is no room."""
     path = directory / PAGE
     shown = content(sweep, results)
     try:
@@ -46,7 +46,8 @@ def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path
         raise RunError(
             f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --collect`"
         ) from None
-    write_figures(shown["figures"], directory / FIGURES, [*FORMATS])
+    if with_figures and drawable():
+        write_figures(shown["figures"], directory / FIGURES)
     return path
 
 

@@ -146,7 +146,7 @@ def collect(sweeper: Sweeper) -> SweepOutcome:
 
 def _finished(sweeper: Sweeper, results: Sequence[Result]) -> SweepOutcome:
     write_tables(sweeper.sweep, results, sweeper.directory)
-    write_page(sweeper.sweep, results, sweeper.directory)
+    write_page(sweeper.sweep, results, sweeper.directory, with_figures=True)
     return SweepOutcome(sweeper.sweep, sweeper.directory, tuple(results), sweeper.interrupted, sweeper.again)
 
 

@@ -1,38 +1,42 @@
-"""Figures as files for papers: PDF, and PGF for LaTeX."""
+"""Figures as PDF files for papers. The extra `figures` installs matplotlib, which draws them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib.util
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
+from orchestrator.exports.kinds import require
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.marks import Figure
 from orchestrator.report.page import figures_of
-from orchestrator.report.pdf import pdf
-from orchestrator.report.pgf import pgf
-from orchestrator.report.vector import Drawing, drawn
 from orchestrator.results.record.history import History
 
-FORMATS: dict[str, Callable[[Drawing], bytes]] = {"pdf": pdf, "pgf": lambda drawing: pgf(drawing).encode()}
-"""What makes a file of a drawing, by its suffix."""
+PACKAGE, EXTRA = "matplotlib", "figures"
 
 
-def write_figures(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write each figure that shows anything to ``folder/ID.FORMAT``. Existing files are replaced. Returns the paths.
-    PlaceError if they cannot be written."""
+def drawable() -> bool:
+    """Whether matplotlib is installed. Does not import it."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
+def write_figures(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
+    """Write each figure that shows anything to ``folder/ID.pdf``. Existing files are replaced. Returns the paths.
+    RunError without matplotlib, PlaceError if they cannot be written."""
+    require((PACKAGE,), EXTRA)
+    from orchestrator.report.vector import pdf
+
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for id, figure in figures.items():
             if not figure["marks"]:
                 continue
-            drawing = drawn(figure)
-            for suffix in formats:
-                path = folder / f"{id}.{suffix}"
-                path.write_bytes(FORMATS[suffix](drawing))
-                written.append(path)
+            path = folder / f"{id}.pdf"
+            path.write_bytes(pdf(figure))
+            written.append(path)
     except OSError as error:
         raise PlaceError(
             f"{folder} cannot be written ({error.strerror}): free space, or choose another folder"
@@ -40,14 +44,16 @@ def write_figures(figures: Mapping[str, Figure], folder: Path, formats: Sequence
     return written
 
 
-def export_figures(directories: Sequence[RunDirectory], folder: Path, suffix: str) -> dict[str, str]:
-    """Write the figures of the reports of runs to ``folder/RUN/ID.SUFFIX``. Returns where those of each run are. If one
-    of the runs is there already, nothing is written: AlreadyThereError. PlaceError if nothing can be written there."""
+def export_figures(directories: Sequence[RunDirectory], folder: Path) -> dict[str, str]:
+    """Write the figures of the reports of runs to ``folder/RUN/ID.pdf``. Returns where those of each run are. If one of
+    the runs is there already, nothing is written: AlreadyThereError. RunError without matplotlib, PlaceError if nothing
+    can be written there."""
+    require((PACKAGE,), EXTRA)
     places = {directory.run: folder / directory.run for directory in directories}
     for run, place in places.items():
-        if any(place.glob(f"*.{suffix}")):
+        if any(place.glob("*.pdf")):
             raise AlreadyThereError(run, str(place))
     for directory in directories:
         with History.open(directory.path) as history:
-            write_figures(figures_of(history), places[directory.run], [suffix])
+            write_figures(figures_of(history), places[directory.run])
     return {run: str(place) for run, place in places.items()}

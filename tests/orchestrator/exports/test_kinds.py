@@ -75,6 +75,7 @@ def test_a_server_that_does_not_answer() -> None:
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
     """Neither the command line nor the verbs import the libraries of exports."""
     code = "import sys, json, orchestrator.cli.main, orchestrator.verbs.runs, orchestrator.verbs.results.export"
+    code += ", orchestrator.verbs.results.figures, orchestrator.sweep.page"
     code += "; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"mlflow", "pyarrow", "sqlalchemy", "tensorboard", "torch"} & set(json.loads(done.stdout))
+    assert not {"matplotlib", "mlflow", "pyarrow", "sqlalchemy", "tensorboard", "torch"} & set(json.loads(done.stdout))

@@ -110,3 +110,15 @@ def test_write_page(swept: tuple[Sweep, list[Result]], tmp_path: Path) -> None:
     assert 50_000 < (tmp_path / "sweep.html").stat().st_size < 150_000
     with pytest.raises(RunError, match="cannot be written"):
         write_page(*swept, tmp_path / "nowhere")
+
+
+def test_figures_for_papers_need_matplotlib(
+    swept: tuple[Sweep, list[Result]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_page(*swept, tmp_path)
+    with monkeypatch.context() as without:
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        write_page(*swept, tmp_path, with_figures=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.html"]
+    write_page(*swept, tmp_path, with_figures=True)
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".pdf"}

@@ -53,6 +53,7 @@ class UserspaceFabric(Coalescing):
         self._trunk = trunk
         self._remote = remote_nodes(wires.nodes, trunk)
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
+        self._mtus = wiring.within(wires.mtus, self._mtu)
         self._single_packets = wires.single_packets
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
@@ -89,7 +90,8 @@ class UserspaceFabric(Coalescing):
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
         peers, most = wiring.peers(node, self._nodes), 1 if node.name in self._single_packets else None
-        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, settings=self.tcp)
+        mtus = self._mtus.get(node.name, {})
+        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         """The switch finds nodes by their MACs, which stay."""
@@ -97,7 +99,10 @@ class UserspaceFabric(Coalescing):
         self._nodes = tuple(node if each is before else each for each in self._nodes)
         most = 1 if node.name in self._single_packets else None
         await tcp.readdress(
-            self._hub, before, node, handle.pid, self._nodes, peers, most_segments=most, settings=self.tcp
+            *(self._hub, before, node, handle.pid, self._nodes, peers),
+            most_segments=most,
+            mtus=self._mtus,
+            settings=self.tcp,
         )
 
     async def detach(self, node: NodePlan) -> None:

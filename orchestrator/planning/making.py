@@ -236,7 +236,8 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
             crossings = scenario.resolved_media.crossings.get((source, target), ())
             nat_timeout = found.nats.get((source, target))
             link = LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings)
-            links.append(replace(link, nat_timeout=nat_timeout, waits=pair in visits))
+            mtu = found.mtus.get((source, target))
+            links.append(replace(link, nat_timeout=nat_timeout, waits=pair in visits, mtu=mtu))
     return tuple(links)
 
 

@@ -34,6 +34,13 @@ def of_clients_at_once(clients: int, driver: str) -> Iterator[str]:
         yield f"each node trains by itself: only the driver {listed(simulated=True)} trains {clients} clients at once"
 
 
+def of_mtus(directions: int, driver: str) -> Iterator[str]:
+    """A note on links with an MTU of their own, here so many directions, which a simulation does not model."""
+    if directions and DRIVERS[driver].simulated:
+        links = text.count(directions // 2, "link")
+        yield f"the simulation sends packets of 1500 bytes over all links: it does not model the mtu of {links}"
+
+
 def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     """A note on images that the driver does not use."""
     if images and not DRIVERS[driver].images:

@@ -19,7 +19,7 @@ from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.learning.shards import Shards
-from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory
+from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory, of_mtus
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.population.population import Population
 from orchestrator.scenario.sections.compute import PROCESSOR
@@ -80,7 +80,8 @@ class Accelerated(NamedTuple):
 class LinkPlan:
     """One direction of a link: its profile, the schedule that changes it, and the channels of shared media that it
     crosses, in order. ``at_target``: on several hosts, the host of its target shapes it. ``nat_timeout``: the time in s
-    after which a NAT before the target forgets a flow that was idle. ``waits``: cut until its device moves."""
+    after which a NAT before the target forgets a flow that was idle. ``waits``: cut until its device moves.
+    ``mtu``: the largest IP packet in bytes, if the link has one of its own; the same in both directions."""
 
     source: str
     target: str
@@ -92,6 +93,7 @@ class LinkPlan:
     at_target: bool = False
     nat_timeout: float | None = None
     waits: bool = False
+    mtu: int | None = None
 
     @property
     def extremes(self) -> list[LinkProfile]:
@@ -103,7 +105,7 @@ class LinkPlan:
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is not None:
             data["schedule"] = self.schedule.to_mapping()
-        optional = ("schedule", "crossings", "at_target", "nat_timeout", "waits")
+        optional = ("schedule", "crossings", "at_target", "nat_timeout", "waits", "mtu")
         return {key: value for key, value in data.items() if value or key not in optional}
 
 
@@ -312,7 +314,8 @@ class Plan:
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
         of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
         of_learning = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
-        return [*of_learning, *of_nodes, *computing, *of_hosts]
+        of_links = of_mtus(sum(link.mtu is not None for link in self.links), self.driver)
+        return [*of_learning, *of_nodes, *of_links, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""

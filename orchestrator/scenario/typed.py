@@ -43,6 +43,7 @@ class Link(Direction, total=False):
     up: str | Direction
     down: str | Direction
     nat_timeout: str | None
+    mtu: int | None
 
 
 _For = TypedDict("_For", {"for": str}, total=False)

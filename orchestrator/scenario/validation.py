@@ -45,6 +45,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         *links.mistakes,
         *_real(scenario, links),
         *_nats(scenario, links),
+        *_mtus(links),
         *check_media(scenario),
         *_mesh(scenario),
         *_waiting(scenario, links),
@@ -204,6 +205,13 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
         yield ("engine",), "kernel has no NAT: leave nat_timeout out, or take userspace or auto"
     for direction in links.nats.keys() & links.real.keys():
         yield (*links.real[direction], "nat_timeout"), "a real link is as it is and takes no settings"
+
+
+def _mtus(links: Resolved) -> Iterator[Mistake]:
+    """Refuse an MTU of real links."""
+    real = {entry: None for direction, entry in links.real.items() if direction in links.mtus}
+    for entry in real:
+        yield (*entry, "mtu"), "a real link is as it is and takes no settings"
 
 
 def _node_or_tier(scenario: Scenario, section: str, key: str) -> Iterator[Mistake]:

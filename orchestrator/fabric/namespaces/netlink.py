@@ -9,6 +9,7 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Self
 
 REQUEST, ACKNOWLEDGE, CREATE, REPLACE, EXCLUSIVE = 0x1, 0x4, 0x400, 0x100, 0x200  # <linux/netlink.h>
@@ -16,7 +17,7 @@ NEW_LINK, NEW_ADDRESS, DELETED_ADDRESS, NEW_ROUTE, NEW_NEIGHBOUR = 16, 20, 21, 2
 UP = 1
 NO_DUPLICATE_DETECTION = 0x02  # <linux/if_addr.h>
 NO_PREFIX_ROUTE = 0x200
-MAIN_TABLE, BOOT, UNICAST = 254, 3, 1
+MAIN_TABLE, BOOT, UNICAST, UNREACHABLE = 254, 3, 1, 7
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253  # Linux has IPv6 routes of the first only
 PERMANENT = 0x80
 
@@ -86,21 +87,34 @@ def message(line: str) -> tuple[int, int, bytes]:
             here = ipaddress.ip_interface(address)
             head = ADDRESS.pack(family_of(here), here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
             return DELETED_ADDRESS, 0, head + attribute(2, here.packed) + attribute(1, here.packed)
-        case ["route", "replace", to, "dev", name, "src", source, *congestion]:
+        case ["route", "replace", to, "dev", name, "src", source, *metrics]:
             network = ipaddress.ip_network(to)
             family = family_of(network)
             scope = SCOPE_LINK if family == socket.AF_INET else SCOPE_UNIVERSE
             head = ROUTE.pack(family, network.prefixlen, 0, 0, MAIN_TABLE, BOOT, scope, UNICAST, 0)
             head += attribute(1, network.network_address.packed)
             way = attribute(4, number(socket.if_nametoindex(name))) + attribute(7, ipaddress.ip_address(source).packed)
-            metrics = attribute(8, attribute(16, text(congestion[1]))) if congestion else b""
-            return NEW_ROUTE, CREATE | REPLACE, head + way + metrics
+            return NEW_ROUTE, CREATE | REPLACE, head + way + metrics_of(metrics)
+        case ["route", "replace", "unreachable", to]:
+            network = ipaddress.ip_network(to)
+            head = ROUTE.pack(
+                family_of(network), network.prefixlen, 0, 0, MAIN_TABLE, BOOT, SCOPE_UNIVERSE, UNREACHABLE, 0
+            )
+            return NEW_ROUTE, CREATE | REPLACE, head + attribute(1, network.network_address.packed)
         case ["neigh", "replace", address, "lladdr", mac, "dev", name, "nud", "permanent"]:
             neighbour = ipaddress.ip_address(address)
             head = NEIGHBOUR.pack(family_of(neighbour), socket.if_nametoindex(name), PERMANENT, 0, 0)
             ends = attribute(1, neighbour.packed) + attribute(2, hardware(mac))
             return NEW_NEIGHBOUR, CREATE | REPLACE, head + ends
     raise ValueError(f"no line for a node: {line}")
+
+
+def metrics_of(words: Sequence[str]) -> bytes:
+    """The attribute with the metrics of a route: ``mtu N``, ``congctl NAME``, both or none."""
+    content = b""
+    for name, value in zip(words[::2], words[1::2], strict=True):
+        content += attribute(2, number(value)) if name == "mtu" else attribute(16, text(value))
+    return attribute(8, content) if content else b""
 
 
 def family_of(address: Addressed) -> int:

@@ -129,8 +129,9 @@ def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -
 
 
 def needs_ipv6(line: str) -> bool:
-    """Whether a line is about an IPv6 address, network or neighbour, which is its third word."""
-    return ":" in line.split()[2]
+    """Whether a line is about an IPv6 address, network or neighbour, its third word, or the fourth after the type
+    of a route."""
+    return any(":" in word for word in line.split()[2:4])
 
 
 def switch_ipv6_on() -> bool:

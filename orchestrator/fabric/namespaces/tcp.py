@@ -12,11 +12,18 @@ has listed in tcp_allowed_congestion_control.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.namespaces.wiring import neighbour_lines, node_lines, peers, routes, withdrawal_lines
+from orchestrator.fabric.namespaces.wiring import (
+    neighbour_lines,
+    node_lines,
+    path_routes,
+    peers,
+    routes,
+    withdrawal_lines,
+)
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.sections.stack import CONGESTION as CONGESTION
 from orchestrator.scenario.sections.stack import DEFAULTS
@@ -37,29 +44,36 @@ async def configure(
     hub: Hub,
     node: NodePlan,
     pid: int,
-    known: Iterable[NodePlan],
+    known: Collection[NodePlan],
     *,
     most_segments: int | None,
+    mtus: Mapping[str, int],
     settings: Mapping[str, str],
     before: NodePlan | None = None,
 ) -> dict[str, str]:
     """Set addresses, routes and TCP in the namespace of a node with the ``known`` peers. ``most_segments``: of its
-    super-packets; None: as many as its kernel makes. ``settings``: those of nodes on this host. ``before``: the node
-    with its former addresses, which are removed. Returns the settings that are in force of those in its `stack`, by
-    name. A kernel may refuse some."""
+    super-packets; None: as many as its kernel makes. ``mtus``: of its links that have one, by peer.
+    ``settings``: those of nodes on this host. ``before``: the node with its former addresses, which are removed.
+    Returns the settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
     lines = "" if before is None else withdrawal_lines(before)
-    lines += node_lines(node, known, most_segments=most_segments, congestion=congestion(settings))
+    lines += node_lines(node, known, most_segments=most_segments, congestion=congestion(settings), mtus=mtus)
     own = {name: value for name, value in node.stack.items() if name != CONGESTION}
     found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
     if not node.stack:
         return {}
     if CONGESTION in node.stack:
-        for line in routes(node, node.stack[CONGESTION]):
-            await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
+        control = node.stack[CONGESTION]
+        await _attempt(hub, pid, [*routes(node, control), *path_routes(node, control, known, mtus)])
     _, shown, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
     if on_route := re.search(r"\bcongctl (\S+)", shown):
         found[CONGESTION] = on_route[1]
     return {name: found.get(name, "unknown") for name in node.stack}
+
+
+async def _attempt(hub: Hub, pid: int, lines: Iterable[str]) -> None:
+    """Run each of these lines that the kernel of a node does not refuse."""
+    for line in lines:
+        await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
 
 
 async def readdress(
@@ -71,14 +85,28 @@ async def readdress(
     running: Mapping[str, NodeHandle],
     *,
     most_segments: int | None,
+    mtus: Mapping[str, Mapping[str, int]],
     settings: Mapping[str, str],
 ) -> None:
     """Replace the addresses of a node, with its process ``pid``, and let its ``running`` peers know the new ones. They
-    also keep the former ones: what a peer still sends there crosses the link, and the node's kernel drops it."""
-    for handle in running.values():
-        await hub.set_up(handle.pid, {}, neighbour_lines([node]))
+    also keep the former ones: what a peer still sends there crosses the link, and the node's kernel drops it.
+    ``mtus``: by node and peer, see `wiring.mtus_of`."""
     known = peers(node, nodes)
-    await configure(hub, node, pid, known, most_segments=most_segments, settings=settings, before=before)
+    for peer in known:
+        if peer.name in running:
+            await _introduce(hub, node, peer, running[peer.name].pid, mtus.get(peer.name, {}), congestion(settings))
+    own = mtus.get(node.name, {})
+    await configure(hub, node, pid, known, most_segments=most_segments, mtus=own, settings=settings, before=before)
+
+
+async def _introduce(
+    hub: Hub, node: NodePlan, peer: NodePlan, pid: int, mtus: Mapping[str, int], congestion: str | None
+) -> None:
+    """Let a peer, with its process ``pid`` and its ``mtus``, know the addresses of a node."""
+    lines = [f"{line}\n" for line in path_routes(peer, congestion, [node], mtus)]
+    await hub.set_up(pid, {}, neighbour_lines([node]) + "".join(lines))
+    if CONGESTION in peer.stack:
+        await _attempt(hub, pid, path_routes(peer, peer.stack[CONGESTION], [node], mtus))
 
 
 def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:

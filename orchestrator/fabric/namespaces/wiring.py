@@ -7,7 +7,7 @@ duplicates nor asks for routers. The functions are pure: they make the lines of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_interface
 
@@ -22,13 +22,15 @@ IPV6_NETWORK = IPv6Network("fd65:6467:6562::/64")
 """Unique local addresses (RFC 4193), which no network outside the run's namespaces uses or sees."""
 
 MTU = 1500  # bytes
+SMALLEST_IPV6_MTU = 1280  # bytes (RFC 8200, section 5)
 
 
 @dataclass(frozen=True)
 class Wires:
     """What a link engine must know of a plan, in addition to links: the nodes, those that send single packets
-    (`packet_truth`), the configured engine, whether links share media, what the kernel engine cannot do, and
-    how large super-packets may be where no engine cuts them (`most_segments`)."""
+    (`packet_truth`), the configured engine, whether links share media, what the kernel engine cannot do,
+    how large super-packets may be where no engine cuts them (`most_segments`), and by node and peer the largest packets
+    of the links that have an MTU of their own (`mtus_of`)."""
 
     nodes: tuple[NodePlan, ...]
     single_packets: tuple[str, ...]
@@ -36,12 +38,28 @@ class Wires:
     media: bool = False
     beyond_kernel: str = ""
     most_segments: Mapping[str, int] = field(default_factory=dict)
+    mtus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
     single = tuple(sorted(packet_truth(plan)))
-    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel_of(plan), most_segments(plan))
+    beyond_kernel, segments = beyond_kernel_of(plan), most_segments(plan)
+    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel, segments, mtus_of(plan))
+
+
+def mtus_of(plan: Plan) -> dict[str, dict[str, int]]:
+    """For each node that has links with an MTU of their own, the largest packet to the peer, in bytes."""
+    mtus: dict[str, dict[str, int]] = {}
+    for link in plan.links:
+        if link.mtu is not None:
+            mtus.setdefault(link.source, {})[link.target] = link.mtu
+    return mtus
+
+
+def within(mtus: Mapping[str, Mapping[str, int]], most: int) -> dict[str, dict[str, int]]:
+    """The same MTUs, none above that of the nodes' interfaces."""
+    return {node: {peer: min(mtu, most) for peer, mtu in peers.items()} for node, peers in mtus.items()}
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
@@ -103,10 +121,18 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu:
     return "\n".join(lines) + "\n"
 
 
-def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, most_segments: int | None, congestion: str | None) -> str:
+def node_lines(
+    node: NodePlan,
+    peers: Collection[NodePlan],
+    *,
+    most_segments: int | None,
+    congestion: str | None,
+    mtus: Mapping[str, int],
+) -> str:
     """Lines for the node's namespace: set the interface's addresses, their routes and the static neighbours.
     ``most_segments``: of a super-packet; with 1, segmentation offload is off, so that a loss is a single packet and not
-    64 KB. ``congestion``: TCP's congestion control on the route; None: that of the host."""
+    64 KB. ``congestion``: TCP's congestion control on the route; None: that of the host. ``mtus``: see
+    `path_routes`."""
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",
@@ -115,6 +141,7 @@ def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, most_segments: int 
         f"addr add {ipv6_address(node.address)}/{IPV6_NETWORK.prefixlen} dev data0 noprefixroute nodad",
         "link set data0 up",
         *routes(node, congestion),
+        *path_routes(node, congestion, peers, mtus),
     ]
     return "\n".join(lines) + "\n" + neighbour_lines(peers)
 
@@ -143,6 +170,28 @@ def routes(node: NodePlan, congestion: str | None) -> list[str]:
         f"route replace {network} dev data0 src {node.address}",
         f"route replace {IPV6_NETWORK} dev data0 src {ipv6_address(node.address)}",
     ]
-    if congestion is None:
-        return lines
-    return [f"{line} congctl {congestion}" for line in lines]
+    return [f"{line}{_congestion(congestion)}" for line in lines]
+
+
+def path_routes(
+    node: NodePlan, congestion: str | None, peers: Iterable[NodePlan], mtus: Mapping[str, int]
+) -> list[str]:
+    """The lines that make a node's routes to those peers whose link has an MTU of its own, or replace them. Programs
+    and TCP take the MTU of the path from the route. ``mtus``: in bytes, by the name of the peer. IPv6 needs 1280 bytes:
+    below them the peer's IPv6 address is unreachable, so that programs take the IPv4 address."""
+    lines = []
+    for peer in peers:
+        if peer.name not in mtus:
+            continue
+        mtu, address = mtus[peer.name], ipv6_address(peer.address)
+        metrics = f"mtu {mtu}{_congestion(congestion)}"
+        lines.append(f"route replace {peer.address}/32 dev data0 src {node.address} {metrics}")
+        if mtu < SMALLEST_IPV6_MTU:
+            lines.append(f"route replace unreachable {address}/128")
+        else:
+            lines.append(f"route replace {address}/128 dev data0 src {ipv6_address(node.address)} {metrics}")
+    return lines
+
+
+def _congestion(control: str | None) -> str:
+    return "" if control is None else f" congctl {control}"

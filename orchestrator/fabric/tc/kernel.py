@@ -71,6 +71,7 @@ class KernelFabric(Coalescing):
         self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
+        self._mtus = wiring.within(wires.mtus, self._mtu)
         self._passed = 0  # packets through removed interfaces
         self._interfaces = dict.fromkeys(self._links.remote, DEVICE)
         self._super_packets = SuperPackets(hub, self._links)
@@ -131,14 +132,18 @@ class KernelFabric(Coalescing):
         if crosses:
             await self._hub.run(media.detach_command("data0"), pid=handle.pid)
         peers = wiring.peers(node, self._nodes.values())
-        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, settings=self.tcp)
+        mtus = self._mtus.get(node.name, {})
+        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         before, self._nodes[node.name] = self._nodes[node.name], node
         await self._tc.run(self._links.readdress(node.name, node.address, self._interfaces))
         most = self._links.segments.get(node.name)
         await tcp.readdress(
-            self._hub, before, node, handle.pid, self._nodes.values(), peers, most_segments=most, settings=self.tcp
+            *(self._hub, before, node, handle.pid, self._nodes.values(), peers),
+            most_segments=most,
+            mtus=self._mtus,
+            settings=self.tcp,
         )
 
     async def detach(self, node: NodePlan) -> None:

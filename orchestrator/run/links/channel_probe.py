@@ -190,6 +190,7 @@ def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, l
     """What the members send, the links that are watched meanwhile, and the single datagrams on these."""
     channels, back = channels_of(plan.media), _ways_back(plan)
     ways = {member: _way(link) for member, link in probed.loading.items()}
+    mtu = min([mtu, *(link.mtu or mtu for link in probed.loading.values())])
     load = plan_contention(probed.name, ways, channels, mtu=mtu)
     watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
     return (

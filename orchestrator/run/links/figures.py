@@ -36,7 +36,8 @@ class ProbedPair:
     def kind(self) -> tuple[object, ...]:
         """Equal for links that one measurement stands for. Each two hosts have a network of their own."""
         hosts = {self.source.host, self.target.host} if self.real else ()
-        return self.forward.link_class, self.forward.profile, self.back.profile, frozenset(hosts), self.shared
+        profiles = self.forward.profile, self.back.profile
+        return self.forward.link_class, *profiles, self.forward.mtu, frozenset(hosts), self.shared
 
     @property
     def places(self) -> set[str]:

@@ -135,6 +135,7 @@ def planned(pair: ProbedPair, plan: Plan, mtu: int = MTU, *, quick: bool = True,
     """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`. ``engine``: that
     of the links."""
     ways = pair.forward.profile, pair.back.profile
+    mtu = min(mtu, pair.forward.mtu or mtu)
     return plan_probe(*ways, quick=quick, mtu=mtu, longest=plan.probe_longest, rate_last=engine == "kernel")
 
 

@@ -9,6 +9,7 @@
     device-1-2 -> edge-1: {loss: 3%}                         one direction of one link, over its class
     edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
     device-edge: {profile: lte, nat_timeout: 60s}            a NAT before the device forgets idle flows
+    device-edge: {profile: lte, mtu: 1400}                   the largest packet of both directions, in bytes
     device-edge: real                                        the network between the hosts is the link, not shaped
 
 A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a
@@ -36,6 +37,11 @@ from orchestrator.scenario.sections.schedules import ScheduleSpec
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Ends, Pair, unknown_node
 
 DEFAULT_PROFILE = "lan"
+SMALLEST_MTU = 576
+"""Bytes. Every IPv4 host accepts a packet of this size (RFC 791), so programs rely on it, and TCP's default segment of
+536 bytes fits into it (RFC 9293)."""
+LARGEST_MTU = 1500
+"""Bytes: that of a node's interface."""
 
 
 class DirectionSpec(LinkKeys):
@@ -76,6 +82,13 @@ class LinkSpec(DirectionSpec):
         "direction, it forgets a flow that the node has started, and drops what comes for it until the node sends "
         "again; null: no NAT, whatever its class has",
     )
+    mtu: int | None = Field(
+        default=None,
+        ge=SMALLEST_MTU,
+        le=LARGEST_MTU,
+        description="the largest IP packet of both directions, in bytes; below 1280 the link has IPv4 only; null: that "
+        "of the nodes' interfaces, 1500, whatever its class has",
+    )
 
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
         """The profiles up and down of a class; ``level``: both ends are in one tier. ProfileError for
@@ -102,8 +115,8 @@ _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 @dataclass
 class Resolved:
     """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
-    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, the time-outs of ``nats``, and the
-    ``mistakes`` that were found."""
+    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, the time-outs of ``nats``, the
+    ``mtus`` of links that have one, and the ``mistakes`` that were found."""
 
     profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
     schedules: dict[Ends, Schedule] = field(default_factory=dict)
@@ -111,6 +124,7 @@ class Resolved:
     real: dict[Ends, KeyPath] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     nats: dict[Ends, float] = field(default_factory=dict)  # time-outs in s, by the direction that a NAT closes
+    mtus: dict[Ends, int] = field(default_factory=dict)  # in bytes; a link has the same in both directions
     places: dict[Ends, KeyPath] = field(default_factory=dict)  # the path of each direction's schedule
 
     def assign(self, direction: Ends, profile: LinkProfile, entry: KeyPath) -> None:
@@ -130,6 +144,12 @@ class Resolved:
         self.nats.pop(inwards, None)
         if timeout is not None:
             self.nats[inwards] = timeout
+
+    def limit(self, direction: Ends, mtu: int | None) -> None:
+        """Set the largest packet of a direction; None: that of the nodes' interfaces."""
+        self.mtus.pop(direction, None)
+        if mtu is not None:
+            self.mtus[direction] = mtu
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
@@ -174,6 +194,7 @@ def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved:
             for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
                 resolved.assign(direction, profile, ("links", link_class))
                 resolved.schedule(direction, schedule, place)
+                resolved.limit(direction, spec.mtu)
             resolved.translate((pair.upper, pair.lower), spec.nat_timeout)
 
 
@@ -192,6 +213,8 @@ def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str],
     if not both or upward.isdisjoint(directions):
         _refuse_sides(spec.schedule, "here; name one file")
         _refuse_nat(spec, _BETWEEN_EDGES if both else f"write '{match[1]} <-> {match[3]}', it needs both directions")
+    if not both and spec.mtu is not None:
+        raise ValueError(f"mtu: write '{match[1]} <-> {match[3]}', both directions have the same")
     for direction in directions:
         up = both and direction in upward
         resolved.assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key))
@@ -200,6 +223,8 @@ def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str],
             resolved.schedule(direction, schedule, ("links", key, "schedule"))
         if both and not up and "nat_timeout" in spec.model_fields_set:
             resolved.translate(direction, spec.nat_timeout)
+        if both and "mtu" in spec.model_fields_set:
+            resolved.limit(direction, spec.mtu)
 
 
 def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:

@@ -273,7 +273,7 @@ def _print_links(console: Console, plan: Plan) -> None:
     tiers = {node.name: node.tier for node in plan.nodes}
 
     def kind_of_link(link: LinkPlan) -> Hashable:
-        return link.link_class, tiers[link.source], link.profile, way(link), link.nat_timeout
+        return link.link_class, tiers[link.source], link.profile, way(link), link.nat_timeout, link.mtu
 
     for links in alike(plan.links, kind_of_link):
         first = links[0]
@@ -288,8 +288,10 @@ def _print_links(console: Console, plan: Plan) -> None:
 def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
     """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
     if not links[0].profile.real:
-        nat = links[0].nat_timeout
-        return links[0].profile.describe() + ("" if nat is None else f", NAT forgets after {format_duration(nat)}")
+        nat, mtu = links[0].nat_timeout, links[0].mtu
+        added = "" if nat is None else f", NAT forgets after {format_duration(nat)}"
+        added += "" if mtu is None else f", MTU {mtu}"
+        return links[0].profile.describe() + added
     crossings = plan.placement.crossings if plan.placement is not None else ()
     networks = {(each.source, each.target): each.underlay for each in crossings}
     found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]

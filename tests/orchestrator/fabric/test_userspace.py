@@ -18,7 +18,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.namespaces.wiring import wires_of
+from orchestrator.fabric.namespaces.wiring import ipv6_address, wires_of
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
@@ -31,7 +31,7 @@ SCENARIO = """\
 name: wired
 algorithm: {name: fedavg, rounds: 1}
 topology: {edges: 0, devices: 2}
-links: {device-cloud: {latency: 10ms}}
+links: {device-cloud: {latency: 10ms}, device-1 <-> cloud: {mtu: 1400}}
 engine: userspace
 stack: {device-1: {congestion: reno, syn_retries: 3, keepalive: 30s, retries2: 8, rmem: 1mb, wmem: 2mb}}
 """
@@ -181,6 +181,31 @@ async def test_a_node_is_reached_at_its_new_address_and_no_more_at_the_former(
     finally:
         server.kill()
         await server.wait()
+
+
+async def paths(stage: Stage, node: str, peer: str) -> list[str]:
+    """A node's routes to a peer alone: of IPv4, and of IPv6."""
+    address = stage.plan.node(peer).address
+    found = []
+    for family, each in (("-4", address), ("-6", ipv6_address(address))):
+        shown = await stage.hub.run(["ip", family, "route", "show", "exact", each], pid=stage.pids[node])
+        found.append(shown.split("mtu ")[-1].split(" pref")[0].strip())
+    return found
+
+
+async def test_a_link_keeps_its_mtu_after_new_addresses_at_either_end(stage: Stage) -> None:
+    """device-1 has Reno, by its stack."""
+    assert await paths(stage, "cloud", "device-0") == await paths(stage, "device-0", "cloud") == ["", ""]
+    for name, address in (("", ""), ("cloud", "10.77.255.254"), ("device-1", "10.77.255.253")):
+        if name:
+            moved = replace(stage.plan.node(name), address=address)
+            peers = {"device-1" if name == "cloud" else "cloud"}
+            handles = {each: NodeHandle(stage.pids[each]) for each in peers}
+            await stage.fabric.readdress(moved, NodeHandle(stage.pids[name]), handles)
+            nodes = tuple(moved if each.name == name else each for each in stage.plan.nodes)
+            stage.plan = replace(stage.plan, nodes=nodes)
+        assert await paths(stage, "cloud", "device-1") == ["1400 congctl cubic"] * 2
+        assert await paths(stage, "device-1", "cloud") == ["1400 congctl reno"] * 2
 
 
 async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:

@@ -53,7 +53,7 @@ hardware:
 hosts: {}
 compute: {device: cuda, clients_at_once: 16, precision: bf16}
 links:
-  device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte, nat_timeout: 60s}
+  device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte, nat_timeout: 60s, mtu: 1400}
   edge-edge: {latency: 2ms, rate: 1gbit}
   edge-cloud:
     latency: 40ms
@@ -300,7 +300,7 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
 
 LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down, "
-    "nat_timeout"
+    "nat_timeout, mtu"
 )
 SECTIONS = (
     "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, stack, hosts, compute, "

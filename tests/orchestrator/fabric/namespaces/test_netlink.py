@@ -29,7 +29,11 @@ OURS = (
     "with Netlink() as netlink:\n  for line in sys.stdin: netlink.run(line.strip())",
 )
 NUMBERS = r"link-netnsid \d+|\d+: |@if\d+|port_\w+ \w+|designated_\w+ \S+|link/ether \S+ brd|state \w+"
-INSIDE = ("addr show data0", "addr show lo", "route show table all dev data0", "neigh show dev data0")
+INSIDE = (
+    *("addr show data0", "addr show lo", "route show table all dev data0", "neigh show dev data0"),
+    "-6 route show type unreachable",
+)
+MTUS = {"device-0": 1300, "device-1": 1000}  # the second without IPv6
 
 
 @pytest.fixture
@@ -55,9 +59,9 @@ def wired(
     node = Namespace([*hub.prefix, "unshare", "-n"], user=bool(os.geteuid()))
     try:
         hub.run(*tool, given=hub_lines(first, node.pid, interface, "bridge0", 1450))
-        node.run(*tool, given=node_lines(first, others, most_segments=1, congestion="cubic"))
+        node.run(*tool, given=node_lines(first, others, most_segments=1, congestion="cubic", mtus=MTUS))
         if moved is not None:
-            lines = withdrawal_lines(first) + node_lines(moved, others, most_segments=1, congestion="cubic")
+            lines = withdrawal_lines(first) + node_lines(moved, others, most_segments=1, congestion="cubic", mtus=MTUS)
             node.run(*tool, given=lines)
         shown = [node.run("ip", "-d", *each.split()) for each in INSIDE]
         shown.append(hub.run("ip", "-d", "link", "show", "dev", interface))
@@ -70,7 +74,7 @@ def wired(
 def test_a_node_is_wired_as_by_ip(hub: Namespace, plan: Plan) -> None:
     theirs, ours = wired(hub, plan, "v1.1", IP), wired(hub, plan, "v1.2", OURS)
     assert ours == theirs
-    addresses, _, routes, neighbours, outside = ours
+    addresses, _, routes, neighbours, unreachable, outside = ours
     node, others = plan.nodes[0], plan.nodes[1:]
     assert f"inet {node.address}/16" in addresses
     assert f"inet6 {ipv6_address(node.address)}/64" in addresses
@@ -78,6 +82,13 @@ def test_a_node_is_wired_as_by_ip(hub: Namespace, plan: Plan) -> None:
     assert "tentative" not in addresses  # nor for a duplicate
     assert "gso_max_segs 1 " in addresses
     assert f"src {node.address} congctl cubic" in routes
+    device, narrow = (plan.node(name) for name in MTUS)
+    assert f"{device.address} table main proto boot scope link src {node.address} mtu 1300 congctl cubic" in routes
+    assert f"{narrow.address} table main proto boot scope link src {node.address} mtu 1000 congctl cubic" in routes
+    own = ipv6_address(node.address)
+    with_ipv6 = f"{ipv6_address(device.address)} table main proto boot scope global src {own} metric 1024 mtu 1300"
+    assert with_ipv6 in routes
+    assert re.findall(r"unreachable (\S+)", unreachable) == [ipv6_address(narrow.address)]
     for other in others:
         assert f"{other.address} lladdr {other.mac} PERMANENT" in neighbours
         assert f"{ipv6_address(other.address)} lladdr {other.mac} PERMANENT" in neighbours
@@ -90,7 +101,7 @@ def test_another_address_takes_the_place_of_the_first(hub: Namespace, plan: Plan
     moved = replace(node, address="10.77.255.254")
     theirs, ours = wired(hub, plan, "v1.1", IP, moved), wired(hub, plan, "v1.2", OURS, moved)
     assert ours == theirs
-    addresses, _, routes, _, _ = ours
+    addresses, _, routes, _, _, _ = ours
     assert re.findall(r"inet6? (\S+)", addresses) == ["10.77.255.254/16", "fd65:6467:6562::a4d:fffe/64"]
     assert f"src {moved.address} congctl cubic" in routes
     assert f"src {ipv6_address(moved.address)} " in routes

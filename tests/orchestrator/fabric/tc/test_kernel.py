@@ -246,6 +246,22 @@ async def test_a_new_address_has_filters_where_the_links_of_its_node_are_shaped(
     assert any("dev v1.3" in line and "match ip src 10.77.255.254/32" in line for line in hub.lines())
 
 
+async def test_links_with_an_mtu_have_routes_with_it_also_to_a_new_address(plan: Plan, tmp_path: Path) -> None:
+    hub, narrow = WritingHub(), {"cloud", "device-1"}
+    mtus = [1400 if {each.source, each.target} == narrow else None for each in plan.links]
+    links = tuple(replace(each, mtu=mtu) for each, mtu in zip(plan.links, mtus, strict=True))
+    fabric = await opened(replace(plan, links=links), hub, tmp_path)
+    cloud, device = plan.node("cloud"), plan.node("device-1")
+    await fabric.attach(cloud, NodeHandle(4711))
+    routes = [line for line in hub.lines(4711) if " mtu " in line]
+    assert [line.split()[2] for line in routes] == [f"{device.address}/32", "fd65:6467:6562::a4d:3/128"]
+    del hub.ran[:]
+    moved = replace(device, address="10.77.255.254")
+    await fabric.readdress(moved, NodeHandle(4713), {"cloud": NodeHandle(4711)})
+    assert f"route replace 10.77.255.254/32 dev data0 src {cloud.address} mtu 1400" in hub.lines(4711)
+    assert f"route replace {cloud.address}/32 dev data0 src 10.77.255.254 mtu 1400" in hub.lines(4713)
+
+
 async def test_changes_are_in_place_and_a_cut_survives_them(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.ran[:]
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))

@@ -130,6 +130,20 @@ def test_senders_start_together_and_the_idle_when_the_buffer_is_full() -> None:
     assert sorted(start > sending[0]["start"] for start in pinging) == [False, False, True, True]
 
 
+def test_datagrams_fit_into_the_smallest_mtu_of_the_senders() -> None:
+    made = plan(CELL, SLOW)
+    narrow = {"device-0-0", "edge-0"}
+    made = replace(
+        made,
+        links=tuple(replace(each, mtu=1280 if {each.source, each.target} == narrow else None) for each in made.links),
+    )
+    handles = {node.name: NodeHandle(number) for number, node in enumerate(made.nodes)}
+    prober = SharedChannels()
+    asyncio.run(measure(chosen(made)[0], made, handles, prober))
+    sizes = {sent["forward"]["size"] for _, sent in prober.probes if sent["forward"]}
+    assert sizes == {1280 - 28}  # less the headers of IPv4 and UDP; the prober's own packets have 1450
+
+
 def test_senders_of_a_slow_channel_have_time_for_their_answers_before_they_start() -> None:
     """Three answers of 400 bytes take 1.76 s at 5.47 kbit/s. A sender waits for an echo and for an answer."""
     slow = plan(ChannelProfile(5470.0, "fair", 1.0), SLOW)

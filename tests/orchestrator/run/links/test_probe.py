@@ -129,6 +129,22 @@ def test_a_train_is_as_long_as_the_scenario_allows() -> None:
         assert planned(pair, plan).count == count
 
 
+def test_datagrams_fit_into_the_mtu_of_their_link() -> None:
+    text = """\
+algorithm: fedavg
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {rate: 50mbit}, device-0 <-> cloud: {mtu: 1280}}
+"""
+    plan = make_plan(parse(text, "f.yaml"), None)
+    pairs = one_of_each_kind(plan, [node.name for node in plan.nodes])
+    sizes = []
+    for pair in pairs:
+        saturation = planned(pair, plan, 1450).forward
+        assert saturation is not None
+        sizes.append(saturation.size)
+    assert sorted(sizes) == [1280 - 28, 1450 - 28]  # less the headers of IPv4 and UDP
+
+
 async def test_probes_that_take_long_are_announced() -> None:
     run = Recorder()
     run.plan = make_plan(parse(SLOW, "f.yaml"), None)

@@ -103,6 +103,14 @@ def test_a_population_is_told_by_what_its_clients_draw() -> None:
     assert ["samples", "0% 40, 5% 40, 50% 40, 95% 40, 100% 40 (quantiles)"] in rest
 
 
+def test_links_with_an_mtu_are_a_row_of_their_own() -> None:
+    rows = after(printed(plan(DOZEN, "links.edge-0 <-> cloud={mtu: 1400}")), "Links (30 directions)")[1:]
+    assert [" ".join(row.split()) for row in rows][:2] == [
+        "edge-cloud edge-0 -> cloud 1 emulated 40ms ±5ms, loss 0.5%, 50mbit, MTU 1400",
+        "edge-cloud cloud -> edge-0 1 emulated 40ms ±5ms, loss 0.5%, 50mbit, MTU 1400",
+    ]
+
+
 def test_links_alike_are_one_row() -> None:
     rows = after(printed(plan(DOZEN)), "Links (30 directions)")[1:]
     assert [" ".join(row.split()) for row in rows] == [

@@ -8,7 +8,7 @@ SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -59,7 +59,7 @@ engines: setup
 	@$(call at-its-end,-m "engine and not (alone or lab)" --ignore tests/swarm)
 hosts: setup
 	@$(call at-its-end,-m "engine and not (alone or lab)" tests/swarm)
-LONG := (e2e or slow) and not (engine or netns or alone or lab)
+LONG := (e2e or slow) and not (engine or netns or alone or lab or long)
 runs: setup
 	@$(call at-its-end,-m "$(LONG)" tests/e2e)
 SIMULATIONS := tests/orchestrator/drivers/sim tests/campaign
@@ -131,6 +131,8 @@ lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode 
 	$(BIN)/python -m pytest tests/lab
 lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/explanation/fidelity.md
 	$(BIN)/python -m pytest tests/lab/inside -m long
+conformance-long: setup  ## every fault that an algorithm may meet, also those that a shorter test covers
+	$(BIN)/python -m pytest tests/conformance -m long
 images: setup  ## the images of a node and of an agent for this machine, and their sizes; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh
 	PIP=$(BIN)/pip images/build.sh agent

@@ -71,6 +71,11 @@ CASES = {
     "sdfeel-model": of_tree("sdfeel", "sdfeel", "edge-1", "cluster-0", tree=CLUSTERS, ends=EDGES),
 }
 TROUBLES = ("crash", "crash above", "cut")
+WITH_MEMORY = (
+    *("scaffold", "fedala", "top-k-fedavg", "top-k-hierfavg-edge", "top-k-hierfavg-device"),
+    *("fedasync", "fedbuff", "esperhfl-edge"),
+)
+"""Those that keep more than models. For the others a crash and a cut are a lost update."""
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +90,17 @@ def calm(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> CalmRuns
     return CalmRuns(CASES, digits, tmp_path_factory.mktemp("calm"))
 
 
+def cases_and_faults() -> list[Any]:
+    """Each case with each fault. What another test covers takes minutes in all, and is marked `long`."""
+    parameters = []
+    for name in CASES:
+        for fault in (*MESSAGES, *TROUBLES):
+            covered = fault == "repeated" or fault in TROUBLES
+            marks = [pytest.mark.long] if covered and name not in WITH_MEMORY else []
+            parameters.append(pytest.param(name, fault, marks=marks))
+    return parameters
+
+
 def trouble(case: Case, kind: str) -> dict[str, Any]:
     """A fault of the sender, of the node above it or of the first one without a cloud, or of the link between them."""
     above = case.tree[case.sender] or "edge-0"
@@ -97,8 +113,7 @@ def trouble(case: Case, kind: str) -> dict[str, Any]:
             return {"cuts": {(above, case.sender): (0.15, 3.0)}}
 
 
-@pytest.mark.parametrize("fault", [*MESSAGES, *TROUBLES])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "fault"), cases_and_faults())
 def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     case, undisturbed = CASES[name], calm[name][0]
     faults = {"fate": case.fate(*MESSAGES[fault])} if fault in MESSAGES else trouble(case, fault)

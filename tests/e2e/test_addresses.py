@@ -22,10 +22,16 @@ import json, socket
 def seen(**what):
     print("::edgebed", json.dumps(dict(event="seen") | what), flush=True)
 
+def phase(number, name):
+    print("::edgebed", json.dumps(dict(round=number, phase=name)), flush=True)
+
 datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 datagrams.bind(("::", 7000))
 print("ready", flush=True)
+phase(1, "start")
 before, peer = datagrams.recvfrom(100)
+phase(1, "end")
+phase(2, "start")  # the fault
 while True:
     data, other = datagrams.recvfrom(100)
     if other[0] != peer[0]:
@@ -35,6 +41,7 @@ for family in (socket.AF_INET, socket.AF_INET6):
     names.update(each[4][0] for each in socket.getaddrinfo("device-0", 7000, family, socket.SOCK_DGRAM))
 datagrams.sendto(b"to the former address", peer)
 datagrams.sendto(b"to the new address", other)
+phase(2, "end")
 seen(before=peer[0], after=other[0], names=sorted(names))
 """
 
@@ -78,7 +85,7 @@ programs:
   cloud: {{command: {json.dumps(server)}, ready: {{line: ready}}{image}}}
   device: {{command: {json.dumps(client)}, after: cloud, ends_the_run: true{image}}}
 faults:
-  - {{at: 1s, node: device-0, action: new-address}}
+  - {{round: 2, node: device-0, action: new-address}}
 """
     result = up(tmp_path, scenario)
     assert (result.code, result.summary["ended"]) == (0, "programs"), result.errors

@@ -18,7 +18,7 @@ from tests.orchestrator.drivers.sim.harness import simulate
 
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "heterogeneous.yaml"
 NAMES = ["fedproto", "lgfedavg", "fml", "feddistill", "fedkd", "fedgh", "fedtgp"]
-FEW = ("data.dataset=digits", "data.samples_per_client=40", "data.evaluate_samples=100", "algorithm.rounds=2")
+FEW = ("data.dataset=digits", "data.samples_per_client=100", "data.evaluate_samples=100", "algorithm.rounds=4")
 
 
 @pytest.mark.parametrize("name", ["fedproto", "lgfedavg", "fedgh", "fedtgp"])
@@ -54,5 +54,5 @@ def test_the_scenario_of_the_page_and_its_parameters() -> None:
 def test_each_baseline_is_simulated(tmp_path: Path, name: str) -> None:
     result = simulate(tmp_path, SCENARIO, *(f"--set={each}" for each in (*FEW, f"algorithm.name={name}")))
     assert result.code == 0, result.errors
-    assert result.summary["rounds"] == 2
+    assert result.summary["rounds"] == 4
     assert result.summary["accuracy"]["global"] > 0.1

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 PYTHON = str(Path(sys.executable).resolve())  # also in the image of the tests
 
 SERVER = """\
-import json, socket
+import json, socket, time
 
 def seen(**what):
     print("::edgebed", json.dumps(dict(event="seen") | what), flush=True)
@@ -37,8 +37,11 @@ while True:
     if other[0] != peer[0]:
         break
 names = set()
-for family in (socket.AF_INET, socket.AF_INET6):
-    names.update(each[4][0] for each in socket.getaddrinfo("device-0", 7000, family, socket.SOCK_DGRAM))
+while other[0] not in names:  # names follow the addresses
+    time.sleep(0.05)
+    names.clear()
+    for family in (socket.AF_INET, socket.AF_INET6):
+        names.update(each[4][0] for each in socket.getaddrinfo("device-0", 7000, family, socket.SOCK_DGRAM))
 datagrams.sendto(b"to the former address", peer)
 datagrams.sendto(b"to the new address", other)
 phase(2, "end")

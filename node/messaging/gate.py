@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import itertools
 import logging
 import os
 import socket
@@ -27,7 +26,7 @@ from collections import Counter, defaultdict
 
 import zmq
 
-from node.messaging.sockets import watch
+from node.messaging.sockets import watch_events
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +40,7 @@ _SELDOM = 10.0  # s to a look without: libzmq may read what comes before this th
 
 _RECEIVED = struct.Struct("=128xQ")  # <linux/tcp.h>, tcpi_bytes_received of tcp_info
 _UNREAD = struct.Struct("i")  # tcp(7), SIOCINQ
-_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value, a descriptor
 _CREDENTIALS = struct.Struct("iII")  # unix(7), SO_PEERCRED: process, user, group
-_numbers = itertools.count()
 
 
 Holder = tuple[str, object]  # holder of a connection, and the local address, which excludes connections made here
@@ -58,17 +55,10 @@ class Gate:
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], listener: zmq.Socket[bytes], most: int = CONNECTIONS
     ) -> None:
-        self._listener = listener
         self._most = most
         self._open: defaultdict[Holder, list[int]] = defaultdict(list)  # descriptors, oldest first
         self._holders: dict[int, Holder] = {}
-        endpoint = f"inproc://gate-{next(_numbers)}"
-        listener.monitor(endpoint, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self._events = context.socket(zmq.PAIR)
-        self._events.linger = 0
-        self._events.rcvhwm = 0  # no limit: with one, libzmq's thread would wait for this thread
-        self._events.connect(endpoint)
-        self._stop = watch(self._events, self._read)
+        self._stop = watch_events(context, listener, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED, self._handle)
         self._came = asyncio.Event()  # bytes, or a connection
         self._tcp: dict[int, socket.socket] = {}  # duplicates of the TCP connections, by descriptor
         self._taken: Counter[int] = Counter()  # bytes by descriptor
@@ -85,19 +75,11 @@ class Gate:
         for descriptor in list(self._tcp):
             self._forget(descriptor)
         self._stop()
-        self._listener.disable_monitor()
-        self._events.close()
 
-    def _read(self) -> None:
-        while not self._events.closed:
-            try:
-                frame, *_ = self._events.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            event, descriptor = _EVENT.unpack_from(frame)
-            self._forget(descriptor)
-            if event == zmq.EVENT_ACCEPTED:
-                self._accept(descriptor)
+    def _handle(self, event: int, descriptor: int) -> None:
+        self._forget(descriptor)
+        if event == zmq.EVENT_ACCEPTED:
+            self._accept(descriptor)
 
     def _accept(self, descriptor: int) -> None:
         # libzmq may have closed the descriptor, and its number may be reused: then no holder or another one is found.

@@ -6,8 +6,10 @@ Contexts have threads and do not survive a fork, so this module creates none at 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +24,8 @@ _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # RFC 27 of ZeroMQ
 _ZAP_VERSION = b"1.0"
 _REFUSALS_KEPT = 1000
 _LONGEST_SOCKET_PATH = 107  # bytes, unix(7)
+_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value
+_monitors = itertools.count()
 
 
 def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], None]:
@@ -45,6 +49,41 @@ def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], 
 
     loop.add_reader(descriptor, run)
     loop.call_soon(run)
+    return stop
+
+
+def watch_events(
+    context: zmq.Context[zmq.Socket[bytes]],
+    socket: zmq.Socket[bytes],
+    events: int,
+    handle: Callable[[int, int], None],
+) -> Callable[[], None]:
+    """Call ``handle`` with each of these ``events`` of a socket and its value, zmq_socket_monitor(3). Return a function
+    that stops the calls. Call it before the socket is closed."""
+    endpoint = f"inproc://events-{next(_monitors)}"
+    socket.monitor(endpoint, events)
+    reports = context.socket(zmq.PAIR)
+    reports.linger = 0
+    reports.rcvhwm = 0  # no limit: with one, libzmq's thread would wait for this thread
+    reports.connect(endpoint)
+
+    def read() -> None:
+        while not reports.closed:
+            try:
+                frame, *_ = reports.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            event, value = _EVENT.unpack_from(frame)
+            handle(event, value)
+
+    stop_watching = watch(reports, read)
+
+    def stop() -> None:
+        stop_watching()
+        if not socket.closed:
+            socket.disable_monitor()
+        reports.close()
+
     return stop
 
 

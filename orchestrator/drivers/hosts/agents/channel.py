@@ -35,9 +35,9 @@ from typing import Any
 import zmq
 
 from node.assignment import Keypair
-from node.messaging.sockets import set_client_keys, watch
+from node.messaging.sockets import set_client_keys, watch, watch_events
 from node.messaging.wire import unpack
-from orchestrator.drivers.hosts.agents.delivery import Delivery, Message, on_connection
+from orchestrator.drivers.hosts.agents.delivery import Delivery, Message
 from orchestrator.errors import OrchestratorError
 from orchestrator.together import Tasks
 
@@ -71,7 +71,9 @@ class AgentChannel:
         set_client_keys(self._socket, keys, server)
         self._delivery = Delivery()
         self._hello: Message | None = None
-        self._stop_following = on_connection(self._context, self._socket, self._connected)
+        self._stop_following = watch_events(
+            self._context, self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED, lambda event, value: self._connected()
+        )
         self._socket.connect(address)
         self._stop_watching = watch(self._socket, self._read)
         self._tasks = Tasks()

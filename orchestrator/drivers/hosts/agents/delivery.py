@@ -7,23 +7,16 @@ connection. A receiver takes only the next number.
 
 from __future__ import annotations
 
-import itertools
-import struct
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import msgpack
-import zmq
 
-from node.messaging.sockets import watch
 from orchestrator.drivers.hosts.agents.calls import plain
 
 Message = dict[str, Any]
 
 NUMBERED = "numbered"
-_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value
-_counter = itertools.count()
 
 
 class Delivery:
@@ -63,34 +56,3 @@ class Delivery:
     def unconfirmed(self) -> list[bytes]:
         """The messages to repeat after a new connection, in their order."""
         return [data for _, data in self._kept]
-
-
-def on_connection(
-    context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], connected: Callable[[], None]
-) -> Callable[[], None]:
-    """Call ``connected`` each time that the socket has made a connection. Returns a function that ends this; call it
-    before the socket is closed."""
-    endpoint = f"inproc://connections-{next(_counter)}"
-    socket.monitor(endpoint, zmq.EVENT_HANDSHAKE_SUCCEEDED)
-    events = context.socket(zmq.PAIR)
-    events.linger = 0
-    events.connect(endpoint)
-
-    def read() -> None:
-        while not events.closed:
-            try:
-                frame, *_ = events.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            if _EVENT.unpack_from(frame)[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                connected()
-
-    stop_watching = watch(events, read)
-
-    def stop() -> None:
-        stop_watching()
-        if not socket.closed:
-            socket.disable_monitor()
-        events.close()
-
-    return stop

@@ -20,7 +20,7 @@ from orchestrator.cli.options import (
 )
 from orchestrator.errors import RecordError, RunError
 from orchestrator.layout import open_console, print_error, write_table
-from orchestrator.verbs.live.inject import ACTIONS
+from orchestrator.scenario.actions import ACTIONS
 
 
 @click.command("ps")

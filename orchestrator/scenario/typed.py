@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
 
 from netem.media.profile import Rule, TrafficKind
+from orchestrator.scenario.actions import Action
 from orchestrator.scenario.sections.drivers import DriverName, EngineName
-from orchestrator.scenario.sections.faults import Action, TierGroup
+from orchestrator.scenario.sections.faults import TierGroup
 
 Section = Mapping[str, Any]
 

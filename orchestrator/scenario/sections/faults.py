@@ -26,26 +26,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from orchestrator.scenario.actions import Action
 from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import Name, describe
 from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import Ends, Pair, Topology
 
-Action = Literal[
-    "crash",
-    "power-off",
-    "pause",
-    "disconnect",
-    "partition",
-    "degrade",
-    "slow",
-    "join",
-    "leave",
-    "handover",
-    "new-address",
-    "move",
-]
 TierGroup = Literal["devices", "edges"]
 
 ON_LINKS = ("disconnect", "partition", "degrade")

@@ -11,20 +11,6 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.process import user_socket
 
-ACTIONS = (
-    "crash",
-    "power-off",
-    "pause",
-    "disconnect",
-    "partition",
-    "degrade",
-    "slow",
-    "join",
-    "leave",
-    "handover",
-    "new-address",
-    "move",
-)
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
 

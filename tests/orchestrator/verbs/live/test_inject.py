@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.scenario.actions import ACTIONS
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.verbs.live import inject
-from orchestrator.verbs.live.inject import ACTIONS, chosen, fault_of, in_words
+from orchestrator.verbs.live.inject import chosen, fault_of, in_words
 from tests.orchestrator.example_run import Example
 
 

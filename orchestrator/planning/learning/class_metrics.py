@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from node.catalogue.datasets import CLASS_METRICS, WITHOUT_CLASSES
+from orchestrator import text
 from orchestrator.errors import PlanError
 from orchestrator.scenario.schema import Scenario
 
-_RECALL = re.compile(r"recall_\d+")
+_RECALL = re.compile(rf"{text.RECALL}\d+")
 
 
 def class_metrics(scenario: Scenario, dataset: str, task: str) -> tuple[str, ...]:

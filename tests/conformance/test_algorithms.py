@@ -11,7 +11,7 @@ import pytest
 
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.partitions import Dirichlet, LabelShards
-from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared
 from node.parameters import read_parameters
 from node.testing import Federation, hierarchy, same, star
 
@@ -77,11 +77,6 @@ CASES = {
     ),
 }
 CRASHES = [(name, node) for name, case in CASES.items() for node in case.crashes]
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare("digits", tmp_path_factory.getbasetemp() / "data")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edgebed import State, parted, weighted_mean
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.partitions import IID, PARTITIONS, PartitionParameters, PartitionScheme
-from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared
 from node.parameters import read_parameters
 from node.plugins import activate, find
 from node.testing import Federation, hierarchy, same, star
@@ -122,11 +122,6 @@ CLAIMS = {
 CASES = [(name, edge) for name, claim in CLAIMS.items() for edge in claim.edges]
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare("digits", tmp_path_factory.getbasetemp() / "data")
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from node.algorithms.feelpgen.roles import Edge as Silo
 from node.algorithms.feelpgen.roles import published
 from node.algorithms.phefl import cloud_model
 from node.catalogue.partitions import Dirichlet, LabelShards
-from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
 from node.testing import Federation, hierarchy, same, star
 from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
@@ -66,11 +66,6 @@ CASES = {
 ASYNCHRONOUS = ("feelpgen", "feelpgen-plus", "feelpgen-device")
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare("digits", tmp_path_factory.getbasetemp() / "data")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node.catalogue.partitions import Dirichlet
-from node.learning.data.datasets import Prepared, prepare
+from node.learning.data.datasets import Prepared
 from node.testing import hierarchy, star
 from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
 
@@ -78,11 +78,6 @@ WITH_MEMORY = (
 """Those that keep more than models. For the others a crash and a cut are a lost update."""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare("digits", tmp_path_factory.getbasetemp() / "data")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -106,6 +107,17 @@ async def test_peers_at_one_address_keep_their_connections(monkeypatch: pytest.M
     assert not ended
 
 
+async def once_free(host: str, port: int) -> socket.socket:
+    """A listener at an address that another one leaves: ZeroMQ closes its listeners a while after unbind() returned."""
+    while True:
+        try:
+            return socket.create_server((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        await asyncio.sleep(0.01)
+
+
 async def test_a_node_with_a_new_address_is_connected_again(world: World) -> None:
     for name, assignment in world.assignments.items():
         quick = replace(assignment.timeouts, beat=0.1, lost_after=0.5)
@@ -118,7 +130,7 @@ async def test_a_node_with_a_new_address_is_connected_again(world: World) -> Non
         await a.readdress("edge-0", "127.0.0.7")
         await b.readdress("edge-0", "127.0.0.7")
         port = world.nodes.ports["edge-0"]
-        with socket.create_server(("127.0.0.1", port)):  # the former address is free, and b's connection there broken
+        with await once_free("127.0.0.1", port):  # a gave the former address up, and b's connection there is broken
             events = [await b.receive() for _ in range(2)]
             assert isinstance(events[0], Lost)
             assert events[1] == Joined("edge-0")
